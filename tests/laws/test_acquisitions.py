@@ -340,22 +340,6 @@ def test_nothing_near_what_is_found_scores_higher(seed):
     assert inside.abs().max() < 0.05
 
 
-def test_what_is_found_from_a_start_does_not_depend_on_the_others():
-    function, begin = ucb(), starts()
-    together = climb(function, begin, continuous=CONTINUOUS, neighbours=SPACE.neighbours)
-    alone = climb(function, begin[2:3], continuous=CONTINUOUS, neighbours=SPACE.neighbours)
-    assert (together[2] - alone[0]).abs().max() < 1e-4
-
-
-def test_coordinates_stay_where_nothing_moves_them():
-    function, begin = ucb(), starts()
-    others = [column for column in range(SPACE.dimension) if column not in CONTINUOUS]
-    assert torch.equal(climb(function, begin, continuous=CONTINUOUS)[:, others], begin[:, others])
-    moved = climb(function, begin, continuous=(), neighbours=SPACE.neighbours)
-    assert torch.equal(moved[:, CONTINUOUS], begin[:, CONTINUOUS])
-    assert torch.equal(climb(function, begin, continuous=()), begin)
-
-
 def test_functions_without_a_gradient_are_searched_by_exchanges():
     target = SPACE.encode([BEST])[0]
     function = Score(lambda X: (target == X).sum(-1).double())

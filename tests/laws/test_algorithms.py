@@ -4,7 +4,7 @@ import oracles
 import pytest
 import torch
 from kinds import ARMS, NAMES, NEEDED, SMALL_BOX, make, words_of
-from problems import DOUBLE, believed, dense, difference, play, rbf, reward
+from problems import believed, dense, difference, play, rbf, reward
 from scipy.stats import kstest
 
 from torch_kbandits import InputError, NystromGP, OnlineGP, TheoryWarning, algorithms, environments
@@ -133,12 +133,6 @@ def test_every_algorithm_beats_chance():
             bandit.tell(X, problem.pull(X, number) - 0.5)
         late = sum(regret[-50:]) / 50
         assert late > 0.3 if name == "random" else late < 0.06, (name, late)
-
-
-def test_a_peak_of_a_box_is_found():
-    bandit = make("bkb", candidates=SMALL_BOX, kernel=rbf(0.8), seed=0)
-    bandit.run(lambda x: -(x - torch.tensor([0.4, 0.7], dtype=DOUBLE)).square().sum(-1), 12)
-    assert difference(bandit.recommend()[0], torch.tensor([0.4, 0.7])) < 0.1
 
 
 # ---------------------------------------------------------------- words

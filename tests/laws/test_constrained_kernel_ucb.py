@@ -10,7 +10,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.transforms import Normalize, Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from botorch.utils.constraints import get_outcome_constraint_transforms
 from problems import DOUBLE, data, difference, matern
 
@@ -153,16 +153,6 @@ def test_a_search_by_gradients_ends_within_and_finds_the_best(kind, mode):
     x, _ = optimize_acqf(made(kind, names, mode, 0.5), BOUNDS, q=1, num_restarts=4, raw_samples=64)
     assert excess(kind, names, x, mode, 0.5).max() < 0.0
     assert bound(kind, x)[0] > best - 0.01
-
-
-def test_of_a_few_choices_the_best_within_is_taken():
-    acquisition = made("nystrom")
-    choices = GRID[::17]
-    beyond = excess("nystrom", ["at most"], choices, "safe", 1.0)[:, 0]
-    x, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
-    well = np.where(beyond < -0.1 * PRIOR, bound("nystrom", choices), -np.inf).max()
-    assert excess("nystrom", ["at most"], x, "safe", 1.0)[0, 0] <= 0.0
-    assert bound("nystrom", x)[0] >= well - 1e-9
 
 
 def test_where_nothing_is_within_the_least_excess_is_sought():

@@ -28,7 +28,7 @@ from contextual import (
 from gpytorch.kernels import MaternKernel, RBFKernel
 from kinds import composed, same
 from problems import DOUBLE, data, dense, difference, exactly, rbf
-from scipy.stats import chisquare, norm
+from scipy.stats import norm
 
 from torch_kbandits import (
     KORS,
@@ -38,10 +38,7 @@ from torch_kbandits import (
     InputError,
     Number,
     NumericalError,
-    NystromGP,
-    OnlineGP,
     RidgeLeverageSampling,
-    StateMismatchError,
     algorithms,
 )
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule
@@ -223,15 +220,6 @@ def test_one_point_that_is_pending_twice_has_two_ids_and_in_another_context_it_i
     assert torch.equal(bandit.history.X[-2:], torch.cat([CONTEXTS[[2, 0]], ACTIONS[:1].repeat(2, 1)], dim=-1))
 
 
-def test_ids_come_back_from_arrays_and_data_frames():
-    bandit = make("ek-ucb")
-    for given in (int, np.int64, lambda i: [i], lambda i: np.array([i]), torch.tensor, lambda i: pd.Series([i]), tuple):
-        ids = bandit.ask(3, context=CONTEXTS[0], return_ids=True).ids
-        bandit.tell(ids=given(ids[1]) if given is not tuple else ids[1:2], y=torch.zeros(1, dtype=DOUBLE))
-        bandit.forget(ids=given(ids[2]) if given is not tuple else ids[2:])
-        assert bandit.pending_ids[-1] == ids[0]
-
-
 # ---------------------------------------------------------------- what is asked for
 
 
@@ -356,25 +344,6 @@ def test_single_precision_and_gradients_of_inputs():
         bandit.tell(x, reward(joint(context, x)), context=context)
     assert not any(part.requires_grad for part in (bandit.history.X, bandit.history.Y, bandit.pending))
     assert float(bandit.beta) == BETA
-
-
-def test_the_posterior_is_the_one_asked_for():
-    exact, nystrom = make("gp-ts", beta=1.0), make("gp-ts", beta=1.0, oversampling=0.3)
-    for bandit in (exact, nystrom):
-        play(bandit, 40)
-    assert (type(exact.model), type(nystrom.model)) == (OnlineGP, NystromGP)
-    assert nystrom.dictionary == KORS(0.3)
-    assert len(nystrom.inducing_points) < 35 <= len(exact.inducing_points)
-
-
-@pytest.mark.slow
-def test_random_search_draws_uniformly_and_keeps_few_points():
-    """700 rounds on seven actions; chi-square with a false alarm of 1e-6."""
-    bandit = make("random", beta=None)
-    played = play(bandit, 300)
-    counts = (played[:, None, 2:] == ACTIONS).all(-1).sum(0).numpy()
-    assert chisquare(counts).pvalue > 1e-6
-    assert len(bandit.inducing_points) <= 200
 
 
 # ---------------------------------------------------------------- improvement on a box in a context
@@ -610,19 +579,3 @@ def test_what_makes_no_sense_is_refused():
     ):
         with pytest.raises(InputError, match="StayRule plays a point again and again"):
             call()
-
-
-def test_a_state_of_other_contexts_or_actions_is_refused():
-    bandit = waiting()
-    for part, candidates in {
-        "context_dim: saved 2, here 1": ContextualActions(ACTIONS, context_dim=1),
-        "candidates.actions": ContextualActions(ACTIONS + 0.1, context_dim=2),
-        "given in each round": changing(),
-        "context_columns": ContextualActions(ACTIONS, context_columns=ColumnSpec([Number("a"), Number("b")])),
-        "dtype": ContextualActions(ACTIONS.float(), context_dim=2),
-    }.items():
-        with pytest.raises(StateMismatchError, match=part):
-            make("ek-ucb", candidates).load_state_dict(bandit.state_dict())
-    for key, value in {"pending_ids": ["a", "b"], "num_asked": 9, "dictionary_weights": torch.zeros(2)}.items():
-        with pytest.raises(StateMismatchError, match="damaged"):
-            make("ek-ucb").load_state_dict(bandit.state_dict() | {key: value})

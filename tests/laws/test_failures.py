@@ -8,7 +8,7 @@ import oracles
 import pytest
 import torch
 from kinds import KINDS, make, points
-from problems import DOUBLE, data, difference, matern, play, rbf, reward
+from problems import DOUBLE, data, difference, matern, rbf, reward
 
 from torch_kbandits import (
     Arms,
@@ -22,7 +22,6 @@ from torch_kbandits import (
     Prior,
     RidgeLeverageSampling,
 )
-from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
 ARMS = data(30, 2, 5)[0]
@@ -124,16 +123,6 @@ def test_rewards_are_believed_as_without_failures(dictionary):
     assert difference(ours.mean, theirs.mean) < 1e-9
     assert difference(ours.variance, theirs.variance) < 1e-9
     assert ("failures" in with_failures.state_dict()) == (dictionary is not None)
-
-
-@pytest.mark.parametrize("rounds", [1, 3])
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0)])
-def test_a_bandit_of_which_every_play_failed_is_saved_and_goes_on(rounds, dictionary, tmp_path):
-    bandit = bandit_of(dictionary=dictionary)
-    play_failing(bandit, rounds, lambda x: True)
-    bandit.save(tmp_path / "bandit")
-    loaded = Bandit.load(tmp_path / "bandit")
-    assert torch.equal(play(loaded, 5), play(bandit, 5))
 
 
 def test_waits_double_and_a_success_ends_them():
@@ -238,16 +227,6 @@ def test_a_batch_that_repeats_a_point_ends_when_it_fails():
     assert difference(bandit.ask(remember=False), x) > 0.0
     bandit.tell(x, failed=True)
     assert difference(bandit.ask(remember=False), x) > 0.0
-
-
-def test_failures_among_rewards_that_a_batch_rule_holds(tmp_path):
-    bandit, loaded = (bandit_of(batches=GlobalBatchRule(300.0)) for _ in range(2))
-    X, ids = bandit.ask(3, return_ids=True)
-    bandit.tell(ids=ids, y=[0.5, math.nan, None], failed=[False, True, True])
-    assert bandit.state_dict()["num_learned"] == 0
-    assert float(bandit.failure_probability(X[1:]).min()) > 0.5
-    loaded.load_state_dict(bandit.state_dict())
-    assert torch.equal(loaded.ask(4), bandit.ask(4))
 
 
 def test_limits_are_kept_where_plays_fail():

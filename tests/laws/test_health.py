@@ -37,20 +37,6 @@ def played(rounds, bandit=None, factor=1.0, fall=0.0):
     return bandit
 
 
-def test_before_any_reward_there_is_nothing_to_say():
-    health = algorithms.BKB(**WORDS).health(check=True)
-    assert (health.is_well, str(health)) == (True, "Round 0: nothing is seen to be wrong.")
-    unknown = {name for name, value in health.as_dict().items() if value is None}
-    assert {
-        "coverage",
-        "recent_mean",
-        "best_share",
-        "ask_seconds",
-        "tell_seconds_p99",
-        "variance_ratio_least",
-    } <= unknown
-
-
 def test_it_is_what_the_residuals_say():
     bandit, residuals = algorithms.BKB(**WORDS), []
     for t in range(40):

@@ -398,7 +398,7 @@ def test_rewards_may_be_any_real_numbers_and_all_else_changes_nothing(name):
                 bandit.tell(X[:1], bad)
     elif name == "fitted":
         with pytest.raises(InputError, match="whose square no double holds: multiply it by a number"):
-            bandit.tell(X[:1], -1.7e308)
+            fitted().tell(X[:1], -1.7e308)
 
 
 # ---------------------------------------------------------------- kernels and tensors

@@ -16,9 +16,17 @@ from torch_kbandits import (
     Arms,
     Bandit,
     Box,
+    Categorical,
+    Category,
+    ColumnSpec,
+    Configurations,
     ConstantWidth,
+    ContextualActions,
+    Float,
     InputError,
     LearnedPrior,
+    Number,
+    ParameterSpace,
     Prior,
     StateMismatchError,
     algorithms,
@@ -197,31 +205,6 @@ def test_a_replay_makes_the_fits_that_leave_a_trace(words, monkeypatch):
     assert torch.equal(replayed.ask(3), ours.ask(3))
 
 
-def test_pending_points_and_their_ids_outlive_a_fit(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path)
-    played(ours, it, 4)
-    asked = ours.ask(5, return_ids=True)
-    for place in (3, 0):
-        before = ours.prior
-        ours.tell(ids=asked.ids[place], y=wavy(asked.actions[place : place + 1]))
-        assert ours.prior.mean != before.mean
-    assert ours.pending_ids == (asked.ids[1], asked.ids[2], asked.ids[4])
-    assert torch.equal(ours.pending, asked.actions[[1, 2, 4]])
-    assert torch.equal(ours.ask(2), ours.ask(2, remember=False)) is False  # they are looked ahead from
-
-
-def test_a_fit_that_fails_changes_nothing(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path, clip=False)
-    played(ours, it, 5)
-    state, x = str(ours.state_dict()), ours.ask()
-    with pytest.raises(InputError, match="multiply it by a number"):
-        ours.tell(x, 1e250)
-    ours.forget()
-    assert str(ours.state_dict()) == state.replace("'num_asked': 5", "'num_asked': 6")
-
-
 @pytest.mark.usefixtures("short_fits")
 def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp_path):
     it = learning("arms")
@@ -354,13 +337,6 @@ def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
     assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.06)
 
 
-def test_rewards_far_from_a_known_prior_are_said_to_be():
-    prior = LearnedPrior(fixed(rbf()), 0.1, 0.0, learn_memory=True)
-    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=Discount(0.9), seed=0)
-    with pytest.warns(KernelBanditWarning, match="and 0 ± 1.05 was expected"):
-        ours.tell(ARMS[:3], 1000.0 + ARMS[:3, 0])
-
-
 def profile_of(points):
     return -40.0 * (points - ARMS[5]).square().sum(-1)
 
@@ -459,3 +435,75 @@ def test_every_algorithm_takes_it(name):
     assert 290.0 < bandit.prior.mean < 350.0
     assert math.isfinite(float(bandit.beta))
     assert len(bandit.recommend()) == 1
+
+
+# ---------------------------------------------------------------- columns of which something is known
+
+VISITS = ColumnSpec([Number("hour", 0, 24), Category("device", ["phone", "tablet", "desktop"], other=True)])
+OFFERS = ColumnSpec([Category("banner", ["plain", "bold"]), Number("price", 5, 80, log=True)])
+SPACE = ParameterSpace({"colour": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
+DEVICES = ["device=phone", "device=tablet", "device=desktop"]
+BANNERS = ["banner=plain", "banner=bold"]
+
+
+NAMED = [
+    (ContextualActions(action_dim=2, context_dim=1), None, None),
+    (
+        ContextualActions(action_dim=2, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 3],
+        ["hour", *DEVICES, "", ""],
+    ),
+    (ContextualActions(action_columns=OFFERS, context_dim=2), [0, 1, 2, 2, 3], ["", "", *BANNERS, "price"]),
+    (
+        ContextualActions(action_columns=OFFERS, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 2, 3],
+        ["hour", *DEVICES, *BANNERS, "price"],
+    ),
+    (Configurations(SPACE), [0, 0, 0, 1], ["colour 1", "colour 2", "colour 3", "size"]),
+    (
+        Configurations(SPACE, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 2, 2, 3],
+        ["hour", *DEVICES, "colour 1", "colour 2", "colour 3", "size"],
+    ),
+    (Configurations(SPACE, context_dim=1), [0, 1, 1, 1, 2], ["", "colour 1", "colour 2", "colour 3", "size"]),
+]
+
+
+def test_candidates_know_what_their_columns_are():
+    for candidates, groups, names in NAMED:
+        assert candidates.groups == groups
+        assert candidates.names == names
+
+
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.01)])
+def test_a_category_of_contexts_has_one_length_scale(memory):
+    """Also where points know the time for the sake of a memory."""
+    bandit = algorithms.KUCB(
+        candidates=ContextualActions([{"banner": "plain", "price": 9}], context_columns=VISITS, action_columns=OFFERS),
+        prior=LearnedPrior(num_initial=4),
+        memory=memory,
+        seed=0,
+    )
+    for hour, device in enumerate(["phone", "tablet", "desktop", "tv"]):
+        bandit.tell([{"banner": "bold", "price": 10 + hour}], 0.1 * hour**2, context={"hour": hour, "device": device})
+    kernel = bandit.prior.kernel.base_kernel
+    assert kernel.groups == (0, 1, 1, 1, 2, 2, 3)
+    assert kernel.lengthscale.shape == (1, 4)
+
+
+def test_a_warning_has_the_name_of_the_column():
+    """Of kinds of things that are numbered as if they were near each other."""
+    generator = torch.Generator().manual_seed(0)
+    effects = (1.0 + torch.rand(25, generator=generator, dtype=DOUBLE)) * torch.tensor([1.0, -1.0]).repeat(13)[:25]
+    spec = ColumnSpec([Number("hour", 0, 24), Number("shop", 0, 24)])
+    bandit = algorithms.KUCB(
+        candidates=ContextualActions(torch.rand(9, 1, dtype=DOUBLE), context_columns=spec),
+        prior=LearnedPrior(),
+        seed=0,
+    )
+    shops = torch.randint(25, (60,), generator=generator).tolist()
+    rows = [{"hour": 24.0 * number / 60.0, "shop": shop} for number, shop in enumerate(shops)]
+    X = torch.rand(60, 1, generator=generator, dtype=DOUBLE)
+    noise = 0.2 * torch.randn(60, generator=generator, dtype=DOUBLE)
+    with pytest.warns(KernelBanditWarning, match=r"of column 'shop' \(1 from 0\) is short"):
+        bandit.tell(X, X.squeeze(-1) + effects[shops] + noise, context=spec.encode(rows))

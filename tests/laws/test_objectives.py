@@ -28,7 +28,6 @@ from torch_kbandits import (
     StateMismatchError,
     algorithms,
 )
-from torch_kbandits.memory import SlidingWindow
 
 ARMS = data(30, 2, seed=4)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -195,25 +194,6 @@ def test_each_choice_of_a_batch_has_random_weights_of_its_own_and_maximises_its_
         assert float(shown[-1][row]) >= float(shown[-1].max()) - 1e-7
     gains = [before - after for before, after in pairwise(shown)]
     assert any(float(gain.min()) < 0.0 for gain in gains)  # bounds alone never grow as points become pending
-
-
-@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
-def test_the_same_history_gives_the_same_choice_however_the_set_is_described(name):
-    described = [
-        {},
-        {"candidates": ContextualActions(ARMS, context_dim=0)},
-        {"memory": SlidingWindow(1000)},
-    ]
-    chosen = []
-    for words in described[: 2 if name == "gp-ts" else 3]:
-        bandit = told(make(Scalarization(ALL), name, **words), ARMS[:9])
-        chosen.append(bandit.acquisition(**_round(bandit))(ARMS.unsqueeze(-2)).detach())
-    for each in chosen[1:]:
-        assert (each - chosen[0]).abs().max() < 1e-6
-
-
-def _round(bandit):
-    return {"context": torch.zeros(0, dtype=DOUBLE)} if bandit.candidates.is_contextual else {}
 
 
 def spaces():
