@@ -2,7 +2,7 @@ import gc
 import os
 from collections import Counter
 from contextlib import nullcontext
-from functools import partial
+from importlib import import_module
 
 import hypothesis
 import pytest
@@ -99,23 +99,26 @@ def _stretches_begin_at_once(request, monkeypatch):
 
 @pytest.fixture
 def short_fits(request, monkeypatch):
-    """In the quick suite fits of kernels end after two steps of one climb: for laws that hold whatever a fit finds."""
+    """In the quick suite BoTorch's fits end after two steps: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        from torch_kbandits.priors import evidence  # which takes seconds, and pytest-xdist's first process needs it not
-
-        monkeypatch.setitem(evidence._OPTIONS, "maxiter", 2)
-        monkeypatch.setattr(evidence, "_MOST_CLIMBS", 1)
+        end_after_two_steps(monkeypatch, "botorch.optim.core.minimize_with_timeout")
 
 
 @pytest.fixture
 def short_searches(request, monkeypatch, short_fits):
-    """In the quick suite searches end after two steps as well: for laws that hold wherever one ends."""
+    """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
     if is_quick(request.config):
-        from botorch.optim import optimize_acqf
+        for minimize in ("minimize_with_timeout", "fmin_l_bfgs_b_batched"):
+            end_after_two_steps(monkeypatch, f"botorch.generation.gen.{minimize}")
 
-        short = partial(optimize_acqf, options={"maxiter": 2})
-        monkeypatch.setattr("torch_kbandits.acquisition.rules.optimize_acqf", short)
-        for name, value in {"_STEPS": 2, "_TURNS": 1}.items():
-            monkeypatch.setattr(f"torch_kbandits.acquisition.climbing.{name}", value)
-        for name, value in {"_SPREAD": 64, "_NEAR": 8, "_RADII": (0.1, 0.01)}.items():
-            monkeypatch.setattr(f"torch_kbandits.acquisition.cubes.{name}", value)
+
+def end_after_two_steps(monkeypatch, path):
+    """Let a minimiser of BoTorch end early, whoever calls it."""
+    module, _, name = path.rpartition(".")
+    minimize = getattr(import_module(module), name)
+
+    def two_steps(*args, **words):
+        few = {"maxiter": 2}
+        return minimize(*args, **words | ({"options": (words["options"] or {}) | few} if "options" in words else few))
+
+    monkeypatch.setattr(path, two_steps)

@@ -66,7 +66,7 @@ def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tupl
     Given the pending points the variance alone is conditional.
     """
     history = bandit.history
-    n = bandit._belief.num_observations
+    n = bandit.model.num_observations
     X, y, T = dense(history.X[:n], history.Y[:n], points)
     outstanding = [history.X[n:], bandit.pending if pending is None else pending]
     P, Z = dense(torch.cat(outstanding), bandit.inducing_points)

@@ -22,10 +22,11 @@ class Interrupt:
 
     Attributes:
         at: the file and line, None if the block ended before.
+        passed: how many lines were run.
     """
 
     def __init__(self, line):
-        self._left, self.at = line, None
+        self._line, self.at, self.passed = line, None, 0
 
     def __enter__(self):
         self._before, self._grad = sys.gettrace(), torch.is_grad_enabled()
@@ -53,8 +54,8 @@ class Interrupt:
         return partial(self._trace_wrapper, seen)
 
     def _pass(self, frame, is_over=False):
-        self._left -= 1
-        if self._left <= 0 and not is_over:
+        self.passed += 1
+        if self.passed >= self._line and not is_over:
             self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
             sys.settrace(None)
             raise KeyboardInterrupt

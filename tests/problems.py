@@ -11,9 +11,8 @@ import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from torch_kbandits import LearnedPrior, UnitCube
+from torch_kbandits import History, LearnedPrior, UnitCube
 from torch_kbandits.integrations.tuning import tuning_bandit
-from torch_kbandits.observations.ledger import History
 
 DOUBLE = torch.float64
 
@@ -118,3 +117,9 @@ def play(bandit, rounds, q=1):
 def as_told(X, Y):
     """What a belief learns: rewards at points, without stages and times."""
     return History(X, Y.reshape(-1), torch.zeros(len(X), dtype=torch.long))
+
+
+def believed(bandit, points):
+    """Mean and variance (n,) of a bandit's model at points (n, d) as its kernel sees them."""
+    posterior = bandit.model.posterior(points.unsqueeze(-2))
+    return posterior.mean.detach().flatten(), posterior.variance.detach().flatten()

@@ -1,23 +1,16 @@
-"""Combinations of the pieces of a bandit, drawn at random and played: which work, and which are refused and why.
-
-``python tests/product.py --number 1500 --seed 0`` prints how many of them are refused for each reason.
-"""
+"""Combinations of the pieces of a bandit, drawn at random and played: which work, and which are refused and why."""
 
 import re
-import warnings
-from argparse import ArgumentParser
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel, RQKernel
-from problems import DOUBLE, data, difference, linear, matern, rbf
+from problems import DOUBLE, data, difference, linear, matern, rbf, reward
 from torch import Tensor
 
 from torch_kbandits import (
@@ -42,7 +35,6 @@ from torch_kbandits import (
     Outcome,
     Prior,
     RidgeLeverageSampling,
-    TheoryWarning,
     UniformDictionary,
 )
 from torch_kbandits.acquisition import (
@@ -54,7 +46,7 @@ from torch_kbandits.acquisition import (
     UniformRule,
     UpperConfidenceRule,
 )
-from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
+from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, TimedActions
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
 from torch_kbandits.memory import (
@@ -315,11 +307,6 @@ RIGHTLY = {
 }
 
 
-def rightly_refused(combination: Combination) -> bool:
-    """Whether nobody will ever play this combination."""
-    return any(reason.holds(combination) for reason in RIGHTLY.values())
-
-
 def reasons(combination: Combination) -> list[str]:
     """Why a combination should be refused."""
     return [name for name, reason in RIGHTLY.items() if reason.holds(combination)]
@@ -354,6 +341,10 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
     except InputError as error:
         return Refused(str(error), at_ask=True)
     loop.tell(x)
+    run = Loop(combination, combination.bandit(folder))
+    asked = torch.cat([x, *(loop.round() for _ in range(2))])
+    assert torch.equal(run.bandit.run(run.pull, 3, offered=run.offers), asked)
+    loop.compare(run)
     for _ in range(turns):
         several = bandit.ask(3, return_ids=True, **loop.words())
         bandit.mark_pending(loop.some, **loop.context(), **loop.date())
@@ -416,6 +407,21 @@ class Loop:
             self.check_limits(x)
         return x
 
+    def round(self) -> Tensor:
+        """Ask and tell."""
+        x = self.ask()
+        self.tell(x)
+        return x
+
+    def offers(self, number: int) -> dict[str, object]:
+        """What a round of ``run`` brings."""
+        self.turn += 1
+        return self.words()
+
+    def pull(self, x: Tensor) -> dict[str, object]:
+        """What is told of the play of a round of ``run``."""
+        return {"y": reward(x)} | self.measured(x)
+
     def check_limits(self, x: Tensor) -> None:
         """What is asked for keeps the limits by the model of the outcome, as far as that says something."""
         bandit, of = self.bandit, self.of.limits
@@ -452,6 +458,7 @@ class Loop:
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
             assert bool((values.isfinite() == allowed).all()), values
+            self.check_largest(words)
         posterior = bandit.model.posterior(self.probes.unsqueeze(-2))
         for values in (posterior.mean, posterior.variance, bandit.beta, bandit.weights, bandit.inducing_points):
             assert bool(values.isfinite().all()), values
@@ -467,6 +474,15 @@ class Loop:
                 self.check_playable(best)
         else:
             assert _raises(EmptyHistoryError, lambda: bandit.recommend(**words))
+
+    def check_largest(self, words: dict[str, object]) -> None:
+        """What is asked for has the largest value of all of a set; a safe limit also asks for what shows more."""
+        if self.offered is None or self.of.batches == "stay" or self.of.rule == "Thompson":
+            return
+        if self.of.limits in ("none", "optimistic"):
+            function, x = self.bandit.acquisition(**words), self.bandit.ask(remember=False, **words)
+            value = float(function(x.unsqueeze(-2)).detach())
+            assert value >= float(function(self.offered.unsqueeze(-2)).detach().max()) - 1e-8 * max(1.0, abs(value))
 
     @property
     def probes(self) -> Tensor:
@@ -485,16 +501,11 @@ class Loop:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether a loaded bandit draws otherwise today: held by laws/test_interleavings.py.
+        """Whether a loaded bandit draws otherwise today: held by laws/test_state.py.
 
         With more points in a dictionary than it needs a draw depends on which came first.
         """
         return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
-
-
-def reward(x: Tensor) -> Tensor:
-    """A wave, (q,)."""
-    return torch.sin(5.0 * x).sum(-1)
 
 
 def _raises(error: type[Exception], call: Callable[[], object]) -> bool:
@@ -505,66 +516,6 @@ def _raises(error: type[Exception], call: Callable[[], object]) -> bool:
     return False
 
 
-# ---------------------------------------------------------------- the table of all
-
-
-class Found(NamedTuple):
-    """What became of a combination: it worked, was refused, or broke."""
-
-    combination: Combination
-    refused: Refused | None = None
-    broke: str | None = None
-
-
-def found(combinations: list[Combination], folder: Path, turns: int = 1) -> list[Found]:
-    """Play them all. Warnings are errors where the caller's filters say so."""
-
-    def one(it: Combination) -> Found:
-        try:
-            return Found(it, played(it, folder, turns))
-        except Exception as error:
-            return Found(it, broke=repr(error))
-
-    return [one(it) for it in combinations]
-
-
 def says_what_to_do(message: str) -> bool:
     """Whether a message ends in an imperative."""
     return re.search(r"(?i)(: |\. |or |and )(give|use|take|leave out) ", message) is not None
-
-
-def table(results: list[Found]) -> str:
-    """How many of the combinations work, and how many are refused for each reason; one may be for several."""
-    refused = [result for result in results if result.refused is not None]
-    counts = Counter(reason for result in refused for reason in reasons(result.combination) or ["for no known reason"])
-    alone = Counter(reasons(result.combination)[0] for result in refused if len(reasons(result.combination)) == 1)
-    lines = {"drawn": len(results), "work": sum(result.refused is None and result.broke is None for result in results)}
-    lines |= {"broken": sum(result.broke is not None for result in results), "refused": len(refused)}
-    lines |= {"refused rightly": sum(rightly_refused(result.combination) for result in refused)}
-    lines |= {"refused only by the first ask": sum(result.refused.at_ask for result in refused)}
-    rows = [f"{count:6}         {name}" for name, count in lines.items()]
-    order = [*RIGHTLY, "for no known reason"]
-    return "\n".join([*rows, " for it  alone", *(f"{counts[name]:6} {alone[name]:6}  {name}" for name in order)])
-
-
-def main() -> None:
-    """Draw combinations, play them and print the table."""
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--number", type=int, default=1500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--turns", type=int, default=2)
-    arguments = parser.parse_args()
-    warnings.simplefilter("error")
-    for message in ("Optimization failed", "Negative variance values"):
-        warnings.filterwarnings("ignore", message)
-    warnings.filterwarnings("ignore", category=TheoryWarning)
-    with TemporaryDirectory() as folder:
-        results = found(drawn(arguments.seed, arguments.number), Path(folder), arguments.turns)
-    for result in results:
-        if result.broke is not None or (result.refused is None) is bool(reasons(result.combination)):
-            print(result)  # noqa: T201
-    print(table(results))  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """Constraints on outcomes in a BoTorch loop: what is within, which point is chosen, and how a search gets there."""
 
-import copy
-
 import numpy as np
 import oracles
 import pytest
@@ -12,7 +10,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.deterministic import GenericDeterministicModel
 from botorch.models.transforms import Normalize, Standardize
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from botorch.utils.constraints import get_outcome_constraint_transforms
 from problems import DOUBLE, data, difference, matern
 
@@ -157,28 +155,6 @@ def test_a_search_by_gradients_ends_within_and_finds_the_best(kind, mode):
     assert bound(kind, x)[0] > best - 0.01
 
 
-@pytest.mark.slow
-def test_from_beyond_a_limit_a_search_comes_back():
-    acquisition = made("online")
-    with torch.no_grad():
-        beyond = GRID[(acquisition.excess(GRID) > 0.2).squeeze(-1)][::60].unsqueeze(-2)
-    assert len(beyond) > 3
-    x, _ = optimize_acqf(
-        acquisition, BOUNDS, q=1, num_restarts=len(beyond), batch_initial_conditions=beyond, return_best_only=False
-    )
-    assert (acquisition.excess(x.squeeze(-2)) <= 0.0).all()
-
-
-def test_of_a_few_choices_the_best_within_is_taken():
-    acquisition = made("nystrom")
-    choices = GRID[::17]
-    beyond = excess("nystrom", ["at most"], choices, "safe", 1.0)[:, 0]
-    x, _ = optimize_acqf_discrete(acquisition, q=1, choices=choices)
-    well = np.where(beyond < -0.1 * PRIOR, bound("nystrom", choices), -np.inf).max()
-    assert excess("nystrom", ["at most"], x, "safe", 1.0)[0, 0] <= 0.0
-    assert bound("nystrom", x)[0] >= well - 1e-9
-
-
 def test_where_nothing_is_within_the_least_excess_is_sought():
     acquisition = made("online", constraints=[lambda S: S[..., 1] + 9.0])
     least = float(acquisition.excess(GRID).detach().min())
@@ -246,20 +222,6 @@ def test_pending_points_are_not_seen_by_constraints(kind):
     assert torch.pdist(batch).min() > 1e-3
 
 
-def test_single_precision_agrees_with_double():
-    def single(number):
-        return OnlineGP(X.float(), Y[:, [number]].float(), covar_module=matern().float(), regularization=NOISE)
-
-    transform = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0, 0.0]))
-    ours = made(ModelListGP(*[single(j) for j in range(3)]), posterior_transform=transform)
-    expected = made("online")
-    with torch.no_grad():
-        found = ours(GRID.float().unsqueeze(-2))
-        assert found.dtype == torch.float32
-        clear = (expected.excess(GRID).abs() > 0.02).squeeze(-1)
-        assert difference(found[clear], expected(GRID.unsqueeze(-2))[clear]) < 5e-3
-
-
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
 def test_it_is_made_by_class_as_ax_does(mode):
     A, b = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, -1.0]], dtype=DOUBLE), torch.tensor([[0.1], [0.2]], dtype=DOUBLE)
@@ -274,18 +236,6 @@ def test_it_is_made_by_class_as_ax_does(mode):
     expected = made("online", ["at most", "at least"], mode)
     with torch.no_grad():
         assert difference(KernelUCB(**arguments)(GRID[::17].unsqueeze(-2)), expected(GRID[::17].unsqueeze(-2))) < 1e-9
-
-
-def test_a_value_is_of_the_model_as_it_is_and_copies_are_their_own():
-    acquisition = made("online", names := ["at most", "at least"])
-    T, model = GRID[::17].unsqueeze(-2), acquisition.model
-    with torch.no_grad():
-        before, other = acquisition(T), copy.deepcopy(acquisition)
-        for part in model.models:
-            part.tell(GRID[[100, 500]], torch.tensor([[1.5], [-4.0]], dtype=DOUBLE))
-        assert difference(acquisition(T), made(model, names)(T)) < 1e-9
-        assert difference(other(T), before) < 1e-9
-        assert difference(acquisition(T), before) > 0.1
 
 
 def test_transforms_are_those_of_the_outcomes():
@@ -321,17 +271,6 @@ def test_widths_are_of_the_models_that_they_bound():
         < 1e-9
     )
     assert torch.equal(made(model, beta=ConstantWidth(1.0)).excess(X), made(model).excess(X))
-
-
-def test_a_model_without_observations_has_scales_too():
-    nothing = [OnlineGP(X[:0], Y[:0, :1], covar_module=matern(), regularization=NOISE) for _ in range(3)]
-    for mode, within in [("safe", False), ("optimistic", True)]:
-        acquisition = made(ModelListGP(*nothing), mode=mode)
-        with torch.no_grad():
-            values = acquisition(X.unsqueeze(-2))
-        assert ((acquisition.excess(X) <= 0.0) == within).all()
-        assert torch.isfinite(values).all()
-        assert (values > 0.0).all() == within
 
 
 @pytest.mark.parametrize(

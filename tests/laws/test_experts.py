@@ -3,16 +3,13 @@
 import warnings
 
 import numpy as np
-import oracles
 import pytest
 import torch
-from problems import DOUBLE, data, dense, difference, rbf, reward
+from problems import DOUBLE, data
 
-from torch_kbandits import ContextualActions, History, InputError
-from torch_kbandits.beliefs import Terms, belief_over
-from torch_kbandits.dictionaries import GreedyDictionary
+from torch_kbandits import InputError
 from torch_kbandits.errors import ExpertWarning
-from torch_kbandits.observations.experts import Answers, GuardedExpert
+from torch_kbandits.observations import GuardedExpert
 
 X = data(4, 2)[0]
 VALUES = [0.5, -1.0, 2.0, 0.0]
@@ -38,21 +35,17 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_said_once_and_counted_always(name):
-    function, message = FAULTS[name]
-    expert = GuardedExpert(function)
-    with pytest.warns(ExpertWarning, match=message) as said:
-        answers = expert.answers(X, 3)
-    assert len(said) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        expert.answers(X, 4)
-    assert [tuple(part.shape) for part in answers] == [(0, 2), (0,), (0,)]
-    assert (expert.num_questions, expert.num_failures, expert.num_late) == (8, 2, 0)
-
-
-def test_every_kind_of_fault_is_said():
+def test_each_kind_of_fault_is_said_once_and_counted_always():
+    for function, message in FAULTS.values():
+        expert = GuardedExpert(function)
+        with pytest.warns(ExpertWarning, match=message) as said:
+            answers = expert.answers(X, 3)
+        assert len(said) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            expert.answers(X, 4)
+        assert [tuple(part.shape) for part in answers] == [(0, 2), (0,), (0,)]
+        assert (expert.num_questions, expert.num_failures, expert.num_late) == (8, 2, 0)
     faults = iter([FAULTS[name][0] for name in ("exception", "too few", "NaN", "negative", "no pair")])
     expert = GuardedExpert(lambda X, t: next(faults)(X, t))
     with pytest.warns(ExpertWarning) as said:
@@ -80,13 +73,11 @@ def test_answers_may_come_in_many_forms(given):
     assert expert.num_failures == 0
 
 
-def test_not_yet_is_no_failure():
+def test_not_yet_is_no_failure_questions_are_its_own_and_an_interrupt_is_passed_on():
     expert = GuardedExpert(lambda X, t: None)
     assert len(expert.answers(X, 0).X) == 0
     assert (expert.num_questions, expert.num_failures, expert.num_late) == (4, 0, 1)
 
-
-def test_an_expert_sees_questions_of_its_own():
     def vandal(questions, time):
         questions.zero_()
         return VALUES, 0.0
@@ -95,8 +86,6 @@ def test_an_expert_sees_questions_of_its_own():
     assert torch.equal(GuardedExpert(vandal).answers(questions, 0).X, X)
     assert torch.equal(questions, X)
 
-
-def test_an_interrupt_is_passed_on_and_counts_nothing():
     def interrupted(X, time):
         raise KeyboardInterrupt
 
@@ -129,19 +118,3 @@ def test_a_budget_ends():
 def test_what_is_no_expert_is_refused(expert, max_questions, message):
     with pytest.raises(InputError, match=message):
         GuardedExpert(expert, max_questions)
-
-
-@pytest.mark.parametrize("rule", [None, GreedyDictionary(30)], ids=["exact", "dictionary"])
-def test_answers_count_beside_rewards_of_which_none_is_ever_forgotten(rule):
-    """Such rewards have no times or weights, and answers have noise of their own."""
-    points = data(20, 2)[0]
-    belief = belief_over(ContextualActions(points, context_dim=0), Terms(rbf(0.5), 0.1, 0, exact=rule is None))
-    for part in (points[:4], points[3:6]):
-        belief = belief.learned(History(part, reward(part), torch.zeros(len(part)).long()), rule, None)
-    answers = Answers(points[8:10], reward(points[8:10]), torch.tensor([0.01, 0.5], dtype=DOUBLE))
-    told = torch.cat([points[:4], points[3:6], answers.X])
-    noise = np.array([0.1] * 7 + [0.01, 0.5])
-    expected = oracles.exact(oracles.rbf(0.5), *dense(told, reward(told)), noise, points.numpy())
-    mean, variance = belief.advised(answers).moments(points)
-    assert difference(mean, expected.mean) < expected.rounding
-    assert difference(variance, expected.variance) < expected.rounding

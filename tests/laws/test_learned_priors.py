@@ -6,9 +6,9 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.means import ConstantMean, Mean
+from gpytorch.means import Mean
 from gpytorch.priors import LogNormalPrior
-from problems import DOUBLE, data, difference, rbf
+from problems import DOUBLE, believed, data, difference, rbf
 from product import ARMS, DICTIONARIES, MANY, MEMORIES, Combination, Loop
 from scipy.stats import multivariate_normal, norm
 
@@ -16,9 +16,17 @@ from torch_kbandits import (
     Arms,
     Bandit,
     Box,
+    Categorical,
+    Category,
+    ColumnSpec,
+    Configurations,
     ConstantWidth,
+    ContextualActions,
+    Float,
     InputError,
     LearnedPrior,
+    Number,
+    ParameterSpace,
     Prior,
     StateMismatchError,
     algorithms,
@@ -26,8 +34,8 @@ from torch_kbandits import (
 )
 from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.algorithms.registry import signature
+from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import ResidualTrigger
-from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.memory import BackToPrior, Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
@@ -70,33 +78,18 @@ def played(bandit, combination, rounds, factor=1.0, shift=0.0, start=0):
     return torch.cat(chosen)
 
 
-@pytest.mark.one_in(32)
+@pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("factor", "shift"), [(1e6, -3e7), (2.0**-20, 0.0)])
-@pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "actions in a context", "arms in a file"])
+@pytest.mark.parametrize("memory", ["none", "discount", "prior on time"])
+@pytest.mark.parametrize("space", ["arms", "actions in a context"])
 def test_units_of_rewards_change_no_choice(space, memory, factor, shift, tmp_path):
     it = learning(space, memory=memory)
     ours = played(bandit_of(it, tmp_path), it, 14)
     assert torch.equal(ours, played(bandit_of(it, tmp_path), it, 14, factor, shift))
 
 
-@pytest.mark.usefixtures("short_searches")
-def test_units_of_columns_change_no_choice():
-    spans, shift = torch.tensor([1e-3, 1e5], dtype=DOUBLE), torch.tensor([7.0, -1e5], dtype=DOUBLE)
-    small = 4.0 * MANY - 1.5  # columns that leave [0, 1]
-    both = [
-        Bandit(candidates=Arms(each), prior=LearnedPrior(), width=ConstantWidth(2.0), seed=0)
-        for each in (small, small * spans + shift)
-    ]
-    for _ in range(16):
-        rows = [int((bandit.ask() == bandit.candidates.source.tensor).all(-1).nonzero()[0]) for bandit in both]
-        assert rows[0] == rows[1]
-        for bandit in both:
-            bandit.tell(bandit.pending, wavy(small[rows[:1]]))
-
-
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
@@ -110,7 +103,7 @@ def test_the_posterior_is_that_of_the_prior_in_force(space, memory, tmp_path):
     theirs.replay(ours.history)
     probes = data(7, ours.candidates.example.shape[-1], 3)[0]
     scale = float(ours.prior.kernel(probes[:1, -2:]).to_dense())
-    for mine, other in zip(ours._belief.moments(probes), theirs._belief.moments(probes), strict=True):
+    for mine, other in zip(believed(ours, probes), believed(theirs, probes), strict=True):
         assert difference(mine, other) < 1e-7 * max(scale, 1.0)
     assert theirs.prior.mean == ours.prior.mean
 
@@ -136,45 +129,6 @@ def test_fits_are_made_at_numbers_that_grow(tmp_path):
         if not torch.equal(ours.prior.kernel.base_kernel.lengthscale, before):
             numbers.append(number)
     assert numbers == [8, 10, 13, 17, 22, 28, 35]
-
-
-@pytest.mark.usefixtures("short_fits")
-def test_under_a_window_fits_go_on_at_the_same_pace(tmp_path):
-    it, numbers = learning("arms", memory="window of observations"), []
-    ours = bandit_of(it, tmp_path, num_initial=3)  # a window of four
-    for number in range(1, 16):
-        before = ours.prior.mean
-        played(ours, it, 1, start=number)
-        if ours.prior.mean != before:
-            numbers.append(number)
-    assert numbers[-3:] == [13, 14, 15]
-
-
-@pytest.mark.one_in(32)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", ["none", "window", "prior on time"])
-@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "box", "actions in a context", "arms in a file"])
-def test_the_state_is_a_function_of_the_history(space, dictionary, memory, tmp_path):
-    it = learning(space, dictionary, memory)
-    ours, replayed, loaded = (bandit_of(it, tmp_path) for _ in range(3))
-    played(ours, it, 13)
-    pending = ours.ask(2, **Loop(it, ours, 13).words())
-    ours.save(tmp_path / "state.pt")
-    loaded.load_state_dict(ours.state_dict())
-    again = Bandit.load(tmp_path / "state.pt")
-    replayed.replay(ours.history)
-    replayed.mark_pending(pending, **Loop(it, replayed, 13).context())
-    for other in (replayed, loaded, again):
-        assert torch.equal(other.prior.kernel.base_kernel.lengthscale, ours.prior.kernel.base_kernel.lengthscale)
-        assert (other.regularization, other.prior.mean) == (ours.regularization, ours.prior.mean)
-        assert torch.equal(other.pending, ours.pending)
-    for other in (loaded, again):
-        assert other.pending_ids == ours.pending_ids
-        if space != "box":  # the search amplifies rounding
-            twin = bandit_of(it, tmp_path)
-            twin.load_state_dict(ours.state_dict())
-            assert torch.equal(played(other, it, 4, start=13), played(twin, it, 4, start=13))
 
 
 @pytest.mark.parametrize(
@@ -251,38 +205,6 @@ def test_a_replay_makes_the_fits_that_leave_a_trace(words, monkeypatch):
     assert torch.equal(replayed.ask(3), ours.ask(3))
 
 
-def test_pending_points_and_their_ids_outlive_a_fit(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path)
-    played(ours, it, 4)
-    asked = ours.ask(5, return_ids=True)
-    for place in (3, 0):
-        before = ours.prior
-        ours.tell(ids=asked.ids[place], y=wavy(asked.actions[place : place + 1]))
-        assert ours.prior.mean != before.mean
-    assert ours.pending_ids == (asked.ids[1], asked.ids[2], asked.ids[4])
-    assert torch.equal(ours.pending, asked.actions[[1, 2, 4]])
-    assert torch.equal(ours.ask(2), ours.ask(2, remember=False)) is False  # they are looked ahead from
-
-
-def test_a_fit_that_fails_changes_nothing(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path, clip=False)
-    played(ours, it, 5)
-    state, x = str(ours.state_dict()), ours.ask()
-    with pytest.raises(InputError, match="multiply it by a number"):
-        ours.tell(x, 1e250)
-    ours.forget()
-    assert str(ours.state_dict()) == state.replace("'num_asked': 5", "'num_asked': 6")
-
-
-def test_rewards_too_small_for_their_squares_are_refused(tmp_path):
-    ours = bandit_of(learning("arms"), tmp_path)
-    with pytest.raises(InputError, match="multiply it by a number"):
-        ours.tell(ARMS[:3], 1e-200 * ARMS[:3, 0])
-    assert ours.num_told == 0
-
-
 @pytest.mark.usefixtures("short_fits")
 def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp_path):
     it = learning("arms")
@@ -295,17 +217,6 @@ def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp
         assert ours.prior is fitted
     played(ours, it, 1, start=15)
     assert ours.prior is not fitted
-
-
-def test_a_state_before_the_first_fit_goes_on_alike(tmp_path):
-    it = learning("arms")
-    ours, loaded = bandit_of(it, tmp_path), bandit_of(it, tmp_path)
-    played(ours, it, 3)
-    loaded.load_state_dict(ours.state_dict())
-    for bandit in (ours, loaded):
-        played(bandit, it, 1, start=3)
-    assert loaded.prior.mean == ours.prior.mean
-    assert loaded.regularization == ours.regularization
 
 
 # ---------------------------------------------------------------- the first points
@@ -344,7 +255,7 @@ def test_what_is_given_is_not_fitted(tmp_path):
     played(ours, it, 14, 0.1, 45.0)
     assert ours.regularization == 0.04
     assert ours.prior.mean is profile
-    level = ours._belief.moments(torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
+    level = believed(ours, torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
     assert float(level) == pytest.approx(float(profile(torch.full((1, 2), 1e6, dtype=DOUBLE))))
 
 
@@ -401,7 +312,7 @@ def test_where_only_the_number_of_a_memory_is_unknown_the_prior_is_played_from_t
     loaded = Bandit(prior=prior, memory=memory, **words)
     loaded.load_state_dict(ours.state_dict())
     for other in (again, loaded):
-        for mine, its in zip(ours._belief.moments(probes), other._belief.moments(probes), strict=True):
+        for mine, its in zip(believed(ours, probes), believed(other, probes), strict=True):
             assert difference(mine, its) < 1e-8 * 100.0
 
 
@@ -426,13 +337,6 @@ def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
     assert -2.0 / math.log1p(-ours.memory.forgetting) == pytest.approx(best, rel=0.06)
 
 
-def test_rewards_far_from_a_known_prior_are_said_to_be():
-    prior = LearnedPrior(fixed(rbf()), 0.1, 0.0, learn_memory=True)
-    ours = Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=Discount(0.9), seed=0)
-    with pytest.warns(KernelBanditWarning, match="and 0 ± 1.05 was expected"):
-        ours.tell(ARMS[:3], 1000.0 + ARMS[:3, 0])
-
-
 def profile_of(points):
     return -40.0 * (points - ARMS[5]).square().sum(-1)
 
@@ -455,44 +359,6 @@ def test_a_mean_that_says_where_to_look_is_heard_from_the_first_round_on(mean, m
         ours.tell(x, profile_of(x))
     assert ranks[0] == 0
     assert max(ranks) < len(ARMS) // 2
-
-
-@pytest.mark.parametrize("mean", [None, 40.0, ConstantMean()], ids=["none", "number", "module"])
-def test_a_mean_that_is_a_number_says_nothing_of_where_to_look(mean):
-    ours, other = (
-        Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=each), width=ConstantWidth(1.0), seed=0)
-        for each in (None, mean)
-    )
-    assert torch.equal(ours.ask(10), other.ask(10))
-    assert len(ours.pending.unique(dim=0)) == min(10, len(ARMS))
-
-
-def test_a_prior_that_is_known_is_not_learned():
-    with pytest.raises(InputError, match="Nothing is left to learn"):
-        LearnedPrior(fixed(rbf()), 0.1, 0.0)
-    for kernel, level, mean in ((rbf(), 0.1, 0.0), (fixed(rbf()), None, 0.0), (fixed(rbf()), 0.1, None)):
-        assert not LearnedPrior(kernel, level, mean).is_known
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), UncertaintyInjection(Linear(0.4))])
-def test_the_number_of_a_memory_is_learned_and_saved(memory, tmp_path):
-    def make():
-        prior = LearnedPrior(num_initial=6, learn_memory=True)
-        return Bandit(candidates=Arms(ARMS), prior=prior, width=ConstantWidth(1.5), memory=memory, seed=0)
-
-    ours, loaded = make(), make()
-    for _ in range(16):
-        x = ours.ask()
-        ours.tell(x, 1e3 * wavy(x))
-    assert type(ours.memory) is type(memory)
-    assert ours.memory != memory
-    loaded.load_state_dict(ours.state_dict())
-    ours.save(tmp_path / "bandit.kb")
-    for other in (loaded, Bandit.load(tmp_path / "bandit.kb")):
-        assert other.memory == ours.memory
-        assert torch.equal(other.ask(3, remember=False), ours.ask(3, remember=False))
 
 
 @pytest.mark.slow
@@ -555,17 +421,7 @@ def test_a_prior_is_given_once(words, message):
         Bandit(candidates=Arms(ARMS), width=ConstantWidth(1.0), seed=0, **words)
 
 
-def test_one_word_is_its_parts():
-    X, Y = data(9, 2)
-    mean = ConstantMean().double()
-    one = Bandit(candidates=Arms(ARMS), prior=Prior(rbf(), 0.1, mean), width=ConstantWidth(1.0), seed=0)
-    other = Bandit(candidates=Arms(ARMS), kernel=rbf(), regularization=0.1, mean=mean, width=ConstantWidth(1.0), seed=0)
-    one.tell(X, Y)
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(one.ask(4), other.ask(4))
-
-
-@pytest.mark.one_in(24)
+@pytest.mark.one_in(8)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):
@@ -579,3 +435,75 @@ def test_every_algorithm_takes_it(name):
     assert 290.0 < bandit.prior.mean < 350.0
     assert math.isfinite(float(bandit.beta))
     assert len(bandit.recommend()) == 1
+
+
+# ---------------------------------------------------------------- columns of which something is known
+
+VISITS = ColumnSpec([Number("hour", 0, 24), Category("device", ["phone", "tablet", "desktop"], other=True)])
+OFFERS = ColumnSpec([Category("banner", ["plain", "bold"]), Number("price", 5, 80, log=True)])
+SPACE = ParameterSpace({"colour": Categorical(["red", "green", "blue"]), "size": Float(0.0, 1.0)})
+DEVICES = ["device=phone", "device=tablet", "device=desktop"]
+BANNERS = ["banner=plain", "banner=bold"]
+
+
+NAMED = [
+    (ContextualActions(action_dim=2, context_dim=1), None, None),
+    (
+        ContextualActions(action_dim=2, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 3],
+        ["hour", *DEVICES, "", ""],
+    ),
+    (ContextualActions(action_columns=OFFERS, context_dim=2), [0, 1, 2, 2, 3], ["", "", *BANNERS, "price"]),
+    (
+        ContextualActions(action_columns=OFFERS, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 2, 3],
+        ["hour", *DEVICES, *BANNERS, "price"],
+    ),
+    (Configurations(SPACE), [0, 0, 0, 1], ["colour 1", "colour 2", "colour 3", "size"]),
+    (
+        Configurations(SPACE, context_columns=VISITS),
+        [0, 1, 1, 1, 2, 2, 2, 3],
+        ["hour", *DEVICES, "colour 1", "colour 2", "colour 3", "size"],
+    ),
+    (Configurations(SPACE, context_dim=1), [0, 1, 1, 1, 2], ["", "colour 1", "colour 2", "colour 3", "size"]),
+]
+
+
+def test_candidates_know_what_their_columns_are():
+    for candidates, groups, names in NAMED:
+        assert candidates.groups == groups
+        assert candidates.names == names
+
+
+@pytest.mark.parametrize("memory", [None, BackToPrior(0.01)])
+def test_a_category_of_contexts_has_one_length_scale(memory):
+    """Also where points know the time for the sake of a memory."""
+    bandit = algorithms.KUCB(
+        candidates=ContextualActions([{"banner": "plain", "price": 9}], context_columns=VISITS, action_columns=OFFERS),
+        prior=LearnedPrior(num_initial=4),
+        memory=memory,
+        seed=0,
+    )
+    for hour, device in enumerate(["phone", "tablet", "desktop", "tv"]):
+        bandit.tell([{"banner": "bold", "price": 10 + hour}], 0.1 * hour**2, context={"hour": hour, "device": device})
+    kernel = bandit.prior.kernel.base_kernel
+    assert kernel.groups == (0, 1, 1, 1, 2, 2, 3)
+    assert kernel.lengthscale.shape == (1, 4)
+
+
+def test_a_warning_has_the_name_of_the_column():
+    """Of kinds of things that are numbered as if they were near each other."""
+    generator = torch.Generator().manual_seed(0)
+    effects = (1.0 + torch.rand(25, generator=generator, dtype=DOUBLE)) * torch.tensor([1.0, -1.0]).repeat(13)[:25]
+    spec = ColumnSpec([Number("hour", 0, 24), Number("shop", 0, 24)])
+    bandit = algorithms.KUCB(
+        candidates=ContextualActions(torch.rand(9, 1, dtype=DOUBLE), context_columns=spec),
+        prior=LearnedPrior(),
+        seed=0,
+    )
+    shops = torch.randint(25, (60,), generator=generator).tolist()
+    rows = [{"hour": 24.0 * number / 60.0, "shop": shop} for number, shop in enumerate(shops)]
+    X = torch.rand(60, 1, generator=generator, dtype=DOUBLE)
+    noise = 0.2 * torch.randn(60, generator=generator, dtype=DOUBLE)
+    with pytest.warns(KernelBanditWarning, match=r"of column 'shop' \(1 from 0\) is short"):
+        bandit.tell(X, X.squeeze(-1) + effects[shops] + noise, context=spec.encode(rows))

@@ -1,6 +1,7 @@
 """Several objectives: what is chosen is the best by the scalarised bounds or draws of the posteriors of all."""
 
 import math
+from itertools import pairwise
 
 import hypothesis.strategies as st
 import numpy as np
@@ -14,8 +15,6 @@ from scipy.stats import kstest
 from torch_kbandits import (
     AtLeast,
     AtMost,
-    Bandit,
-    Box,
     Configurations,
     ContextualActions,
     EmptyHistoryError,
@@ -29,8 +28,6 @@ from torch_kbandits import (
     StateMismatchError,
     algorithms,
 )
-from torch_kbandits.memory import BackToPrior, SlidingWindow
-from torch_kbandits.numerics.random import seed_for
 
 ARMS = data(30, 2, seed=4)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -133,12 +130,7 @@ def test_the_largest_scalarised_bound_is_chosen(seed, shares, kind, number, wait
 @pytest.mark.parametrize("kind", ["linear", "chebyshev"])
 def test_all_weight_on_the_reward_is_the_bandit_of_the_reward(name, kind):
     alone = Scalarization(ALL, {"reward": 2.0, "cost": 0.0, "heat": 0.0}, kind)
-    for words in ({}, {"bounds": BOX}):
-        assert torch.equal(play(make(alone, name, **words), 6), play(make(None, name, **words), 6))
-
-
-@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts"])
-def test_nearly_all_weight_on_the_reward_is_nearly_that(name):
+    assert torch.equal(play(make(alone, name), 6), play(make(None, name), 6))
     nearly = Scalarization(BOTH, {"reward": 1.0, "cost": 1e-12}, "linear")
     assert torch.equal(play(make(nearly, name), 8), play(make(None, name), 8))
 
@@ -194,35 +186,14 @@ def test_random_weights_are_uniform_on_the_simplex_and_follow_from_the_seed():
     assert objective.sought().tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_each_choice_of_a_batch_has_weights_of_its_own():
-    bandit = told(make(Scalarization(BOTH)), ARMS[:6])
-    pending = ARMS[:0]
-    for number in range(4):
-        weights = bandit.objective.sought(seed_for(3, bandit.round, f"ask {number}")).numpy()
-        bounds, means = of_names(bandit.objective, ARMS[:6], ARMS, 1.5, pending if len(pending) else None)
-        scores = weighed(bandit.objective, weights, bounds, means)
-        x = bandit.ask()
-        assert scores[int((x == ARMS).all(-1).nonzero())] >= scores.max() - 1e-7
-        pending = torch.cat([pending, x])
-
-
-@pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
-def test_the_same_history_gives_the_same_choice_however_the_set_is_described(name):
-    described = [
-        {},
-        {"candidates": ContextualActions(ARMS, context_dim=0)},
-        {"memory": SlidingWindow(1000)},
-    ]
-    chosen = []
-    for words in described[: 2 if name == "gp-ts" else 3]:
-        bandit = told(make(Scalarization(ALL), name, **words), ARMS[:9])
-        chosen.append(bandit.acquisition(**_round(bandit))(ARMS.unsqueeze(-2)).detach())
-    for each in chosen[1:]:
-        assert (each - chosen[0]).abs().max() < 1e-6
-
-
-def _round(bandit):
-    return {"context": torch.zeros(0, dtype=DOUBLE)} if bandit.candidates.is_contextual else {}
+def test_each_choice_of_a_batch_has_random_weights_of_its_own_and_maximises_its_function():
+    bandit, shown = told(make(Scalarization(BOTH)), ARMS[:6]), []
+    for _ in range(4):
+        shown.append(bandit.acquisition()(ARMS.unsqueeze(-2)).detach())
+        row = int((bandit.ask() == ARMS).all(-1).nonzero())
+        assert float(shown[-1][row]) >= float(shown[-1].max()) - 1e-7
+    gains = [before - after for before, after in pairwise(shown)]
+    assert any(float(gain.min()) < 0.0 for gain in gains)  # bounds alone never grow as points become pending
 
 
 def spaces():
@@ -230,6 +201,7 @@ def spaces():
     return [{"bounds": BOX}, {"candidates": Configurations(space)}]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", spaces(), ids=["box", "space"])
 @pytest.mark.parametrize("waiting", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_search_finds_at_least_what_a_grid_has(words, waiting):
@@ -245,32 +217,6 @@ def test_a_search_finds_at_least_what_a_grid_has(words, waiting):
     grid = torch.cartesian_prod(steps, steps)
     with torch.no_grad():
         assert float(function(x.unsqueeze(0))) >= float(function(grid.unsqueeze(-2)).max()) - 1e-6
-
-
-@pytest.mark.parametrize(
-    "words",
-    [{}, pytest.param({"bounds": BOX}, marks=pytest.mark.slow), {"candidates": ContextualActions(ARMS, context_dim=0)}],
-    ids=["arms", "box", "actions"],
-)
-def test_a_bandit_goes_on_as_the_one_that_was_saved_or_replayed(words, tmp_path):
-    bandit = make(Scalarization(ALL), **words)
-    told(bandit, ARMS[:5])
-    bandit.ask(2, **_round(bandit))
-    bandit.save(tmp_path / "bandit")
-    again = Bandit.load(tmp_path / "bandit")
-    assert again.objective.objectives == ALL
-    other = make(Scalarization(ALL), **words)
-    other.load_state_dict(bandit.state_dict())
-    for _ in range(3):
-        x = bandit.ask(**_round(bandit))
-        for each in (again, other):
-            assert torch.allclose(each.ask(**_round(each)), x, atol=1e-5)
-        for each in (bandit, again, other):
-            told(each, x)
-    fresh = make(Scalarization(ALL), **words)
-    fresh.replay(bandit.history)
-    bandit.forget()
-    assert torch.allclose(fresh.ask(**_round(fresh)), bandit.ask(**_round(bandit)), atol=1e-5)
 
 
 def test_a_state_of_other_weights_is_refused():
@@ -314,18 +260,6 @@ def test_a_safe_set_grows_towards_what_is_sought():
     assert len({tuple(x) for x in asked.tolist()}) > 3
 
 
-@pytest.mark.parametrize("memory", [SlidingWindow(4), BackToPrior(0.02)], ids=["window", "back to prior"])
-@pytest.mark.parametrize("own", [None, SlidingWindow(3)], ids=["the same", "its own"])
-@ON_ARMS_AND_SLOWLY_ON_A_BOX
-def test_objectives_are_remembered_as_their_memories_say(memory, own, words):
-    outcome = Outcome("cost", PRIORS["cost"], memory=own)
-    bandit = make(Scalarization(BOTH), outcomes=[outcome], memory=memory, **words)
-    play(bandit, 6)
-    assert len(bandit.ask(3)) == 3
-    assert bandit.acquisition() is not None
-    assert bandit.recommend().shape == (1, 2)
-
-
 def test_points_are_spread_until_each_prior_is_fitted():
     learned = [Outcome("cost", LearnedPrior(num_initial=6))]
     bandit = make(Scalarization(BOTH), outcomes=learned, candidates=ARMS)
@@ -355,6 +289,7 @@ def test_the_best_point_played_by_scalarised_means_is_recommended(kind):
         make(Scalarization(BOTH)).recommend()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("actions", [{"actions": ARMS[:, 1:]}, {"bounds": BOX[:, 1:]}], ids=["listed", "box"])
 def test_contexts_have_choices_of_their_own(actions):
     bandit = make(Scalarization(BOTH, "random"), candidates=ContextualActions(context_dim=1, **actions))
@@ -373,32 +308,12 @@ def test_contexts_have_choices_of_their_own(actions):
         assert bandit.recommend(context=context).shape == (1, 1)
 
 
-def test_units_change_no_choice():
-    """Under learned priors: each objective multiplied by a positive number, with another added."""
-    chosen = []
-    for factor, shift in ((1.0, 0.0), (300.0, -40.0)):
-        bandit = make(Scalarization(BOTH), outcomes=["cost"], prior=LearnedPrior(num_initial=5, clip=False))
-        for number in range(12):
-            x = bandit.ask() if number >= 5 else ARMS[number, None]
-            cost = factor * values(x, "cost") + shift
-            bandit.tell(x, values(x, "reward") / factor + shift, outcomes={"cost": cost})
-        chosen.append(bandit.history.X)
-    assert torch.equal(*chosen)
-
-
 def test_a_play_without_a_reward_counts_for_what_was_measured():
     bandit = make(Scalarization(BOTH), outcomes=[COST])
     bandit.tell(ARMS[:2], failed=True, outcomes={"cost": [1.0, -1.0]})
     assert bandit.ask().shape == (1, 2)
     bandit.tell(ARMS[2:4], [0.5, -0.5])  # no cost
     assert bandit.ask(2).shape == (2, 2)
-
-
-def test_random_search_takes_objectives_and_draws_as_before():
-    words = {"prior": PRIORS["reward"], "candidates": ARMS, "seed": 3}
-    plain = algorithms.RandomSearch(**words)
-    several = algorithms.RandomSearch(objective=Scalarization(BOTH), outcomes=[COST], **words)
-    assert torch.equal(plain.ask(5), several.ask(5))
 
 
 @pytest.mark.parametrize(
@@ -433,7 +348,3 @@ def test_rules_without_a_meaning_for_several_objectives_are_refused():
         make(Scalarization(BOTH), outcomes=["reward"])
     with pytest.raises(InputError, match="Scalarization"):
         make(BOTH)
-
-
-def test_boxes_say_the_effort_of_their_search():
-    assert make(Scalarization(BOTH), candidates=Box(BOX, num_restarts=2)).ask().shape == (1, 2)

@@ -1,207 +1,191 @@
-"""Outcomes of a play: each has the posterior of what was measured of it, and changes nothing for the reward."""
+"""Outcomes of a play and limits on them: posteriors of what was measured, and plays that keep limits."""
 
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import oracles
 import pandas as pd
 import pytest
 import torch
-from problems import DOUBLE, data, matern, rbf
+from kinds import composed, same
+from problems import DOUBLE, data, dense, difference, linear, matern, rbf
+from scipy.stats import norm
 
 from torch_kbandits import (
     KORS,
+    ArmBlocks,
     Arms,
+    AtLeast,
     AtMost,
-    Bandit,
     Box,
-    ConstantWidth,
+    Categorical,
+    Configurations,
     ContextualActions,
+    Float,
+    InfeasibleError,
     InputError,
     LearnedPrior,
     Outcome,
+    ParameterSpace,
     Prior,
     RidgeLeverageSampling,
     StateMismatchError,
+    UnitCube,
     algorithms,
 )
-from torch_kbandits.bandit.batches import GlobalBatchRule
-from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.acquisition import (
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    ThompsonRule,
+    UniformRule,
+    UpperConfidenceRule,
+)
+from torch_kbandits.bandit import GlobalBatchRule
+from torch_kbandits.confidence import ConstantWidth, SelfNormalizedWidth
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
-ARMS = data(40, 2)[0]
+ARMS = data(60, 2, 3)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
-HEAT = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2))
-COST = Outcome("cost", LearnedPrior(num_initial=4))
+CONTEXTS = data(60, 1, 5)[0]
+HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4))
 CANDIDATES = {
     "arms": lambda: Arms(ARMS),
     "box": lambda: Box(BOX, num_restarts=1, raw_samples=4),
     "actions in a context": lambda: ContextualActions(ARMS[:, :1], context_dim=1),
 }
-CONTEXTS = data(60, 1, 5)[0]
 
 
 def make(kind="arms", **words):
-    words = {"kernel": matern(), "regularization": 0.1, "width": ConstantWidth(1.5), "outcomes": [HEAT, COST]} | words
-    return Bandit(candidates=CANDIDATES[kind](), seed=1, **words)
+    return composed(**{"candidates": CANDIDATES[kind](), "regularization": 0.1, "outcomes": [HEAT, COST]} | words)
 
 
-def measured(bandit, x, number):
-    """The first outcome of every play but each third, the second of every other."""
-    heat = None if number % 3 == 2 else np.sin(3.0 * x.sum(-1).numpy())
-    return {"heat": heat} | ({"cost": 40.0 + x[:, -1]} if number % 2 else {})
-
-
-def play(bandit, number, start=0, outcomes=True):
-    for turn in range(start, start + number):
-        words = {"context": CONTEXTS[turn]} if untimed(bandit.candidates).context_dim else {}
+def play(bandit, number, outcomes=True):
+    """The first outcome of every play but each third is there, the second of every other."""
+    for turn in range(number):
+        words = {"context": CONTEXTS[turn]} if isinstance(bandit.candidates, ContextualActions) else {}
         x = bandit.ask(**words)
-        told = {"outcomes": measured(bandit, x, turn)} if outcomes else {}
+        heat = None if turn % 3 == 2 else np.sin(3.0 * x.sum(-1).numpy())
+        told = {"outcomes": {"heat": heat} | ({"cost": 40.0 + x[:, -1]} if turn % 2 else {})} if outcomes else {}
         bandit.tell(x, torch.cos(4.0 * x).sum(-1), **words, **told)
     return bandit
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", CANDIDATES)
 @pytest.mark.parametrize("memory", [None, SlidingWindow(6.0), Discount(0.9)], ids=["all", "window", "discount"])
 def test_an_outcome_has_the_posterior_of_what_was_measured_of_it(kind, memory):
     bandit = play(make(kind, memory=memory), 14)
-    history, now = bandit.history, bandit.now
-    column = history.outcomes[:, 0]
-    there = column.isfinite()
-    assert 0 < int(there.sum()) < 14
-    noise = torch.full((int(there.sum()),), 0.05, dtype=DOUBLE)
-    X, y = history.X[there], column[there]
-    if memory is not None:
-        age = now - history.times[there]
-        counts = age <= 6.0 if isinstance(memory, SlidingWindow) else torch.ones_like(age, dtype=torch.bool)
-        noise = noise if isinstance(memory, SlidingWindow) else 0.05 * 0.9**-age
-        X, y, noise = X[counts], y[counts], noise[counts]
-    probes = data(9, 2, 8)[0]
-    kernel = oracles.rbf(0.3)
-    K = kernel(X.numpy(), X.numpy()) + np.diag(noise.numpy())
-    cross = kernel(probes.numpy(), X.numpy())
-    mean = 0.2 + cross @ np.linalg.solve(K, y.numpy() - 0.2)
-    variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(K, cross.T))
-    posterior = bandit.outcome_model("heat").posterior(probes.unsqueeze(-2))
-    tolerance = oracles.rounding(len(X), np.linalg.cond(K))
-    np.testing.assert_allclose(posterior.mean.flatten(), mean, atol=tolerance)
-    np.testing.assert_allclose(posterior.variance.flatten(), variance, atol=tolerance)
+    history, column = bandit.history, bandit.history.outcomes[:, 0]
+    counts = column.isfinite() & (bandit.weights > 0.0)
+    assert 0 < int(counts.sum()) < 14
+    X, y, noise, probes = dense(history.X[counts], column[counts] - 0.2, 0.05 / bandit.weights[counts], ARMS[:9])
+    expected = oracles.exact(oracles.rbf(0.3), X, y, noise, probes)
+    posterior = bandit.outcome_model("heat").posterior(ARMS[:9].unsqueeze(-2))
+    assert difference(posterior.mean.flatten() - 0.2, expected.mean) < expected.rounding
+    assert difference(posterior.variance.flatten(), expected.variance) < expected.rounding
 
 
+@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("kind", CANDIDATES)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0), KORS()], ids=["exact", "fresh", "kors"])
 def test_outcomes_change_nothing_for_the_reward(kind, dictionary):
     with_them, without = make(kind, dictionary=dictionary), make(kind, dictionary=dictionary, outcomes=())
-    play(with_them, 8)
-    play(without, 8, outcomes=False)
+    play(with_them, 6)
+    play(without, 6, outcomes=False)
     assert torch.equal(with_them.history.X, without.history.X)
     assert without.history.outcomes is None
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("memory", [None, SlidingWindow(5.0), BackToPrior(0.05)], ids=["all", "window", "prior"])
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)], ids=["exact", "fresh"])
-def test_a_loaded_and_a_replayed_bandit_know_the_same(dictionary, memory, tmp_path):
-    words = {"dictionary": dictionary, "memory": memory, "constraints": [AtMost("heat", 0.9, "optimistic")]}
-    bandit = play(make(**words), 11)
-    loaded, replayed = make(**words), make(**words)
-    loaded.load_state_dict(bandit.state_dict())
-    replayed.replay(bandit.history)
-    bandit.save(tmp_path / "it.kb")
-    read = Bandit.load(tmp_path / "it.kb")
-    for other in (loaded, replayed, read):
-        assert torch.equal(other.ask(remember=False), bandit.ask(remember=False))
-        assert torch.equal(other.history.outcomes.nan_to_num(), bandit.history.outcomes.nan_to_num())
-        for name in ("heat", "cost"):
-            ours, theirs = (each.outcome_model(name) for each in (bandit, other))
-            probes = torch.cat([torch.full((9, ours.train_inputs[0].shape[-1] - 2), 12.0, dtype=DOUBLE), ARMS[:9]], -1)
-            difference = ours.posterior(probes).mean - theirs.posterior(probes).mean
-            assert float(difference.abs().max()) < 1e-6
-    play(bandit, 3, 11)
-    play(read, 3, 11)
-    assert torch.equal(bandit.history.X, read.history.X)
+@pytest.mark.usefixtures("short_searches")
+def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_batch_rule_keeps_aside():
+    short = play(make(outcomes=[Outcome("heat", HEAT.prior, memory=SlidingWindow(3.0)), COST]), 12)
+    assert 0 < short.outcome_model("heat").num_observations <= 3 < short.model.num_observations == 12
+    timed = play(make(outcomes=[Outcome("heat", HEAT.prior, memory=BackToPrior(0.1)), COST]), 6)
+    assert timed.outcome_model("heat").train_inputs[0].shape[-1] == 3
+    assert torch.equal(timed.ask(), play(make(), 6).ask())
+    held = make(batches=GlobalBatchRule(50.0))
+    asked = held.ask(3, return_ids=True)
+    held.tell(ids=asked.ids[:2], y=[0.1, 0.2], outcomes={"heat": [1.0, 2.0]})
+    assert held.model.num_observations == 0
+    assert held.outcome_model("heat").train_targets.tolist() == [1.0, 2.0]
+    restarted = play(make(), 6)
+    restarted.restart()
+    assert restarted.outcome_model("heat").num_observations == 0
+    dated = make(memory=SlidingWindow(3600.0))
+    dated.tell(dated.ask(time=datetime(2026, 1, 1, 12)), 1.0, outcomes={"heat": 0.3})
+    dated.ask(time=datetime(2026, 1, 1, 14), remember=False)
+    assert dated.outcome_model("heat").num_observations == 1  # looking into the future changes nothing
+    dated.tell(dated.ask(time=datetime(2026, 1, 1, 15)), 1.0)
+    assert dated.outcome_model("heat").num_observations == 0
 
 
-def test_an_outcome_may_have_a_memory_of_its_own():
-    bandit = play(make(outcomes=[Outcome("heat", HEAT.prior, memory=SlidingWindow(3.0)), COST]), 12)
-    model = bandit.outcome_model("heat")
-    assert 0 < len(model.train_inputs[0]) <= 3
-    assert len(bandit.model.train_inputs[0]) == 12
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
+def test_outcomes_may_be_told_before_the_reward(memory):
+    """The heat is told at once, and the reward with the next play but one."""
+    bandit, calm, waiting = make(memory=memory), make(memory=memory), []
+    for turn in range(7):
+        asked = bandit.ask(return_ids=True)
+        heat = {"heat": torch.sin(3.0 * asked.actions.sum(-1))}
+        bandit.tell(ids=asked.ids, outcomes=heat)
+        assert asked.ids[0] in bandit.pending_ids
+        waiting.append(asked)
+        if len(waiting) == 3:
+            late = waiting.pop(0)
+            told = {"failed": True} if turn % 5 == 4 else {"y": torch.cos(4.0 * late.actions).sum(-1)}
+            bandit.tell(ids=late.ids, **told, outcomes={"cost": 1.0})
+            assert late.ids[0] not in bandit.pending_ids
+    history = bandit.history
+    assert [int(each.sum()) for each in (history.outcomes[:, 0].isfinite(), history.Y.isfinite(), history.lost)] == [
+        7,
+        4,
+        1,
+    ]
+    calm.replay(history)
+    probes = torch.cat([torch.full((9, history.X.shape[-1] - 2), 30.0, dtype=DOUBLE), ARMS[:9]], -1)
+    for model in (lambda each: each.model, lambda each: each.outcome_model("heat")):
+        means = [model(each).posterior(probes).mean for each in (bandit, calm)]
+        assert difference(*means) < 1e-6
 
 
-def test_an_outcome_may_know_the_time_where_the_reward_does_not():
-    bandit = play(make(outcomes=[Outcome("heat", HEAT.prior, memory=BackToPrior(0.1)), COST]), 6)
-    plain = play(make(), 6)
-    assert torch.equal(bandit.candidates.actions(bandit.history.X), plain.history.X)
-    assert bandit.outcome_model("heat").train_inputs[0].shape[-1] == 3
-    assert torch.equal(bandit.ask(), plain.ask())
-
-
-def test_outcomes_are_told_with_what_a_batch_rule_keeps_aside():
-    bandit = make(batches=GlobalBatchRule(50.0))
-    asked = bandit.ask(3, return_ids=True)
-    bandit.tell(ids=asked.ids[:2], y=[0.1, 0.2], outcomes={"heat": [1.0, 2.0]})
-    assert bandit.model.train_inputs[0].shape[0] == 0
-    assert bandit.outcome_model("heat").train_targets.tolist() == [1.0, 2.0]
-
-
-def test_a_restart_forgets_outcomes_too():
-    bandit = play(make(), 6)
-    bandit.restart()
-    assert len(bandit.outcome_model("heat").train_inputs[0]) == 0
-    play(bandit, 3, 6)
-    twin = make()
-    twin.load_state_dict(bandit.state_dict())
-    assert len(twin.outcome_model("heat").train_inputs[0]) == len(bandit.outcome_model("heat").train_inputs[0]) > 0
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"haet": 1.0}, "did you mean 'heat'"),
-        ({"pressure": 1.0}, "not declared"),
-        ({"heat": [1.0, 2.0]}, "a number for each of 1 play"),
-        ({"heat": "hot"}, "heat"),
-        ({"heat": float("inf")}, "finite"),
-        ([1.0], "must be a mapping"),
-    ],
-)
-def test_what_is_no_outcome_is_refused_and_nothing_changes(given, says):
+@pytest.mark.usefixtures("short_searches")
+def test_what_is_no_outcome_is_refused_and_changes_nothing():
     bandit = play(make(), 3)
-    x, before = bandit.ask(), bandit.state_dict()
-    with pytest.raises(InputError, match=says):
-        bandit.tell(x, 1.0, outcomes=given)
-    assert torch.equal(bandit.history.X, before["history"]["X"])
-    assert bandit.pending_ids == tuple(before["pending_ids"])
-
-
-@pytest.mark.parametrize(
-    "value",
-    [1.5, np.float64(1.5), [1.5], (1.5,), np.array([1.5]), torch.tensor(1.5), torch.tensor([[1.5]]), pd.Series([1.5])],
-)
-def test_outcomes_in_any_form(value):
-    bandit = make()
-    bandit.tell(bandit.ask(), 0.0, outcomes={"heat": value})
-    assert bandit.history.outcomes[0].tolist()[0] == 1.5
-    assert bandit.history.outcomes[0].isnan().tolist() == [False, True]
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+    x = bandit.ask()
+    before = bandit.state_dict()
+    for y, given, says in (
+        (1.0, {"haet": 1.0}, "did you mean 'heat'"),
+        (1.0, {"pressure": 1.0}, "not declared"),
+        (1.0, {"heat": [1.0, 2.0]}, "a number for each of 1 play"),
+        (1.0, {"heat": "hot"}, "heat"),
+        (1.0, {"heat": float("inf")}, "finite"),
+        (1.0, [1.0], "must be a mapping"),
+        (None, None, "y is missing"),
+        (None, {}, "y is missing"),
+        (None, {"heat": None, "cost": float("nan")}, "y is missing"),
+        (None, {"pressure": 1.0}, "not declared"),
+    ):
+        with pytest.raises(InputError, match=says):
+            bandit.tell(x, y, outcomes=given)
+        assert same(bandit.state_dict(), before)
+    for value in (1.5, np.float64(1.5), [1.5], np.array([1.5]), torch.tensor([[1.5]]), pd.Series([1.5])):
+        bandit.tell(x, 0.0, outcomes={"heat": value})
+        assert bandit.history.outcomes[-1, 0] == 1.5
+        assert bandit.history.outcomes[-1, 1].isnan()
+    for words, says in (
         ({"outcomes": "heat"}, "must be a list"),
         ({"outcomes": [3]}, r"outcomes\[0\] must be a name or an Outcome"),
         ({"outcomes": [HEAT, Outcome("heat")]}, "declared once"),
         ({"constraints": [HEAT]}, r"constraints\[0\] must be a limit"),
         ({"constraints": [AtMost(Outcome("heat"), 1.0)]}, "declared once"),
-    ],
-)
-def test_what_declares_no_outcome_is_refused(words, says):
-    with pytest.raises(InputError, match=says):
-        make(**words)
+    ):
+        with pytest.raises(InputError, match=says):
+            make(**words)
 
 
+@pytest.mark.usefixtures("short_searches")
 def test_a_state_of_other_outcomes_is_refused():
     state = play(make(), 3).state_dict()
     for words in ({"outcomes": [HEAT]}, {"outcomes": [HEAT, Outcome("cost", memory=SlidingWindow(3.0))]}):
@@ -212,77 +196,281 @@ def test_a_state_of_other_outcomes_is_refused():
         make().load_state_dict(state)
 
 
-@pytest.mark.parametrize("name", algorithms.names())
-def test_every_algorithm_takes_them(name):
-    assert {"outcomes", "constraints"} <= set(algorithms.registry.signature(name).parameters)
+# ---------------------------------------------------------------- limits
+
+KERNEL, LEVEL = oracles.rbf(0.4), 0.02
+HOT = Outcome("heat", Prior(rbf(0.4), LEVEL))
+COOL = torch.tensor([[0.05, 0.05]], dtype=DOUBLE)
+SEEDED = torch.cat([COOL, ARMS])
+PLACES = {
+    "arms": lambda: Arms(SEEDED),
+    "actions": lambda: ContextualActions(SEEDED, context_dim=0),
+    "box": lambda: Box(BOX),
+    "cube": lambda: UnitCube(2),
+}
+RULES = {
+    "upper bound": UpperConfidenceRule(),
+    "improvement": ExpectedImprovementRule(),
+    "Thompson": ThompsonRule(64),
+    "uniform": UniformRule(),
+}
 
 
-def test_dates_and_outcomes_go_together():
-    bandit = make(memory=SlidingWindow(3600.0))
-    x = bandit.ask(time=datetime(2026, 1, 1, 12))
-    bandit.tell(x, 1.0, outcomes={"heat": 0.3})
-    bandit.ask(time=datetime(2026, 1, 1, 14), remember=False)
-    model = bandit.outcome_model("heat")
-    assert len(model.train_inputs[0]) == 1  # looking into the future changes nothing
-    bandit.tell(bandit.ask(time=datetime(2026, 1, 1, 15)), 1.0)
-    assert len(bandit.outcome_model("heat").train_inputs[0]) == 0
+def heat(X):
+    """What is limited: it rises with both columns; (q, 2) to (q,)."""
+    return 1.6 * X.sum(-1) - 1.2
 
 
-def first_outcomes(bandit, number, start=0):
-    """Plays of which the heat is told at once, and the reward with the next play but one."""
-    waiting = []
-    for turn in range(start, start + number):
-        asked = bandit.ask(return_ids=True)
-        bandit.tell(ids=asked.ids, outcomes={"heat": torch.sin(3.0 * asked.actions.sum(-1))})
-        assert asked.ids[0] in bandit.pending_ids
-        waiting.append(asked)
-        if len(waiting) == 3:
-            late = waiting.pop(0)
-            told = {"failed": True} if turn % 5 == 4 else {"y": torch.cos(4.0 * late.actions).sum(-1)}
-            bandit.tell(ids=late.ids, **told, outcomes={"cost": 1.0})
-            assert late.ids[0] not in bandit.pending_ids
+def reward(X):
+    return torch.sin(4.0 * X[..., 0]) + X[..., 1]
+
+
+def limited(place, *limits, **words):
+    candidates = PLACES[place]() if isinstance(place, str) else place
+    if not words.get("acquisition", RULES["upper bound"]).uses_width:
+        words["width"] = None
+    return composed(**{"candidates": candidates, "constraints": limits, "width": ConstantWidth(2.0)} | words)
+
+
+def bounds(X, Y, at, beta):
+    """Lower and upper bounds of the outcome by dense formulas, and what rounding may take from them."""
+    found = oracles.exact(KERNEL, *dense(X, Y), np.full(len(X), LEVEL), *dense(at))
+    deviation = beta * np.sqrt(found.variance.clip(0.0))
+    return found.mean - deviation, found.mean + deviation, max(found.rounding, 1e-6)
+
+
+def noisy(values, turn):
+    return values + 0.05 * torch.randn(values.shape, generator=torch.Generator().manual_seed(turn), dtype=DOUBLE)
+
+
+def tell_of(bandit, x, turn):
+    bandit.tell(x, noisy(reward(x), turn), outcomes={"heat": noisy(heat(x), 1000 + turn)})
+
+
+def play_within(bandit, number, check=lambda history, x: None):
+    """Ask and tell; ``check`` sees the history before each play, and the play."""
+    for turn in range(number):
+        x = bandit.ask()
+        check(bandit.history, x)
+        tell_of(bandit, x, turn)
     return bandit
 
 
+def keeps(limit, history, x):
+    """A play keeps a limit by the dense bounds."""
+    column = torch.zeros(0, dtype=DOUBLE) if history.outcomes is None else history.outcomes[:, 0]
+    lower, upper, rounding = bounds(history.X, column, x, float(limit.width.value))
+    if limit.is_safe:
+        assert bool((x == COOL).all()) or upper[0] <= limit.value + rounding, (x, upper)
+    else:
+        assert lower[0] <= limit.value + rounding, (x, lower)
+
+
+SAFE = AtMost(HOT, 0.6, beta=2.0, safe_seed=COOL)
+
+
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("batches", [None, GlobalBatchRule(1.5)], ids=["at once", "in batches"])
-@pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0)], ids=["exact", "fresh"])
-def test_outcomes_may_be_told_before_the_reward(dictionary, memory, batches, tmp_path):
-    words = {"dictionary": dictionary, "memory": memory, "batches": batches}
-    bandit = first_outcomes(make(**words), 7)
-    history = bandit.history
-    assert int(history.outcomes[:, 0].isfinite().sum()) == 7
-    assert int(history.Y.isfinite().sum()) == 4
-    assert int(history.lost.sum()) == 1
-    assert len(bandit.outcome_model("heat").train_inputs[0]) == 7
-    bandit.save(tmp_path / "it.kb")
-    read, replayed = Bandit.load(tmp_path / "it.kb"), make(**words)
-    replayed.replay(history)
-    probes = torch.cat([torch.full((9, history.X.shape[-1] - 2), 30.0, dtype=DOUBLE), ARMS[:9]], -1)
-    for name in ("heat", "reward"):
-        models = [each.model if name == "reward" else each.outcome_model(name) for each in (bandit, read, replayed)]
-        means = [model.posterior(probes).mean for model in models]
-        assert float((means[0] - means[1]).abs().max()) < 1e-6
-        assert float((means[0] - means[2]).abs().max()) < 1e-6
-    first_outcomes(bandit, 2, 7)
-    first_outcomes(read, 2, 7)
-    assert torch.equal(bandit.history.X, read.history.X)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("limit", [SAFE, AtMost(HOT, 0.6, "optimistic", beta=2.0)], ids=["safe", "optimistic"])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("place", PLACES)
+def test_every_play_keeps_the_limit_by_dense_bounds(place, rule, limit):
+    bandit = limited(place, limit, acquisition=RULES[rule])
+    play_within(bandit, 4 if place in ("box", "cube") else 10, partial(keeps, limit))
+    for x in bandit.ask(3).split(1):  # each by what was told
+        keeps(limit, bandit.history, x)
+    if limit.is_safe:
+        assert len(bandit.history.X.unique(dim=0)) > 1  # more than the seed was played
 
 
-def test_without_a_reward_only_outcomes_that_are_declared():
-    bandit = make()
-    x = bandit.ask()
-    with pytest.raises(InputError, match="y is missing"):
-        bandit.tell(x)
-    with pytest.raises(InputError, match="y is missing"):
-        bandit.tell(x, outcomes={})
-    with pytest.raises(InputError, match="y is missing"):  # nothing was measured
-        bandit.tell(x, outcomes={"heat": None, "cost": float("nan")})
-    with pytest.raises(InputError, match="not declared"):
-        bandit.tell(x, outcomes={"pressure": 1.0})
-    bandit.tell(x, outcomes={"heat": 0.5})
-    assert torch.equal(bandit.pending, x)
-    assert bandit.failure_probability(x).tolist() == [0.0]
-    bandit.tell(x, 1.0)
-    assert len(bandit.pending) == 0
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", ["sup-kernel-ucb", "pe-gp-ucb", "lb-gp-ucb", "hp-gp-ts", "bbkb", "mini-gp-ucb"])
+def test_limits_under_algorithms_that_choose_in_their_own_way(name):
+    words = {"horizon": 20} if name == "sup-kernel-ucb" else {}
+    takes = algorithms.registry.signature(name).parameters
+    words |= {"beta": 2.0} if "beta" in takes else {"noise_scale": 0.1, "norm_bound": 1.0}
+    words |= {"candidates": SEEDED, "kernel": matern(), "regularization": 0.05, "seed": 0, "constraints": [SAFE]}
+    play_within(algorithms.build(name, **words), 10, partial(keeps, SAFE))
+
+
+def test_at_least_is_at_most_turned_round_and_both_may_hold_at_once():
+    cold = Outcome("cold", Prior(rbf(0.4), LEVEL))
+    ours = limited("arms", AtMost(HOT, 0.6, safe_seed=COOL))
+    theirs = limited("arms", AtLeast(cold, -0.6, safe_seed=COOL))
+    for turn in range(8):
+        x = ours.ask()
+        assert torch.equal(theirs.ask(), x)
+        warm = noisy(heat(x), turn)
+        ours.tell(x, reward(x), outcomes={"heat": warm})
+        theirs.tell(x, reward(x), outcomes={"cold": -warm})
+
+    def check(history, x):
+        keeps(SAFE, history, x)
+        if history.outcomes is not None and len(history.X):
+            assert bounds(history.X, history.outcomes[:, 0], x, 2.0)[1][0] >= -0.9 - 1e-6
+
+    play_within(limited("arms", SAFE, AtLeast("heat", -0.9, "optimistic")), 12, check)
+
+
+def test_among_hopeful_arms_the_one_of_the_highest_bound_is_played():
+    """The law of the optimistic mode: the largest μ + βσ of the reward where the lower bound of the outcome allows."""
+    num_other = 0
+
+    def check(history, x):
+        nonlocal num_other
+        if not len(history.X):
+            return
+        lower, _, rounding = bounds(history.X, history.outcomes[:, 0], SEEDED, 1.0)
+        noise, kernel = np.full(len(history.X), 0.05), oracles.matern52(0.5, 1.7)
+        found = oracles.exact(kernel, *dense(history.X, history.Y), noise, *dense(SEEDED))
+        score = found.mean + 2.0 * np.sqrt(found.variance)
+        mine = score[(x == SEEDED).all(-1).numpy()][0]
+        assert mine >= score[lower <= 0.3 - rounding].max() - 1e-6
+        num_other += int(score.max() > mine + 1e-6)
+
+    play_within(limited("arms", AtMost(HOT, 0.3, "optimistic", beta=1.0)), 25, check)
+    assert num_other > 3  # the limit mattered
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_ask_maximises_the_acquisition_where_the_limit_allows(place):
+    bandit = limited(place, AtMost(HOT, 0.4, "optimistic", beta=1.0))
+    for row in range(8):
+        tell_of(bandit, SEEDED[6 * row, None], row)
+    for _ in range(2):  # the second time with a point pending
+        acquisition, x = bandit.acquisition(), bandit.ask(remember=False)
+        values = acquisition(SEEDED.unsqueeze(-2))
+        assert bool((values == -torch.inf).any())
+        assert bool(values.isfinite().any())
+        assert float(acquisition(x.unsqueeze(-2))) >= float(values.max()) - 1e-6
+        bandit.ask()
+
+
+LINE = torch.linspace(0.0, 1.0, 201, dtype=DOUBLE).unsqueeze(-1)
+IN_CONTEXTS = {
+    "actions": lambda: ContextualActions(LINE, context_dim=1),
+    "box": lambda: ContextualActions(bounds=BOX[:, :1], context_dim=1),
+    "time": lambda: Arms(ArmBlocks(ARMS.split(20).__getitem__, 3)),
+}
+
+
+@pytest.mark.parametrize("place", IN_CONTEXTS)
+def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(place):
+    """By dense formulas, where all that was played and what promises the largest reward are too hot."""
+    played, space = 1.0 - ARMS[:3] / 2.0, oracles.matern52(0.5, 1.7)
+    if place == "time":
+        c, words, at, memory, kernel = 0, {}, ARMS, BackToPrior(0.02), oracles.in_time(space, 0.02)
+        X, T = (torch.cat([torch.full_like(part[:, :1], time), part], -1) for time, part in enumerate((played, at)))
+    else:
+        c, words, memory, kernel = 1, {"context": torch.ones(1, dtype=DOUBLE)}, None, space
+        X, T = (torch.cat([torch.ones_like(part), part], -1) for part in (played[:, 1:], LINE))
+        at = T
+    rule, limit = ProbabilityOfImprovementRule(), AtMost(HOT, 0.4, "optimistic", beta=1.0)
+    bandit = limited(IN_CONTEXTS[place](), limit, acquisition=rule, memory=memory)
+    bandit.tell(played[:, c:], 3.0 * played[:, 1], outcomes={"heat": 3.0 * played[:, 1]}, **words)
+    function = bandit.acquisition(**words)
+    values, chosen = (function(x.unsqueeze(-2)).detach().numpy() for x in (at[:, c:], bandit.ask(**words)))
+    mean, variance = oracles.exact(kernel, *dense(X, 3.0 * played[:, 1]), np.full(3, 0.05), T.numpy())[:2]
+    within = np.isfinite(values)
+    best = mean[within].max()
+    assert best < mean.max() - 0.1
+    assert not bool(function(played[:, c:].unsqueeze(-2)).isfinite().any())
+    expected = norm.logcdf((mean - best - rule.margin) / np.sqrt(variance))
+    # On a box it is the best of 1,024 points that are spread, which a mean of this slope misses by less than 0.01.
+    assert np.abs(values - expected)[within].max() < (0.05 if place == "box" else 1e-8)
+    assert chosen[0] >= values.max() - (1e-6 if place == "box" else 1e-8)
+
+
+def test_safe_play_goes_to_the_border_beyond_the_seed_and_finds_what_is_safe_and_best():
+    """Before the outcome's prior is fitted only what is known to be safe is played. A search halves its last step."""
+    seed = AtMost(Outcome("heat", LearnedPrior(num_initial=9)), 0.6, safe_seed=lambda X: X[:, 0] <= 0.6)
+    line, X = limited(Box(BOX[:, :1]), seed, kernel=linear()), torch.tensor([[0.2], [0.4]], dtype=DOUBLE)
+    line.tell(X, X, outcomes={"heat": X[:, 0]})
+    assert 0.6 - 1e-6 < float(line.ask()) <= 0.6
+    limit = AtMost(HOT, 0.5, beta=2.0, safe_seed=COOL)
+    bandit = play_within(limited("arms", limit), 60, partial(keeps, limit))
+    assert float(reward(bandit.recommend())) >= float(reward(SEEDED)[heat(SEEDED) <= 0.5].max()) - 0.25
+    assert bool((heat(bandit.history.X) <= 0.5).all())
+    few = torch.cat([COOL, COOL + 0.1, COOL + 0.2])
+    learned = AtMost(Outcome("heat", LearnedPrior(num_initial=5)), 0.6, safe_seed=few)
+    bandit = play_within(limited(Arms(torch.cat([few, ARMS])), learned), 20)
+    known = [bool((x == few).all(-1).any()) for x in bandit.history.X]
+    assert all(known[:5])
+    assert not all(known)
+
+
+def test_infeasibility_is_said_with_its_confidence_and_changes_nothing():
+    bandit = limited(Arms(ARMS), AtMost(HOT, 0.5))
+    before = bandit.state_dict()
+    with pytest.raises(InfeasibleError, match="Give the limit safe_seed="):
+        bandit.ask()
+    assert same(bandit.state_dict(), before)
+    bandit.tell(ARMS[:1], reward(ARMS[:1]), outcomes={"heat": [-3.0]})  # a play that was made elsewhere
+    assert bounds(ARMS[:1], torch.tensor([-3.0], dtype=DOUBLE), bandit.ask(), 3.0)[1][0] <= 0.5 + 1e-9
+    assert len(limited(Arms(ARMS), AtMost(Outcome("heat", Prior(rbf(0.4, 0.01), LEVEL, -2.0)), 0.5)).ask()) == 1
+    theory, X = SelfNormalizedWidth(0.1, 1.0, 0.05), data(40, 2, 9)[0]
+    for place, value, beta, says in (
+        *((place, -2.0, 2.0, "heat, with a confidence of 2 deviations: the problem is infeasible") for place in PLACES),
+        ("arms", -30.0, theory, r"confidence of probability 0.95"),
+    ):
+        bandit = limited(place, AtMost(HOT, value, "optimistic", beta=beta))
+        bandit.tell(X, reward(X), outcomes={"heat": heat(X).abs() + 1.0})
+        with pytest.raises(InfeasibleError, match=says):
+            bandit.ask()
+    bandit = limited("arms", AtMost(HOT, -5.0, "optimistic", beta=9.0))
+    bandit.tell(SEEDED[:2], reward(SEEDED[:2]), outcomes={"heat": heat(SEEDED[:2])})
+    with pytest.raises(InfeasibleError, match="of the points played none is within the limits on heat"):
+        bandit.recommend()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_safe_may_be_said_in_any_form(place):
+    region = Box(torch.tensor([[0.0, 0.0], [0.1, 0.1]], dtype=DOUBLE))
+    for seed in (COOL, region, lambda X: (X < 0.1).all(-1)):
+        assert bool((limited(place, AtMost(HOT, 0.5, safe_seed=seed)).ask() <= 0.1).all())
+    for seed in (torch.zeros(1, 3, dtype=DOUBLE), torch.zeros(0, 2, dtype=DOUBLE), "cold", [1.0]):
+        with pytest.raises(InputError, match="safe_seed"):
+            limited(place, AtMost(HOT, 0.5, safe_seed=seed))
+
+
+def test_a_seed_of_configurations_and_what_is_no_limit():
+    space = ParameterSpace({"power": Float(0.0, 1.0), "mode": Categorical(["slow", "fast"])})
+    known = {"power": 0.1, "mode": "slow"}
+    (asked,) = limited(Configurations(space), AtMost(HOT, 0.5, safe_seed=[known]), kernel=rbf()).ask()
+    assert asked["mode"] == "slow"
+    assert asked["power"] == pytest.approx(0.1)
+    for words, says in (
+        ({"outcome": 3, "value": 1.0}, "outcome must be a name"),
+        ({"outcome": "heat", "value": float("nan")}, "value"),
+        ({"outcome": "heat", "value": 1.0, "mode": "sfae"}, "mode"),
+        ({"outcome": "heat", "value": 1.0, "beta": -1.0}, "must be"),
+        ({"outcome": "heat", "value": 1.0, "mode": "optimistic", "safe_seed": COOL}, "leave it out"),
+    ):
+        with pytest.raises(InputError, match=says):
+            AtMost(**words)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("where", [{"actions": LINE[::14]}, {"bounds": BOX[:, :1]}], ids=["actions", "a box"])
+@pytest.mark.parametrize("memory", [None, SlidingWindow(20.0), Discount(0.9), BackToPrior(0.02)], ids=repr)
+def test_limits_in_contexts_and_in_time(where, memory):
+    """The bounds are those of the outcome's model, in the context and at the time of the play."""
+    limit = AtMost(HOT, 0.7, beta=2.0, safe_seed=torch.zeros(1, 1, dtype=DOUBLE))
+    bandit = limited(ContextualActions(context_dim=1, **where), limit, memory=memory)
+    for turn in range(12):
+        context = CONTEXTS[turn]
+        x = bandit.ask(context=context)
+        posterior = bandit.outcome_model("heat").posterior(bandit.pending)
+        assert float(posterior.mean + 2.0 * posterior.variance.sqrt()) <= 0.7 + 1e-5 or bool((x == 0.0).all())
+        joint = torch.cat([context, x[0]])
+        bandit.tell(x, reward(joint), context=context, outcomes={"heat": noisy(heat(joint), turn)})
+    assert not bool((bandit.candidates.actions(bandit.history.X) == 0.0).all())
+    assert len(bandit.recommend(context=CONTEXTS[30])) == 1
+
+
+def test_what_is_recommended_keeps_the_limit_by_its_mean():
+    bandit = play_within(limited("arms", AtMost(HOT, 0.2, "optimistic", beta=1.0)), 25)
+    best, means = bandit.recommend(), bandit.model.posterior(bandit.history.X).mean.flatten()
+    assert float(bandit.outcome_model("heat").posterior(best).mean) <= 0.2 + 1e-9
+    assert float(bandit.model.posterior(best).mean) < float(means.max())  # another was better and too hot

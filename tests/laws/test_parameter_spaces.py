@@ -12,7 +12,9 @@ from hypothesis import example, given
 from problems import examples
 from torch.quasirandom import SobolEngine
 
-from torch_kbandits import Categorical, Float, InputError, Integer, ParameterSpace
+from torch_kbandits import Categorical, Float, InputError, Integer, LinearConstraint, ParameterSpace
+from torch_kbandits.kernels import GroupedKernel
+from torch_kbandits.priors import default_kernel
 
 DOUBLE = torch.float64
 FINITE = st.floats(-1e300, 1e300, allow_nan=False)
@@ -51,22 +53,7 @@ def integers(draw):
 
 CHOICES = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(), st.text(max_size=2), st.just([1, 2]))
 CATEGORIES = st.lists(CHOICES, min_size=1, max_size=5, unique_by=repr).map(Categorical)
-PARAMETERS = st.one_of(floats(), stepped(), integers(), CATEGORIES)
-SPACES = st.lists(PARAMETERS, min_size=1, max_size=4).map(
-    lambda kinds: ParameterSpace({f"p{place}": kind for place, kind in enumerate(kinds)})
-)
 SEEDS = st.integers(0, 2**31)
-
-TINY = [
-    ParameterSpace({"x": Float(1.0, math.nextafter(1.0, 2.0))}),
-    ParameterSpace({"x": Float(0.0, 5e-324)}),
-    ParameterSpace({"x": Float(-1e-310, 1e-310)}),
-    ParameterSpace({"x": Float(1.0, math.nextafter(1.0, 2.0), log=True)}),
-    ParameterSpace({"x": Float(1e6, 1e6 + 1e-6, log=True), "y": Float(-1e6, -1e6 + 1e-8)}),
-    ParameterSpace({"x": Float(2.3e-308, 1.7e308, log=True), "y": Float(-8e307, 8e307)}),
-    ParameterSpace({"x": Integer(2**40 - 3, 2**40, log=True), "y": Integer(0, 2**50 - 1)}),
-    ParameterSpace({"x": Categorical([1, True, 1.0, math.nan, None])}),
-]
 
 
 def cube_points(space, seed, n=40):
@@ -80,46 +67,6 @@ def cube_points(space, seed, n=40):
 def same(one, other):
     """Equal values of equal type; NaN is itself."""
     return type(one) is type(other) and (one == other or (one != one and other != other))
-
-
-def on(space):
-    """The parameter's own test that a value may be taken."""
-
-    def test(configuration):
-        for name, kind in space.parameters.items():
-            value = configuration[name]
-            if isinstance(kind, Categorical):
-                assert any(same(value, choice) for choice in kind.choices)
-            else:
-                assert kind.low <= value <= kind.high
-                assert type(value) is (int if isinstance(kind, Integer) else float)
-                if isinstance(kind, Integer):
-                    assert (value - kind.low) % kind.step == 0
-        return True
-
-    return test
-
-
-@given(SPACES, SEEDS)
-@examples(60)
-def test_encodings_come_back_exactly(space, seed):
-    points = cube_points(space, seed)
-    snapped = space.snap(points)
-    decoded = space.decode(points)
-    assert snapped.shape == points.shape
-    assert bool(((snapped >= 0.0) & (snapped <= 1.0)).all())
-    assert torch.equal(space.snap(snapped), snapped)
-    assert torch.equal(space.encode(decoded), snapped)
-    assert torch.equal(space.encode(space.decode(snapped)), snapped)
-    again = space.decode(space.encode(decoded))
-    for one, other in zip(decoded, again, strict=True):
-        assert all(same(one[name], other[name]) for name in space.parameters)
-    assert all(map(on(space), decoded))
-
-
-@pytest.mark.parametrize("number", range(len(TINY)))
-def test_spaces_at_the_limits_of_double_precision(number):
-    test_encodings_come_back_exactly.hypothesis.inner_test(TINY[number], 0)
 
 
 @given(floats(), SEEDS)
@@ -137,13 +84,6 @@ def test_any_number_of_a_range_moves_by_less_than_a_step_of_the_grid(parameter, 
             2.0**-41, 64.0 * math.ulp(max(abs(start), abs(stop), 1.0 * parameter.log)) / (stop - start or 1.0)
         )
         assert error <= 1.001 * spacing * (stop - start)
-
-
-@given(floats())
-def test_the_ends_of_a_range_are_exact(parameter):
-    space = ParameterSpace({"x": parameter})
-    ends = [{"x": parameter.low}, {"x": parameter.high}]
-    assert space.decode(space.encode(ends)) == ends
 
 
 @given(stepped())
@@ -200,27 +140,6 @@ def test_choices_are_told_apart_by_type_and_nan_is_itself():
         assert int(space.encode([{"c": choice}]).argmax()) == place
     assert int(space.encode([{"c": np.float64("nan")}]).argmax()) == 3
     assert int(space.encode([{"c": np.int64(1)}]).argmax()) == 0
-
-
-def test_snap_keeps_leading_dimensions():
-    space = ParameterSpace({"x": Float(0.0, 1.0), "n": Integer(0, 2), "c": Categorical(["a", "b", "c"])})
-    points = torch.rand(4, 3, space.dimension, dtype=DOUBLE)
-    assert torch.equal(space.snap(points).reshape(12, -1), space.snap(points.reshape(12, -1)))
-
-
-@examples(20)
-@given(space=SPACES, seed=SEEDS)
-def test_neighbours_are_configurations_that_differ_in_one_parameter(space, seed):
-    generator = torch.Generator().manual_seed(seed)
-    points = space.sample(2, generator)
-    near = space.neighbours(points)
-    assert near.shape[1] == space.dimension
-    assert torch.equal(space.snap(near), near)
-    origins = space.decode(points)
-    for configuration in space.decode(near):
-        assert any(
-            sum(repr(configuration[name]) != repr(origin[name]) for name in space.parameters) == 1 for origin in origins
-        )
 
 
 def test_neighbours_by_hand():
@@ -285,20 +204,6 @@ def test_samples_are_uniform_on_the_scale_of_each_parameter():
     assert abs(sum(row["power"] == 1 for row in drawn) - 1024 * share) <= 2
 
 
-def test_samples_are_those_of_the_generator():
-    space = ParameterSpace({"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])})
-    one, other, third = (space.sample(9, torch.Generator().manual_seed(seed)) for seed in (0, 0, 1))
-    assert torch.equal(one, other)
-    assert not torch.equal(one, third)
-    assert torch.equal(space.snap(one), one)
-
-
-def test_a_sequence_of_samples_can_be_drawn_bit_by_bit():
-    space = ParameterSpace({"x": Float(0.0, 1.0), "c": Categorical(["a", "b", "c"])})
-    whole = space.sample(8, torch.Generator().manual_seed(0))
-    assert torch.equal(space.sample(5, torch.Generator().manual_seed(0), first=3), whole[3:])
-
-
 def test_samples_of_very_many_parameters(monkeypatch):
     """Of more than a Sobol sequence has, which are 21,201."""
     monkeypatch.setattr(SobolEngine, "MAXDIM", 1_999)
@@ -307,62 +212,310 @@ def test_samples_of_very_many_parameters(monkeypatch):
     assert abs(float(points.mean()) - 0.5) < 0.05  # six standard errors
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: Float(1.0, 0.0), "low <= high"),
-        (lambda: Float(0.0, math.inf), "high must be a finite number"),
-        (lambda: Float(-1.7e308, 1.7e308), "infinitely far apart"),
-        (lambda: Float(0.0, 1.0, log=True), "low must be at least"),
-        (lambda: Float(5e-324, 1.0, log=True), "low must be at least"),
-        (lambda: Float(1.0, 2.0, log=True, step=0.1), "not both"),
-        (lambda: Float(1.0, 2.0, step=0.0), "step must be a finite number above 0"),
-        (lambda: Float(1e17, 2e17, step=1.0), "too small"),
-        (lambda: Float(0.0, 1.0, step=1e-16), "too small"),
-        (lambda: Integer(2, 1), "low <= high"),
-        (lambda: Integer(0.5, 1), "whole number"),  # pyright: ignore
-        (lambda: Integer(True, 3), "whole number"),
-        (lambda: Integer(0, 3, step=0), "step must be a whole number"),
-        (lambda: Integer(0, 3, log=True), "from 1 or above"),
-        (lambda: Integer(1, 3, log=True, step=2), "step 1"),
-        (lambda: Integer(1, 2**41, log=True), "at most 2^40"),
-        (lambda: Integer(0, 2**50), "at most 2^50"),
-        (lambda: Categorical([]), "at least one entry"),
-        (lambda: Categorical("abc"), "a list"),
-        (lambda: ParameterSpace({}), "at least one entry"),
-        (lambda: ParameterSpace({"x": 1.0}), "'x' is 1.0"),  # pyright: ignore
-        (lambda: ParameterSpace([Float(0.0, 1.0)]), "a mapping"),  # pyright: ignore
-    ],
-    ids=range(22),
+# -------------------------------------------------------------------- parameters that are not always there
+
+SMALL = st.one_of(
+    CATEGORIES,
+    st.integers(2, 6).map(lambda high: Integer(1, high)),
+    st.integers(2, 6).map(lambda high: Integer(1, high, log=True)),
+    st.just(Float(0.0, 0.3, step=0.1)),
 )
-def test_what_makes_no_sense_is_refused(make, words):
-    with pytest.raises(InputError, match=words.replace("^", r"\^")):
-        make()
+NUMBERS = st.sampled_from([Float(0.0, 1.0), Float(-3.0, 9.0), Float(1e-3, 1e3, log=True), Integer(0, 2**40)])
 
 
-@pytest.mark.parametrize(
-    ("parameter", "value", "words"),
-    [
-        (Float(0.0, 1.0), 1.5, "from 0.0 to 1.0"),
-        (Float(0.0, 1.0), math.nan, "from 0.0 to 1.0"),
-        (Float(0.0, 1.0), "0.5", "from 0.0 to 1.0"),
-        (Float(0.0, 1.0), True, "from 0.0 to 1.0"),
-        (Float(0.0, 1.0, step=0.25), 0.3, "a multiple of 0.25"),
-        (Integer(0, 10, step=2), 3, "in steps of 2"),
-        (Integer(0, 10), 11, "from 0 to 10"),
-        (Integer(0, 10), 1.0, "whole number"),
-        (Categorical(["a", "b"]), "c", "one of"),
-        (Float(1.0, 1.0), 2.0, "from 1.0 to 1.0"),
-        (Categorical(["a"]), "b", "one of"),
-    ],
-    ids=range(11),
+def with_conditions(kind, when):
+    words = {key: value for key, value in vars(kind).items() if key != "when"}
+    return type(kind)(**words, when=when)
+
+
+@st.composite
+def trees(draw):
+    """Spaces whose parameters depend on others before them, several levels deep."""
+    parameters, finite = {}, {}
+    for place in range(draw(st.integers(2, 6))):
+        is_wide, when = draw(st.booleans()), {}
+        kind = draw(st.one_of(floats(), stepped(), integers()) if is_wide else st.one_of(SMALL, NUMBERS))
+        known = [] if is_wide else sorted(finite)
+        for name in draw(st.lists(st.sampled_from(known), max_size=2, unique=True)) if known else ():
+            several = draw(st.lists(st.sampled_from(range(len(finite[name]))), min_size=1, max_size=3, unique=True))
+            when[name] = [finite[name][number] for number in several]
+        kind = with_conditions(kind, when)
+        parameters[f"p{place}"] = kind
+        if isinstance(kind, Categorical):
+            finite[f"p{place}"] = list(kind.choices)
+        elif isinstance(kind, Integer) and kind.high < 10 and not is_wide:
+            finite[f"p{place}"] = list(range(kind.low, kind.high + 1))
+        elif isinstance(kind, Float) and kind.step and not is_wide:
+            finite[f"p{place}"] = [0.0, 0.1, 0.2, 0.3]
+    return ParameterSpace(parameters)
+
+
+def is_there(space, configuration, name):
+    """By the words of the conditions alone."""
+    return all(
+        is_there(space, configuration, other) and any(same(configuration[other], value) for value in values)
+        for other, values in space.parameters[name].when
+    )
+
+
+def has_what_is_there(space, configuration):
+    for name, kind in space.parameters.items():
+        assert (name in configuration) == is_there(space, configuration, name)
+        if name in configuration:
+            kind.encode(name, [configuration[name]])  # raises if it may not take the value
+    return True
+
+
+TINY = [
+    ParameterSpace({"x": Float(1.0, math.nextafter(1.0, 2.0)), "y": Float(0.0, 5e-324)}),
+    ParameterSpace({"x": Float(1.0, math.nextafter(1.0, 2.0), log=True), "y": Float(-1e-310, 1e-310)}),
+    ParameterSpace({"x": Float(1e6, 1e6 + 1e-6, log=True), "y": Float(-1e6, -1e6 + 1e-8)}),
+    ParameterSpace({"x": Float(2.3e-308, 1.7e308, log=True), "y": Float(-8e307, 8e307)}),
+    ParameterSpace({"x": Integer(2**40 - 3, 2**40, log=True), "y": Integer(0, 2**50 - 1)}),
+    ParameterSpace({"x": Categorical([1, True, 1.0, math.nan, None])}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TINY)))
+def test_spaces_at_the_limits_of_double_precision(number):
+    test_configurations_come_back_and_have_just_what_is_there.hypothesis.inner_test(TINY[number], 0)
+
+
+@given(trees(), SEEDS)
+@examples(60)
+def test_configurations_come_back_and_have_just_what_is_there(space, seed):
+    points = cube_points(space, seed)
+    snapped, decoded = space.snap(points), space.decode(points)
+    assert snapped.shape == (len(points), space.dimension)
+    assert bool(((snapped >= 0.0) & (snapped <= 1.0)).all())
+    assert torch.equal(space.snap(snapped), snapped)
+    assert torch.equal(space.encode(decoded), snapped)
+    assert all(has_what_is_there(space, configuration) for configuration in decoded)
+    everything = {name: object() for name in space.parameters}  # of which what is not there is left out
+    assert torch.equal(space.encode([everything | configuration for configuration in decoded]), snapped)
+    alone = torch.cat([space.snap(point) for point in points.split(1)])
+    assert torch.equal(alone, snapped)  # whatever else is in a tensor
+    again = space.decode(snapped)
+    for one, other in zip(decoded, again, strict=True):
+        assert one.keys() == other.keys()
+        assert all(same(one[name], other[name]) for name in one)
+
+
+@given(trees(), SEEDS)
+@examples(40)
+def test_neighbours_differ_in_one_parameter_and_in_what_that_brings_or_takes_and_lead_to_each_branch(space, seed):
+    point = space.sample(1, torch.Generator().manual_seed(seed))
+    near, (origin,) = space.neighbours(point), space.decode(point)
+    found = space.decode(near)
+    assert torch.equal(space.snap(near), near)
+    for configuration in found:
+        assert has_what_is_there(space, configuration)
+        assert len(exchanged(space, origin, configuration)) == 1
+    for name, kind in space.parameters.items():
+        if name in origin and isinstance(kind, Categorical):
+            taken = [other[name] for other in found if name in other]
+            assert all(same(c, origin[name]) or any(same(c, value) for value in taken) for c in kind.choices)
+
+
+def exchanged(space, origin, configuration):
+    """What both have with other values, or one alone though what it depends on did not change."""
+    both = origin.keys() & configuration.keys()
+    return [name for name in both if not same(origin[name], configuration[name])]
+
+
+MODELS = ParameterSpace(
+    {
+        "model": Categorical(["svm", "forest", "trees"]),
+        "scale": Float(0.0, 1.0),
+        "C": Float(1e-3, 1e3, log=True, when={"model": "svm"}),
+        "kernel": Categorical(["rbf", "poly", "linear"], when={"model": "svm"}),
+        "degree": Integer(2, 5, when={"kernel": "poly"}),
+        "depth": Integer(1, 12, when={"model": ["forest", "trees"]}),
+        "bootstrap": Categorical([False, True], when={"model": ["forest", "trees"]}),
+    }
 )
-def test_values_that_a_parameter_cannot_take_are_refused_by_its_name(parameter, value, words):
-    space = ParameterSpace({"width": parameter})
-    with pytest.raises(InputError, match=f"'width'.*{words}"):
-        space.encode([{"width": value}])
 
 
-def test_a_missing_value_is_named():
+def test_configurations_by_hand():
+    rows = [
+        {"model": "svm", "scale": 0.5, "C": 1.0, "kernel": "poly", "degree": 3},
+        {"model": "svm", "scale": 0.5, "C": 1000.0, "kernel": "rbf"},
+        {"model": "trees", "scale": 0.25, "depth": 12, "bootstrap": True},
+    ]
+    points = MODELS.encode(rows)
+    assert MODELS.decode(points) == rows
+    assert MODELS.groups == [0, 0, 0, 1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 6]
+    root = math.sqrt(0.5)
+    half = [root * math.cos(math.pi / 4), root * math.sin(math.pi / 4)]
+    torch.testing.assert_close(points[0, :6], torch.tensor([root, 0.0, 0.0, 0.5, *half], dtype=DOUBLE))
+    torch.testing.assert_close(points[1, 4:11], torch.tensor([0.0, root, root, 0, 0, 0, 0], dtype=DOUBLE))
+    torch.testing.assert_close(points[2, 4:11], torch.zeros(7, dtype=DOUBLE))
+    torch.testing.assert_close(points[2, 13:], torch.tensor([0.0, root], dtype=DOUBLE))
+    branches = [row["model"] for row in MODELS.decode(MODELS.neighbours(points[:1])) if row["model"] != "svm"]
+    assert branches == ["forest"] * 8 + ["trees"] * 8
+
+
+@pytest.mark.parametrize("name", ["C", "kernel", "depth", "bootstrap"])
+def test_a_point_without_a_parameter_is_as_far_from_all_that_have_it(name):
+    """So a kernel of distances knows that it is missing, and nothing of its value."""
+    points = MODELS.sample(200, torch.Generator().manual_seed(0))
+    numbers = torch.tensor(MODELS.groups)
+    columns = numbers == [*MODELS.parameters].index(name)
+    there = torch.tensor([name in row for row in MODELS.decode(points)])
+    distances = torch.cdist(points[there][:, columns], points[~there][:, columns])
+    torch.testing.assert_close(distances, torch.full_like(distances, math.sqrt(0.5)))
+
+
+def test_the_default_kernel_on_branches_is_positive_and_shares_what_they_share():
+    points = MODELS.sample(120, torch.Generator().manual_seed(1))
+    kernel = default_kernel(MODELS.dimension, MODELS.groups)
+    with torch.no_grad():
+        covariance = kernel(points).to_dense()
+        assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-10
+        one = {"model": "svm", "scale": 0.5, "C": 1.0, "kernel": "rbf"}
+        far = [{"model": "forest", "scale": scale, "depth": 3, "bootstrap": True} for scale in (0.5, 0.9)]
+        same_scale, other_scale = kernel(MODELS.encode([one]), MODELS.encode(far)).to_dense()[0]
+    assert float(same_scale) > float(other_scale)
+    assert isinstance(kernel.base_kernel, GroupedKernel)
+    assert kernel.base_kernel.lengthscale.shape == (1, len(MODELS.parameters))
+
+
+@given(trees(), SEEDS)
+@examples(30)
+def test_places_on_arcs_come_back_and_have_gradients(space, seed):
+    points = space.sample(8, torch.Generator().manual_seed(seed))
+    flat = space.unrolled(points)
+    torch.testing.assert_close(space.rolled(flat), points, rtol=0.0, atol=1e-14)
+    assert torch.equal(space.snap(space.rolled(flat)), points)
+    moved = flat.clone()
+    moved[:, space.continuous] = 0.75
+    reached = space.rolled(moved)
+    torch.testing.assert_close(space.snap(reached), reached, rtol=0.0, atol=1e-11)  # no way off an arc
+    variable = flat.clone().requires_grad_()
+    direction = torch.linspace(1.0, 2.0, space.dimension, dtype=DOUBLE)
+    (space.rolled(variable) * direction).sum().backward()
+    for column in space.continuous:
+        step = torch.zeros_like(flat)
+        step[:, column] = 1e-6
+        up, down = ((space.rolled(flat + s) * direction).sum(-1) for s in (step, -step))
+        inside = (flat[:, column] > 1e-3) & (flat[:, column] < 1.0 - 1e-3)
+        difference = (up - down) / 2e-6
+        torch.testing.assert_close(variable.grad[inside, column], difference[inside], rtol=1e-5, atol=1e-7)
+
+
+# -------------------------------------------------------------------- constraints
+
+
+LIMITED = ParameterSpace(
+    {"p0": Float(0.0, 1.0), "p1": Float(0.0, 1.0), "n": Integer(1, 9), "c": Categorical(["a", "b", "c"])},
+    [LinearConstraint({"p0": 1.0, "p1": 1.0}, 0.8), lambda row: row["c"] != "b" or row["n"] > 4],
+)
+
+
+def satisfies(configuration):
+    return configuration["p0"] + configuration["p1"] <= 0.8 + 1e-9 and (
+        configuration["c"] != "b" or configuration["n"] > 4
+    )
+
+
+@given(SEEDS)
+@examples(10)
+def test_whatever_a_search_looks_at_satisfies_the_constraints(seed):
+    generator = torch.Generator().manual_seed(seed)
+    point = LIMITED.sample(1, generator)
+    looked_at = [
+        LIMITED.sample(100, generator),
+        LIMITED.near(point, (0.1, 0.03), 20, generator),
+        LIMITED.neighbours(point),
+        LIMITED.exchanges(point, generator),
+        LIMITED.playable(torch.rand(50, LIMITED.dimension, generator=generator, dtype=DOUBLE)),
+    ]
+    for points in looked_at:
+        assert len(points) > 0
+        assert all(map(satisfies, LIMITED.decode(points)))
+        assert bool(LIMITED.allows(points).all())
+
+
+def test_what_is_allowed_is_what_the_constraints_say():
+    points = torch.rand(200, LIMITED.dimension, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
+    expected = [satisfies(row) for row in LIMITED.decode(points)]
+    assert 20 < sum(expected) < 180
+    assert LIMITED.allows(points).tolist() == expected
+    assert torch.equal(LIMITED.playable(points), LIMITED.snap(points)[torch.tensor(expected)])
+
+
+def test_what_is_not_there_counts_as_nothing_and_decimal_fractions_add_up():
+    limit = LinearConstraint({"a": 1.0, "b": 2.0}, 0.3)
+    assert limit({"a": 0.3})
+    assert not limit({"a": 0.3, "b": 0.1})
+    assert LinearConstraint({"a": 1.0, "b": 1.0}, 0.3)({"a": 0.1, "b": 0.2})  # of which the floats are more than 0.3
+
+
+# -------------------------------------------------------------------- what is refused
+
+WITHOUT_SENSE = [
+    (lambda: Float(1.0, 0.0), "low <= high"),
+    (lambda: Float(0.0, math.inf), "high must be a finite number"),
+    (lambda: Float(-1.7e308, 1.7e308), "infinitely far apart"),
+    (lambda: Float(0.0, 1.0, log=True), "low must be at least"),
+    (lambda: Float(5e-324, 1.0, log=True), "low must be at least"),
+    (lambda: Float(1.0, 2.0, log=True, step=0.1), "not both"),
+    (lambda: Float(1.0, 2.0, step=0.0), "step must be a finite number above 0"),
+    (lambda: Float(1e17, 2e17, step=1.0), "too small"),
+    (lambda: Float(0.0, 1.0, step=1e-16), "too small"),
+    (lambda: Integer(2, 1), "low <= high"),
+    (lambda: Integer(0.5, 1), "whole number"),  # pyright: ignore
+    (lambda: Integer(True, 3), "whole number"),
+    (lambda: Integer(0, 3, step=0), "step must be a whole number"),
+    (lambda: Integer(0, 3, log=True), "from 1 or above"),
+    (lambda: Integer(1, 3, log=True, step=2), "step 1"),
+    (lambda: Integer(1, 2**41, log=True), "at most 2^40"),
+    (lambda: Integer(0, 2**50), "at most 2^50"),
+    (lambda: Categorical([]), "at least one entry"),
+    (lambda: Categorical("abc"), "a list"),
+    (lambda: ParameterSpace({}), "at least one entry"),
+    (lambda: ParameterSpace({"x": 1.0}), "'x' is 1.0"),  # pyright: ignore
+    (lambda: ParameterSpace([Float(0.0, 1.0)]), "a mapping"),  # pyright: ignore
+    (lambda: ParameterSpace({"x": Float(0, 1, when={"y": 1})}), "comes before it"),
+    (
+        lambda: ParameterSpace({"x": Float(0, 1), "y": Float(0, 1, when={"x": 0.5})}),
+        "a choice or a number on steps",
+    ),
+    (lambda: ParameterSpace({"x": Integer(0, 1), "y": Float(0, 1, when={"x": 3})}), "'x' must be a whole number"),
+    (lambda: Float(0, 1, when={"x": []}), "at least one value"),
+    (lambda: Float(0, 1, when="x"), "when must map names"),  # pyright: ignore
+    (lambda: Integer(0, 2**50 - 1, when={"x": 1}), "at most 2^44"),
+    (lambda: Float(0, 1, step=1e-15, when={"x": 1}), "too small"),
+    (lambda: ParameterSpace({"x": Float(0, 1)}, [3]), "functions of a configuration"),  # pyright: ignore
+    (lambda: ParameterSpace({"x": Float(0, 1)}, print), "constraints must be a list"),  # pyright: ignore
+    (lambda: ParameterSpace({"x": Categorical([1, 2])}, [LinearConstraint({"x": 1}, 1)]), "no Float or Integer"),
+    (lambda: ParameterSpace({"x": Float(0, 1)}, [LinearConstraint({"y": 1}, 1)]), "no Float or Integer"),
+    (lambda: LinearConstraint({}, 1.0), "at least one entry"),
+    (lambda: LinearConstraint({"x": math.inf}, 1.0), "the weight of 'x'"),
+    (lambda: ParameterSpace({"x": Float(0, 1)}, [lambda row: None]).sample(1, torch.Generator()), "True or False"),
+    (lambda: MODELS.encode([{"model": "svm", "scale": 0.5, "kernel": "rbf"}]), "'C' is missing"),
+]
+VALUES = [
+    (Float(0.0, 1.0), 1.5, "from 0.0 to 1.0"),
+    (Float(0.0, 1.0), math.nan, "from 0.0 to 1.0"),
+    (Float(0.0, 1.0), "0.5", "from 0.0 to 1.0"),
+    (Float(0.0, 1.0), True, "from 0.0 to 1.0"),
+    (Float(0.0, 1.0, step=0.25), 0.3, "a multiple of 0.25"),
+    (Integer(0, 10, step=2), 3, "in steps of 2"),
+    (Integer(0, 10), 11, "from 0 to 10"),
+    (Integer(0, 10), 1.0, "whole number"),
+    (Categorical(["a", "b"]), "c", "one of"),
+    (Float(1.0, 1.0), 2.0, "from 1.0 to 1.0"),
+    (Categorical(["a"]), "b", "one of"),
+]
+
+
+def test_what_makes_no_sense_is_refused_and_values_that_a_parameter_cannot_take_by_its_name():
+    for make, words in WITHOUT_SENSE:
+        with pytest.raises(InputError, match=words.replace("^", r"\^")):
+            make()
+    for parameter, value, words in VALUES:
+        with pytest.raises(InputError, match=f"'width'.*{words}"):
+            ParameterSpace({"width": parameter}).encode([{"width": value}])
     with pytest.raises(InputError, match="'b' is missing in configuration 1"):
         ParameterSpace({"a": Integer(0, 1), "b": Integer(0, 1)}).encode([{"a": 0, "b": 0}, {"a": 1}])

@@ -3,43 +3,31 @@
 from dataclasses import replace
 
 import pytest
-from product import RIGHTLY, drawn, found, played, reasons, rightly_refused, says_what_to_do, table
+from product import RIGHTLY, drawn, played, reasons, says_what_to_do
 
-# Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
+    pytest.mark.usefixtures("short_searches"),
+    # Where a linear function vanishes so does its variance, which GPyTorch then floors.
     pytest.mark.filterwarnings("ignore:Negative variance values"),
     pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
 ]
 
-#: So many combinations are drawn of each seed: 1,500 in all, of which 15 are quick.
-NUMBER, SEEDS = 15, [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 100))]
+#: So many combinations are drawn of each seed: 1,500 in all, of which 60 are quick.
+NUMBER, SEEDS = 15, [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 100))]
 
 
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_drawn_is_played_or_refused_for_a_known_reason(seed, tmp_path):
-    results = found(drawn(seed, NUMBER), tmp_path, turns=2 if seed else 1)
-    assert [(result.combination, result.broke) for result in results if result.broke is not None] == []
-    for combination, refused, _ in results:
+    for combination in drawn(seed, NUMBER):
+        try:
+            refused = played(combination, tmp_path, turns=2 if seed > 3 else 1)
+        except Exception as error:
+            raise AssertionError(combination) from error
         expected = reasons(combination)
         assert (refused is not None) is bool(expected), (combination, refused, expected)
         if refused is not None:
-            says = [RIGHTLY[reason].says for reason in expected]
-            assert any(words in refused.message for words in says), (combination, refused)
+            assert any(RIGHTLY[reason].says in refused.message for reason in expected), (combination, refused)
             assert says_what_to_do(refused.message), refused.message
-    assert f"{NUMBER:6}         drawn" in table(results)
-
-
-def alone(reason):
-    """The first combination drawn that is refused for this reason and no other."""
-    return next(it for it in drawn(1000, 3000) if reasons(it) == [reason])
-
-
-@pytest.mark.parametrize("reason", RIGHTLY)
-def test_what_is_rightly_refused_is_refused(reason, tmp_path):
-    combination = alone(reason)
-    assert rightly_refused(combination)
-    assert played(combination, tmp_path) is not None
 
 
 #: What the messages propose.
@@ -52,16 +40,11 @@ REMEDIES = {
 }
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("reason", RIGHTLY)
-def test_doing_what_the_message_says_helps(reason, tmp_path):
-    remedied = replace(alone(reason), **REMEDIES[reason])
+def test_what_is_rightly_refused_is_refused_when_it_is_put_together_and_the_remedy_helps(reason, tmp_path):
+    """All that it depends on is known then."""
+    alone = next(it for it in drawn(1000, 3000) if reasons(it) == [reason])
+    assert not played(alone, tmp_path).at_ask
+    remedied = replace(alone, **REMEDIES[reason])
     assert reasons(remedied) == []
     assert played(remedied, tmp_path) is None
-
-
-@pytest.mark.parametrize("reason", RIGHTLY)
-def test_what_is_rightly_refused_is_refused_when_it_is_put_together(reason, tmp_path):
-    """All that it depends on is known then."""
-    assert not played(alone(reason), tmp_path).at_ask

@@ -1,0 +1,259 @@
+"""Every kind of bandit, and what its rounds bring: for laws that hold of all of them."""
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import torch
+from problems import DOUBLE, data, matern, rbf, reward
+from torch import Tensor
+
+from torch_kbandits import (
+    KORS,
+    ArmBlocks,
+    Arms,
+    AtLeast,
+    AtMost,
+    Bandit,
+    Box,
+    CappedDictionary,
+    Categorical,
+    Configurations,
+    ConstantWidth,
+    ContextualActions,
+    Float,
+    GreedyDictionary,
+    LearnedPrior,
+    Outcome,
+    ParameterSpace,
+    Prior,
+    RidgeLeverageSampling,
+    Scalarization,
+    UniformDictionary,
+    algorithms,
+)
+from torch_kbandits.acquisition import StagedRule
+from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
+from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, UncertaintyInjection
+
+ARMS = data(60, 2)[0]
+MANY = data(600, 2)[0]
+BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
+SMALL_BOX = Box(BOUNDS, num_restarts=2, raw_samples=16)
+CONTEXTS = data(60, 1, seed=12)[0]
+NAMES = algorithms.names()
+#: What algorithms need beside a kernel, a noise variance and a seed.
+NEEDED = {
+    "bob-gp-ucb": {"horizon": 200, "block_size": 3},
+    "dms-gp-ucb": {"block_size": 3},
+    **{name: {"scales": (2.0, 1.0, 0.5)} for name in ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ts", "pe-gp-ucb")},
+    "r-gp-ucb": {"period": 25.0},
+    "sparq-gp-ucb": {"expert": lambda X, time: (reward(X), 0.05)},
+    "sup-kernel-ucb": {"horizon": 200},
+    "sw-gp-ucb": {"window": 12.0},
+    "ui-gp-ucb": {"growth": 0.01},
+}
+
+
+def words_of(name: str, **settings: Any) -> dict[str, Any]:
+    """Words of a named algorithm on sixty arms, or on other candidates."""
+    takes = algorithms.registry.signature(name).parameters
+    words = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.05, "seed": 3}
+    words |= ({"beta": 1.5} if "beta" in takes else {}) | NEEDED.get(name, {})
+    if name.endswith("gp-ts") and isinstance(settings.get("candidates"), Box):
+        words["discretization_size"] = 64
+    words |= settings
+    if name == "lin-ucb":
+        words["features"] = words.pop("kernel")
+    return words
+
+
+def make(name: str, **settings: Any) -> Bandit:
+    return algorithms.build(name, **words_of(name, **settings))
+
+
+def composed(**settings: Any) -> Bandit:
+    words = {"candidates": Arms(ARMS), "kernel": matern(), "regularization": 0.05, "width": ConstantWidth(1.5)}
+    return Bandit(**(words | {"seed": 3} | settings))
+
+
+def nothing(number: int) -> dict[str, Any]:
+    return {}
+
+
+def rewarded(X: Tensor, number: int) -> dict[str, Any]:
+    return {"y": reward(X[:, -2:])}
+
+
+def jumping(X: Tensor, number: int) -> dict[str, Any]:
+    """A reward that changes its sign every five rounds, which is found at once."""
+    return {"y": (3.0 if number // 5 % 2 else -3.0) * torch.cos(X[:, -2:].sum(-1))}
+
+
+def measured(X: Tensor, number: int) -> dict[str, Any]:
+    """Rewards, of which every fifth round's are lost, and outcomes, of which every third round's are not there."""
+    told = {"failed": True} if number % 5 == 4 else rewarded(X, number)
+    heat = {} if number % 3 == 2 else {"heat": torch.sin(3.0 * X[:, -2:].sum(-1))}
+    return told | {"outcomes": heat | {"cost": 40.0 + X[:, -1]}}
+
+
+class Kind(NamedTuple):
+    """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared.
+
+    ``rounds`` are few where a round takes long; ``tolerance`` is of points that are searched for by gradients, which
+    amplify the rounding of another order of computation. ``loads`` is whether a file has all that it is made of, and
+    ``replays`` whether a history says all of its times.
+    """
+
+    make: Callable[[], Bandit]
+    words: Callable[[int], dict[str, Any]] = nothing
+    told: Callable[[Tensor, int], dict[str, Any]] = rewarded
+    rounds: int = 8
+    tolerance: float = 0.0
+    loads: bool = True
+    replays: bool = True
+
+
+def on_a_box(made: Callable[[], Bandit], rounds: int = 3, **words: Any) -> Kind:
+    return Kind(made, rounds=rounds, tolerance=1e-3, **words)
+
+
+def dated(number: int) -> dict[str, Any]:
+    return {"time": datetime(2026, 3, 1) + timedelta(hours=number)}
+
+
+def in_context(number: int) -> dict[str, Any]:
+    return {"context": CONTEXTS[number]}
+
+
+def of_each_round(number: int) -> dict[str, Any]:
+    return in_context(number) | {"candidates": ARMS[number : number + 3 + number % 5, :1]}
+
+
+ACTIONS = ContextualActions(ARMS[:9, :1], context_dim=1)
+CHANGING = ContextualActions(action_dim=1, context_dim=1)
+BLOCKS = ArmBlocks(MANY.split(200).__getitem__, 3)
+SPACE = ParameterSpace(
+    {"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"]), "C": Float(1e-3, 1e3, log=True, when={"kind": "a"})}
+)
+HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4))
+MEMORY_CHOICE = BanditOverBandit((SlidingWindow(4, "observations"), Discount(0.9), SlidingWindow(math.inf)), 3, 0.6)
+LEARNED = LearnedPrior(num_initial=5)
+
+KINDS = {
+    **{name: Kind(lambda name=name: make(name), loads=name != "sparq-gp-ucb") for name in NAMES},
+    **{
+        f"{name}, box": on_a_box(lambda name=name: make(name, candidates=SMALL_BOX))
+        for name in ("bkb", "gp-ei", "gp-ts", "gp-ucb")
+    },
+    **{
+        f"{name}, contexts": Kind(lambda name=name: make(name, candidates=ACTIONS), in_context)
+        for name in ("ek-ucb", "k-ucb", "cbkb", "gp-ts", "gp-ei", "et-gp-ucb")
+    },
+    **{
+        f"{name}, sets of each round": Kind(lambda name=name: make(name, candidates=CHANGING), of_each_round)
+        for name in ("ek-ucb", "cbbkb", "random")
+    },
+    "box in contexts": on_a_box(
+        lambda: make("ek-ucb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, num_restarts=2)),
+        words=in_context,
+    ),
+    "many arms": Kind(lambda: make("gp-ts", candidates=MANY)),
+    "arms in blocks": Kind(lambda: make("bkb", candidates=Arms(BLOCKS), memory=Discount(0.9)), loads=False),
+    "few features": Kind(lambda: make("bkb", oversampling=0.3, candidates=MANY)),
+    "uniform": Kind(lambda: composed(dictionary=UniformDictionary(6))),
+    "greedy": Kind(lambda: composed(dictionary=GreedyDictionary(6))),
+    "capped": Kind(lambda: composed(dictionary=CappedDictionary(RidgeLeverageSampling(2.0, "coupled"), 6, "stop"))),
+    "growing": Kind(lambda: composed(dictionary=RidgeLeverageSampling(2.0, "growth"))),
+    "dates": Kind(lambda: make("bkb", memory=SlidingWindow(5 * 3600.0)), dated, replays=False),
+    "ageing": Kind(lambda: composed(memory=UncertaintyInjection(Linear(0.05), 0.5), dictionary=KORS(3.0))),
+    "prior on time": Kind(lambda: composed(memory=BackToPrior(0.1, 0.3), batches=GlobalBatchRule(2.0))),
+    "trigger": Kind(lambda: composed(trigger=ResidualTrigger(0.3), memories=MEMORY_CHOICE), told=jumping),
+    "slow trigger in batches": Kind(
+        lambda: composed(trigger=CumulatedTrigger(0.3), batches=LocalBatchRule(2.0), dictionary=GreedyDictionary(9)),
+        told=jumping,
+    ),
+    "memories in contexts": Kind(lambda: make("bob-gp-ucb", candidates=ACTIONS), in_context, jumping),
+    "stages": Kind(
+        lambda: composed(
+            acquisition=StagedRule(60), dictionary=KORS(3.0), batches=GlobalBatchRule(3.0), width=ConstantWidth(0.5),
+            memory=SlidingWindow(9, "observations"),
+        )
+    ),
+    "family": Kind(
+        lambda: make("lb-gp-ucb", dictionary=RidgeLeverageSampling(1.0), memory=SlidingWindow(9, "observations"))
+    ),
+    "learned prior": Kind(lambda: make("bkb", kernel=None, regularization=None, prior=LEARNED)),
+    "learned prior, contexts": Kind(
+        lambda: make("ek-ucb", kernel=None, regularization=None, prior=LEARNED, candidates=ACTIONS), in_context
+    ),
+    "learned prior and memory": Kind(
+        lambda: composed(
+            kernel=None, regularization=None, prior=LearnedPrior(num_initial=5, learn_memory=True),
+            memory=Discount(0.7),
+        )
+    ),
+    "outcomes": Kind(
+        lambda: composed(
+            outcomes=[HEAT, COST], constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)], memory=Discount(0.9)
+        ),
+        told=measured,
+    ),
+    "outcomes in batches": Kind(
+        lambda: composed(outcomes=[HEAT, COST], batches=GlobalBatchRule(1.5), memory=BackToPrior(0.05)), told=measured
+    ),
+    "safe": Kind(
+        lambda: composed(constraints=[AtLeast(HEAT, -0.5, safe_seed=ARMS[:9])], dictionary=RidgeLeverageSampling(2.0)),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
+    ),
+    "objectives": Kind(
+        lambda: make("gp-ucb", outcomes=[HEAT], objective=Scalarization({"reward": "maximize", "heat": "minimize"})),
+        told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
+    ),
+    "configurations": on_a_box(lambda: make("ek-ucb", candidates=Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
+}  # fmt: skip
+
+
+def play(kind: Kind, bandit: Bandit, rounds: int, first: int = 0) -> list[Any]:
+    """Ask for one point or two, and tell all that are pending, the youngest first, in two of three rounds."""
+    asked = []
+    for number in range(first, first + rounds):
+        asked.append(bandit.ask(1 + number % 2, **kind.words(number)))
+        if number % 3 != 2:
+            bandit.tell(ids=bandit.pending_ids[::-1], **kind.told(bandit.pending.flip(0), number))
+    return asked
+
+
+def started(kind: Kind) -> Bandit:
+    """A bandit that has played and waits for some rewards."""
+    bandit = kind.make()
+    play(kind, bandit, kind.rounds)
+    bandit.ask(2, **kind.words(kind.rounds))
+    return bandit
+
+
+def points(asked: Any) -> Tensor:
+    """What was asked for, as numbers."""
+    return SPACE.encode(asked) if isinstance(asked, list) else asked
+
+
+def future(kind: Kind, bandit: Bandit) -> Tensor:
+    """What it asks for in two rounds more than ``started``, as numbers."""
+    return torch.cat([points(each) for each in play(kind, bandit, 2, kind.rounds + 1)])
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Whether two states have the same values, NaN being itself."""
+    if isinstance(ours, Tensor):
+        return (
+            isinstance(theirs, Tensor)
+            and ours.dtype == theirs.dtype
+            and torch.equal(ours.nan_to_num(1e99), theirs.nan_to_num(1e99))
+        )
+    if isinstance(ours, dict):
+        return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, (list, tuple)):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs or ours is theirs or (ours != ours and theirs != theirs)

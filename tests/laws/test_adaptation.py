@@ -1,0 +1,464 @@
+"""Restarts on surprising rewards, and memories chosen by what they earned or predicted: formulas, and what follows.
+
+That they are saved, loaded, replayed and interrupted like all others are laws of every kind of bandit.
+"""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from kinds import composed, same
+from problems import DOUBLE, believed, data, dense, difference, rbf, reward
+
+from torch_kbandits import (
+    KORS,
+    Arms,
+    Box,
+    ConstantWidth,
+    ContextualActions,
+    History,
+    InputError,
+    NumericalError,
+    RidgeLeverageSampling,
+    StateMismatchError,
+    algorithms,
+)
+from torch_kbandits.bandit import GlobalBatchRule
+from torch_kbandits.bandit.adaptation import (
+    BanditOverBandit,
+    CumulatedTrigger,
+    DynamicModelSelection,
+    ResidualTrigger,
+    block_windows,
+    default_memories,
+    exploration_rate,
+    probabilities,
+)
+from torch_kbandits.memory import Discount, KeepAll, Linear, SlidingWindow, UncertaintyInjection
+
+ARMS = data(30, 2)[0]
+BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+KERNEL = oracles.rbf(0.3)
+NOISE = 0.01
+WORDS = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": NOISE, "beta": 1.5, "seed": 3}
+
+
+def make(candidates=None, **settings):
+    words = {"candidates": Arms(ARMS) if candidates is None else candidates, "kernel": rbf(0.3)}
+    return composed(**words | {"regularization": NOISE, "width": ConstantWidth(2.0)} | settings)
+
+
+def play(bandit, rounds, sign=lambda t: 1.0, q=1):
+    for _ in range(rounds):
+        x = bandit.ask(q)
+        bandit.tell(x, sign(bandit.round) * torch.cos(3.0 * x.sum(-1)))
+    return bandit
+
+
+def is_of(bandit, X, Y, noise):
+    """Whether the model is the dense posterior of these rewards, by the bandit's dictionary if it has one."""
+    told = *dense(X, Y), np.broadcast_to(noise, len(X))
+    if bandit.dictionary is None:
+        found = oracles.exact(KERNEL, *told, ARMS.numpy())
+    else:
+        found = oracles.dtc(KERNEL, *told, *dense(bandit.inducing_points, ARMS))
+    mean, variance = believed(bandit, ARMS)
+    return max(difference(mean, found.mean), difference(variance, found.variance.clip(1e-10))) < found.rounding
+
+
+# ---------------------------------------------------------------- restarts
+
+
+def dense_band(variance, number, probability, noise_scale):
+    radius = math.sqrt(2.0 * math.log(2.0 * (math.pi**2 * number**2 / 6.0) / probability))
+    return radius * math.sqrt(variance) + radius * noise_scale
+
+
+@given(
+    st.lists(st.floats(0.0, 9.0), min_size=1, max_size=5),
+    st.integers(0, 10_000),
+    st.floats(1e-6, 0.999),
+    st.floats(1e-3, 10.0),
+    st.sampled_from([None, 1.7]),
+)
+def test_the_band_is_the_formula(variances, before, probability, noise_scale, multiplier):
+    variance, numbers = torch.tensor(variances, dtype=DOUBLE), range(before + 1, before + len(variances) + 1)
+    evidence = SimpleNamespace(regularization=torch.tensor(noise_scale**2, dtype=DOUBLE))
+    prediction = SimpleNamespace(
+        mean=torch.zeros_like(variance), variance=variance, evidence=evidence, num_before=before
+    )
+    width = None if multiplier is None else ConstantWidth(multiplier)
+    expected = [dense_band(v, n, probability, noise_scale) for v, n in zip(variances, numbers, strict=True)]
+    if multiplier is not None:
+        noises = [dense_band(0.0, n, probability, noise_scale) for n in numbers]
+        expected = [multiplier * math.sqrt(v) + noise for v, noise in zip(variances, noises, strict=True)]
+    for scale in (None, noise_scale):
+        trigger = ResidualTrigger(probability, scale, width)
+        band = trigger.band(prediction)
+        assert difference(band, np.array(expected)) <= 1e-10 * max(expected)
+        assert not trigger.is_triggered(band * (1.0 - 1e-9), prediction)
+        assert trigger.is_triggered(-band * (1.0 + 1e-9), prediction)
+
+
+def restarts_by_hand(X, Y, probability):
+    """How many rewards count after each round, in plain float64: the trigger reads the posterior before the reward."""
+    first, numbers = 0, []
+    for t in range(len(X)):
+        past = slice(first, t)
+        found = oracles.exact(KERNEL, X[past], Y[past], np.full(t - first, NOISE), X[t : t + 1])
+        band = dense_band(max(found.variance[0], 0.0), t - first + 1, probability, math.sqrt(NOISE))
+        if abs(Y[t] - found.mean[0]) > band:
+            first = t
+        numbers.append(t - first + 1)
+    return numbers
+
+
+@pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
+@given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
+def test_restarts_are_those_of_the_dense_formulas(domain, told):
+    words = {"memory": SlidingWindow(math.inf)} if domain == "memory" else {}
+    where = {"box": Box(BOX), "contexts": ContextualActions(ARMS[:, 1:], context_dim=1)}.get(domain)
+    bandit, c = make(where, trigger=ResidualTrigger(0.1), **words), int(domain == "contexts")
+    X, Y, numbers = ARMS[[row for row, _ in told]], torch.tensor([y for _, y in told], dtype=DOUBLE), []
+    for x, y in zip(X[:, None], Y, strict=True):
+        bandit.tell(x[:, c:], y, context=x[0, :c] if c else None)
+        numbers.append(bandit.num_since_restart)
+    assert numbers == restarts_by_hand(*dense(X, Y), 0.1)
+    kept = slice(len(X) - numbers[-1], None)
+    assert is_of(bandit, X[kept], Y[kept], NOISE)
+    assert len(bandit.history.X) == len(X)
+
+
+def prior_draw(seed):
+    generator = torch.Generator().manual_seed(seed)
+    values, vectors = torch.linalg.eigh(torch.tensor(KERNEL(ARMS.numpy(), ARMS.numpy())))
+    return vectors @ (values.clamp_min(0.0).sqrt() * torch.randn(len(ARMS), generator=generator, dtype=DOUBLE))
+
+
+def restarted_at(trigger, seed, rounds, change=lambda t, value: value):
+    """The round of the first restart on a function from the prior that changes; None if there is none."""
+    means, generator = prior_draw(seed), torch.Generator().manual_seed(seed)
+    noise = math.sqrt(NOISE) * torch.randn(rounds, generator=generator, dtype=DOUBLE)
+    bandit = make(trigger=trigger, seed=seed)
+    for t in range(rounds):
+        x = bandit.ask()
+        bandit.tell(x, change(t, means[(x == ARMS).all(-1)]) + noise[t])
+        if bandit.num_since_restart <= t:
+            return t
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "probability", "most"), [(ResidualTrigger, 0.3, 71), (CumulatedTrigger, 0.1, 32)])
+def test_false_alarms_are_as_rare_as_stated(kind, probability, most):
+    """150 functions from the prior: more would come with probability 1e-5. The same number refuses a false band."""
+
+    class TooNarrow(kind):
+        def band(self, before):
+            return 0.4 * super().band(before)
+
+        def is_triggered(self, Y, before):
+            if kind is CumulatedTrigger:  # noise taken for a third of what it is
+                Y = before.mean + 1.7 * (Y - before.mean)
+            return super().is_triggered(Y, before)
+
+    assert sum(restarted_at(kind(probability), seed, 40) is not None for seed in range(150)) <= most
+    assert sum(restarted_at(TooNarrow(probability), seed, 40) is not None for seed in range(150)) > most
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))])
+def test_a_switch_is_found_at_once_and_a_drift_below_the_noise_by_what_adds_up(seed):
+    """After 40 rounds the drift is two deviations of the noise, which no single residual need show."""
+    assert restarted_at(ResidualTrigger(0.1), seed, 62, lambda t, value: value if t < 60 else -value) == 60
+
+    def drift(t, value):
+        return value - 0.005 * max(t - 60, 0)
+
+    found = restarted_at(CumulatedTrigger(0.01), seed, 160, drift)
+    assert 60 < found <= 110
+    assert restarted_at(ResidualTrigger(0.01), seed, found + 1, drift) is None
+
+
+def test_what_a_batch_rule_holds_is_forgotten_pending_points_stay_and_rewards_of_one_round_restart_together():
+    words = {"trigger": ResidualTrigger(0.1), "dictionary": RidgeLeverageSampling(), "batches": GlobalBatchRule(1000.0)}
+    bandit = make(**words)
+    X = bandit.ask(4)
+    for row, y in enumerate((0.5, 0.4, 50.0)):
+        assert bandit.num_since_restart == row
+        bandit.tell(X[row, None], y)
+    assert (bandit.num_since_restart, bandit.num_told, bandit.model.num_observations) == (1, 3, 0)
+    assert torch.equal(bandit.pending, X[3:])
+    bandit = make(trigger=ResidualTrigger(0.1))
+    bandit.tell(ARMS[:3], torch.zeros(3, dtype=DOUBLE))
+    bandit.tell(ARMS[3:6], torch.tensor([0.0, 0.0, 30.0], dtype=DOUBLE))
+    assert bandit.num_since_restart == 3
+    assert torch.equal(bandit.model.train_inputs[0], ARMS[3:6])
+
+
+FAILED = {
+    "covariances": {},
+    "many arms": {"candidates": Arms(torch.cat([ARMS, data(600, 2, 5)[0]]))},
+    "features": {"dictionary": RidgeLeverageSampling(5.0)},
+    "box": {"candidates": Box(BOX), "dictionary": RidgeLeverageSampling()},
+    "growing": {"candidates": ContextualActions(ARMS, context_dim=0), "dictionary": KORS(5.0)},
+    "memory": {"dictionary": RidgeLeverageSampling(5.0), "memory": SlidingWindow(100)},
+}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", FAILED)
+def test_a_tell_that_triggers_a_restart_and_then_fails_changes_nothing(name):
+    bandit = make(trigger=ResidualTrigger(0.1), **FAILED[name])
+    for row in range(5):
+        bandit.tell(ARMS[row, None], 0.1)
+    bandit.ask(2)
+    before, expected = bandit.state_dict(), bandit.ask(3, remember=False)
+    with pytest.raises(NumericalError):
+        bandit.tell(data(1, 2, 9)[0].repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE))
+    assert same(bandit.state_dict(), before)
+    assert torch.equal(bandit.ask(3, remember=False), expected)
+    assert bandit.num_since_restart == 5
+
+
+def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_time():
+    """A window that has passed leaves the prior, under which no such reward surprises."""
+
+    class Never(ResidualTrigger):
+        def is_triggered(self, Y, before):
+            return False
+
+    static, adaptive = make(), make(trigger=Never(0.1))
+    for _ in range(20):
+        x = static.ask()
+        assert torch.equal(adaptive.ask(), x)
+        for bandit in (static, adaptive):
+            bandit.tell(x, 5.0 * reward(x))
+    for gap, counted in ((1.0, 1), (9.0, 6)):
+        bandit = algorithms.ETGPUCB(**WORDS, memory=SlidingWindow(6.0))
+        for t in range(5):
+            bandit.tell(ARMS[:1], 0.0, time=float(t))
+        bandit.tell(ARMS[:1], 2.0, time=4.0 + gap)
+        assert bandit.num_since_restart == counted
+
+
+# ---------------------------------------------------------------- memories chosen by what they earned
+
+WINDOWS = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf))
+
+
+def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, shares_history=True, **settings):
+    chooser = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
+    return make(memories=chooser, **settings)
+
+
+def exp3_by_hand(means, drawn, num_options, exploration, bounds):
+    """The probabilities in each block, from the definition: every gain is scaled anew in every block."""
+    told = []
+    for block in range(len(means) + 1):
+        past = means[:block]
+        low, high = bounds or ((min(past), max(past)) if past else (0.0, 0.0))
+        estimates = np.zeros(num_options)
+        for number, mean in enumerate(past):
+            gain = (np.clip(mean, low, high) - low) / (high - low) if high > low else 0.0
+            estimates[drawn[number]] += gain / told[number][drawn[number]]
+        weights = np.exp(exploration / num_options * estimates)
+        told.append((1.0 - exploration) * weights / weights.sum() + exploration / num_options)
+    return told
+
+
+@given(
+    st.lists(st.floats(-100.0, 100.0).map(lambda value: round(value, 3)), max_size=15),
+    st.floats(0.05, 1.0),
+    st.sampled_from([None, (-1.0, 2.0)]),
+    st.integers(0, 5),
+)
+def test_probabilities_are_those_of_the_plain_formula(means, exploration, bounds, seed):
+    chooser = BanditOverBandit(WINDOWS, 5, exploration, bounds)
+    choices = [chooser.choice(means[:number], seed) for number in range(len(means) + 1)]
+    drawn = [WINDOWS.index(choice.memory) for choice in choices]
+    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration, bounds), strict=True):
+        np.testing.assert_allclose(choice.probabilities, expected, rtol=1e-6)
+        assert min(choice.probabilities) >= exploration / 3 - 1e-12
+    if bounds is None:  # scaling and shifting rewards changes nothing
+        moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)
+        np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
+
+
+def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
+    """2,000 seeds; each count is within five standard deviations: a false alarm has probability below 1e-5."""
+    chooser = BanditOverBandit(WINDOWS, 5, 0.5)
+    for told in ([], [0.0, 1.0]):
+        choices = [chooser.choice(told, seed) for seed in range(2000)]
+        for row, memory in enumerate(WINDOWS):
+            expected = sum(choice.probabilities[row] for choice in choices)
+            assert abs(sum(choice.memory is memory for choice in choices) - expected) < 5.0 * math.sqrt(2000 / 4)
+    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150), (0.0, 1.0)), []
+    for _ in range(150):
+        means.append(float(learning.choice(means, 0).memory is WINDOWS[1]))
+    assert learning.choice(means, 0).probabilities[1] > 0.9
+    assert probabilities([1e6, 0.0], 0.1) == pytest.approx([0.95, 0.05])  # and not an overflow
+
+
+def test_grids_rates_and_means_of_blocks():
+    assert [memory.size for memory in block_windows(100)] == [1, 2, 6, 15, 39, 100]
+    assert [memory.size for memory in default_memories(32, 1000)] == [32, 128, 512, math.inf]
+    assert (exploration_rate(1, 10), exploration_rate(5, 1)) == (0.0, 1.0)
+    assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
+    Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
+    chooser = BanditOverBandit(WINDOWS, 2, 0.5)
+    assert chooser.block_means(History(Y[:, None], Y, rounds)) == [1.0, 4.5, 7.5]
+    assert chooser.block_means(History(Y[:8, None], Y[:8], rounds[:8])) == [1.0, 4.5]
+
+
+@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
+def test_the_posterior_is_that_of_the_window_in_force(dictionary):
+    bandit, seen = over_bandits(dictionary=dictionary), set()
+    for t in range(40):
+        play(bandit, 1)
+        size = bandit.memory.size
+        seen.add(size)
+        X, Y = bandit.history[:2]
+        kept = slice(0 if size == math.inf else max(0, t + 1 - size), None)
+        assert is_of(bandit, X[kept], Y[kept], NOISE)
+        assert bandit.memory == bandit.memories.choice(bandit.memories.block_means(bandit.history), 3).memory
+    assert seen == {3, 8, math.inf}
+
+
+def test_blocks_may_start_anew_memories_may_be_of_any_kind_and_a_restart_is_not_undone():
+    anew = over_bandits(shares_history=False)
+    for t in range(20):
+        play(anew, 1)
+        in_block = (t + 1) % 5
+        assert anew.num_since_restart == in_block
+        assert anew.model.num_observations == min(in_block, anew.memory.size)
+    several, seen = over_bandits(memories=(Discount(0.7), KeepAll(), SlidingWindow(4))), set()
+    for _ in range(8):
+        play(several, 5)
+        seen.add(type(several.memory))
+        history = several.history
+        noise = several.memory.noise(history.times, float(several.round), NOISE)
+        kept = noise.isfinite()
+        assert is_of(several, history.X[kept], history.Y[kept], noise[kept].numpy())
+    assert seen == {Discount, KeepAll, SlidingWindow}
+    restarted = play(over_bandits(), 7)
+    restarted.restart()
+    for number in range(1, 20):
+        play(restarted, 1)
+        assert restarted.model.num_observations == min(number, restarted.memory.size)
+
+
+# ---------------------------------------------------------------- memories chosen by what they predicted
+
+MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(Linear(0.02)), KeepAll())
+
+
+def selecting(**settings):
+    return algorithms.DMSGPUCB(**(WORDS | {"memories": MEMORIES, "block_size": 3} | settings))
+
+
+def noises(ages):
+    """The noise variance of each memory at some ages, (n,), infinite where nothing counts."""
+    window = np.where(ages <= 4.0, NOISE, np.inf)
+    return [window, NOISE * 0.8**-ages, NOISE + 0.02 * ages, np.full(len(ages), NOISE)]
+
+
+def log_density(history, start, stop, noise_of):
+    """Of the rewards of rounds start to stop, each on its own, given those before; in NumPy."""
+    X, y, rounds = dense(history.X, history.Y, history.rounds)
+    before, told = rounds < start, (rounds >= start) & (rounds < stop)
+    noise = noise_of(start - rounds[before])
+    counts = np.isfinite(noise)
+    posterior = oracles.exact(KERNEL, X[before][counts], y[before][counts], noise[counts], X[told])
+    variance = posterior.variance + NOISE
+    return -0.5 * ((y[told] - posterior.mean) ** 2 / variance + np.log(2.0 * np.pi * variance)).sum()
+
+
+@pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.parametrize("score_discount", [0.5, 0.9])
+def test_the_memory_in_force_predicted_best(q, score_discount):
+    bandit = play(selecting(score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
+    totals = np.zeros(4)
+    for start in range(0, 21, 3):
+        scores = [log_density(bandit.history, start, start + 3, lambda ages, k=k: noises(ages)[k]) for k in range(4)]
+        totals = score_discount**3 * totals + scores
+    kept = bandit.memories.num_blocks
+    assert kept == math.ceil(math.log(1e-3) / (3 * math.log(score_discount)))
+    if kept >= 7:
+        expected = np.exp(totals - totals.max())
+        assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
+    assert MEMORIES.index(bandit.memory) == totals.argmax()
+    if q == 1:
+        bandit.forget(ids=bandit.ask(return_ids=True).ids)  # it is round 21 now
+        noise = noises(21.0 - bandit.history.rounds.numpy())[MEMORIES.index(bandit.memory)]
+        counts = torch.from_numpy(np.isfinite(noise))
+        assert is_of(bandit, bandit.history.X[counts], bandit.history.Y[counts], noise[counts.numpy()])
+
+
+def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_short_one():
+    stays = play(selecting(memories=[SlidingWindow(3.0), KeepAll()]), 18)
+    jumps = play(selecting(memories=[SlidingWindow(3.0), KeepAll()]), 18, lambda t: 3.0 * (-1.0) ** (t // 6))
+    assert (stays.memory, jumps.memory) == (KeepAll(), SlidingWindow(3.0))
+    far = selecting()
+    far.tell(ARMS[:1], torch.tensor([1e6], dtype=DOUBLE))
+    play(far, 8)  # one reward far away is no reason to fail
+    assert sum(far.memory_probabilities) == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_what_makes_no_sense_is_refused():
+    nan = math.nan
+    for probability in (0.0, 1.0, nan, -0.1, "a tenth"):
+        for kind in (ResidualTrigger, CumulatedTrigger):
+            with pytest.raises(InputError, match="false_alarm_probability"):
+                kind(probability)
+    for call, message in (
+        (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
+        (lambda: ResidualTrigger(0.1, width=2.0), "width must be a confidence width"),
+        (lambda: make(trigger=0.1), "trigger must be a trigger such as"),
+        (lambda: algorithms.ETGPUCB(**WORDS, false_alarm_probability=2.0), "false_alarm_probability"),
+        *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
+        *((lambda b=b: BanditOverBandit(WINDOWS, b, 0.5), "block_size") for b in (0, 2.5, True)),
+        *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, nan)),
+        *(
+            (lambda b=b: BanditOverBandit(WINDOWS, 5, 0.5, b), "reward_bounds")
+            for b in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))
+        ),
+        (lambda: BanditOverBandit(WINDOWS, 5, 0.5, shares_history=1), "shares_history"),
+        (lambda: over_bandits(memory=SlidingWindow(3)), "either memory or memories"),
+        *((lambda w=w: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
+        (lambda: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
+        *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
+        *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
+        (
+            lambda: make(trigger=ResidualTrigger(0.1), memories=DynamicModelSelection((KeepAll(),))),
+            "does not say when a trigger restarted",
+        ),
+        (lambda: selecting().replay(play(algorithms.GPUCB(**WORDS), 4).history), "needs times"),
+        (lambda: algorithms.ETGPUCB(**WORDS).ask(time=3.0), "no memory, so it knows no time"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_states_of_other_settings_are_refused():
+    for bandit, others, message in (
+        (over_bandits(), [over_bandits(exploration=0.3), over_bandits(block_size=4)], "memories"),
+        (selecting(), [selecting(score_discount=0.9)], "memories"),
+        (
+            algorithms.ETGPUCB(**WORDS),
+            [algorithms.ETGPUCB(**WORDS, false_alarm_probability=0.2)],
+            r"trigger\.false_alarm_probability: saved 0\.1, here 0\.2",
+        ),
+    ):
+        play(bandit, 4)
+        for other in others:
+            with pytest.raises(StateMismatchError, match=message):
+                other.load_state_dict(bandit.state_dict())
+            assert other.round == 0

@@ -1,0 +1,343 @@
+"""What a bandit does is a function of its configuration, seed, history and pending points, and of nothing else."""
+
+import ast
+import io
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, nullcontext
+from copy import copy, deepcopy
+from pathlib import Path
+from pickle import dumps, loads
+from threading import Barrier, Thread
+
+import pytest
+import torch
+from kinds import ARMS, KINDS, SMALL_BOX, future, make, play, points, same, started
+from problems import DOUBLE, data, difference, linear, rbf, reward
+
+import torch_kbandits
+from torch_kbandits import Arms, Bandit, ConstantWidth, RidgeLeverageSampling, algorithms
+from torch_kbandits.acquisition import ThompsonRule
+
+pytestmark = pytest.mark.usefixtures("short_searches")
+every_kind = pytest.mark.parametrize("name", KINDS)
+
+
+@pytest.mark.one_in(2)
+@every_kind
+def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path):
+    kind = KINDS[name]
+    bandit, from_state = started(kind), kind.make()
+    file = io.BytesIO()
+    torch.save(bandit.state_dict(), file)
+    file.seek(0)
+    play(kind, from_state, 2)  # what it knew is replaced
+    from_state.load_state_dict(torch.load(file, weights_only=True))
+    bandit.save(tmp_path / "bandit.kb")
+    loaded = Bandit.load(tmp_path / "bandit.kb", into=None if kind.loads else kind.make())
+    assert type(loaded) is type(bandit)
+    twins, expected = {"state": from_state, "file": loaded}, future(kind, deepcopy(bandit))
+    if not kind.tolerance:  # a search takes long
+        twins |= {"copy": copy(bandit), "pickle": loads(dumps(bandit)) if kind.loads else deepcopy(bandit)}
+    for way, twin in twins.items():
+        assert same(twin.state_dict(), bandit.state_dict()), way
+        assert (twin.round, twin.pending_ids, twin.memory) == (bandit.round, bandit.pending_ids, bandit.memory)
+        assert difference(future(kind, twin), expected) <= kind.tolerance, way
+    assert same(started(kind).state_dict(), bandit.state_dict())  # what copies learned reached nobody else
+    if kind.replays:
+        replayed = kind.make()
+        replayed.replay(bandit.history)
+        bandit.forget()
+        assert (replayed.num_since_restart, replayed.memory) == (bandit.num_since_restart, bandit.memory)
+        assert difference(future(kind, replayed), future(kind, bandit)) <= kind.tolerance
+
+
+@pytest.mark.slow
+def test_a_new_process_goes_on_alike(tmp_path):
+    script = (
+        "import sys, torch; sys.path[:0] = sys.argv[2:]\n"
+        "from kinds import KINDS, future\n"
+        "from torch_kbandits import Bandit\n"
+        "for number, (name, kind) in enumerate(KINDS.items()):\n"
+        "    bandit = Bandit.load(f'{sys.argv[1]}/{number}', into=None if kind.loads else kind.make())\n"
+        "    torch.save(future(kind, bandit), f'{sys.argv[1]}/{number}.pt')\n"
+    )
+    for number, kind in enumerate(KINDS.values()):
+        started(kind).save(tmp_path / str(number))
+    paths = [str(Path(__file__).parents[1])]
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path, *paths], check=True, timeout=900)
+    for number, (name, kind) in enumerate(KINDS.items()):
+        theirs = torch.load(tmp_path / f"{number}.pt", weights_only=True)
+        assert difference(theirs, future(kind, started(kind))) <= kind.tolerance, name
+
+
+@pytest.mark.one_in(2)
+@every_kind
+def test_looking_and_what_is_forgotten_leave_no_trace_and_parts_are_the_whole(name):
+    """Nor is torch's global generator any other."""
+    kind = KINDS[name]
+    bandit, calm = started(kind), started(kind)
+    words, (first, *_) = kind.words(kind.rounds), bandit.pending_ids[-2:]
+    torch.manual_seed(7)
+    looked = points(bandit.ask(3, remember=False, **words))
+    parts = torch.cat([points(bandit.ask(q, **words)) for q in (1, 2)])
+    # The probability of improvement is so flat in places that a search may end elsewhere: there one point must do.
+    assert difference(looked, parts) <= kind.tolerance
+    assert len(bandit.pending) == len(calm.pending) + 3
+    bandit.forget(ids=bandit.pending_ids[-3:])
+    for each in (bandit.history.X, bandit.history.Y, bandit.pending, bandit.inducing_points):
+        each.zero_()  # copies
+    bandit.recommend(**words)
+    state = torch.get_rng_state()
+    torch.manual_seed(7)
+    assert torch.equal(torch.get_rng_state(), state)
+    calm_state = calm.state_dict() | {"num_asked": bandit.num_asked}
+    assert same(bandit.state_dict(), calm_state)
+    for each in (bandit, calm):
+        each.tell(ids=first, **kind.told(each.pending[each.pending_ids.index(first), None], 1))
+        assert first not in each.pending_ids
+    assert difference(future(kind, bandit), future(kind, calm)) <= kind.tolerance
+
+
+@contextmanager
+def default_dtype(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+SURROUNDINGS = [
+    nullcontext,
+    lambda: default_dtype(DOUBLE),
+    torch.no_grad,
+    torch.inference_mode,
+    lambda: torch.device("meta"),
+]
+
+
+@pytest.mark.one_in(3)
+@every_kind
+def test_modes_and_defaults_of_torch_change_no_choice(name, tmp_path):
+    """Every call is made in the next of them: also those that make, save and load."""
+    kind, calls = KINDS[name], 0
+
+    def call(function, *args, **words):
+        nonlocal calls
+        calls += 1
+        with SURROUNDINGS[calls // 2 % len(SURROUNDINGS)]():
+            return function(*args, **words)
+
+    expected = kind.make()
+    bandit = call(kind.make)
+    for number in range(5 if kind.rounds > 3 else 3):
+        words = kind.words(number)
+        ours, theirs = call(bandit.ask, 1 + number % 2, **words), expected.ask(1 + number % 2, **words)
+        assert difference(points(ours), points(theirs)) <= kind.tolerance
+        told = kind.told(bandit.pending, number)
+        call(bandit.tell, ids=bandit.pending_ids, **told)
+        expected.tell(ids=expected.pending_ids, **told)
+        if number == 2 and kind.loads:
+            call(bandit.save, tmp_path / "bandit.kb")
+            bandit = call(Bandit.load, tmp_path / "bandit.kb")
+    assert not any(part.is_inference() for part in (bandit.history.X, bandit.history.Y, bandit.pending))
+
+
+@pytest.mark.parametrize("candidates", [ARMS, SMALL_BOX], ids=["arms", "box"])
+def test_what_was_told_in_inference_mode_can_be_differentiated(candidates):
+    with torch.inference_mode():
+        bandit = make("bkb", candidates=candidates)
+        x = bandit.ask(2)
+        bandit.tell(x, reward(x))
+    X = torch.full((1, 1, 2), 0.3, dtype=DOUBLE, requires_grad=True)
+    bandit.acquisition()(X).sum().backward()
+    assert bool(torch.isfinite(X.grad).all())
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="next issue: draws are in the basis the dictionary had")
+def test_draws_of_a_loaded_bandit_whose_dictionary_spans_more_than_it_needs():
+    """A linear function of two columns: any two points span it, and which do depends on who came first."""
+    words = {"candidates": Arms(data(100, 2, 1)[0]), "kernel": linear(), "regularization": 0.1, "seed": 0}
+    words |= {"dictionary": RidgeLeverageSampling(2.0, "coupled"), "acquisition": ThompsonRule()}
+    bandit, loaded = (Bandit(width=ConstantWidth(1.5), **words) for _ in range(2))
+    for _ in range(12):
+        x = bandit.ask()
+        bandit.tell(x, reward(x))
+        loaded.load_state_dict(bandit.state_dict())
+        assert torch.equal(loaded.ask(9, remember=False), bandit.ask(9, remember=False))
+
+
+def test_every_draw_says_where_and_in_which_precision():
+    """So nothing of the package, bandit or not, draws something else under another default."""
+    needed = {name: {"device", "dtype"} for name in ("rand", "randn", "normal")}
+    needed |= {"randint": {"device"}, "randperm": {"device"}}
+    needed |= {name: {"dtype"} for name in ("zeros", "ones", "eye", "linspace")}
+    found = 0
+    for path in sorted(Path(torch_kbandits.__file__).parent.rglob("*.py")):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if any(f"torch.{name}(" in text for name in needed) else ():
+            name = ast.unparse(node.func).removeprefix("torch.") if isinstance(node, ast.Call) else ""
+            if name in needed and ast.unparse(node.func).startswith("torch."):
+                given, found = {keyword.arg for keyword in node.keywords}, found + 1
+                assert None in given or needed[name] <= given, f"{path.name}:{node.lineno}"
+    assert found > 40
+
+
+# ---------------------------------------------------------------- rounds that a bandit plays itself
+
+
+def test_a_failed_pull_leaves_the_rounds_before_it_and_what_no_tell_takes_is_refused():
+    played, calm = make("igp-ucb"), make("igp-ucb")
+    rewards, told = iter([0.3, 0.1]), iter([0.3, 0.1])
+    with pytest.raises(StopIteration):
+        played.run(lambda x: next(rewards), 5)
+    calm.run(lambda x: next(told), 2)
+    for bad in (float("nan"), "one", {"reward": 1.0}, {"x": ARMS[:1], "y": 1.0}):
+        with pytest.raises(torch_kbandits.InputError):
+            played.run(lambda x, bad=bad: bad, 1)
+    for offered, message in (({"context_": 1.0}, "time, context, candidates"), ({"time": 1.0}, "no memory")):
+        with pytest.raises(torch_kbandits.InputError, match=message):
+            played.run(lambda x: 0.0, 1, offered=lambda number, words=offered: words)
+    assert same(played.state_dict(), calm.state_dict())
+    assert torch.equal(played.ask(), calm.ask())
+    with pytest.raises(torch_kbandits.InputError, match="must not ask"):
+        played.run(lambda x: played.ask().sum(), 1)
+
+
+def test_what_is_asked_for_may_be_changed_and_who_pulls_may_look():
+    played, calm, seen = make("igp-ucb"), make("igp-ucb"), []
+
+    def pull(x):
+        seen.append(played.round)
+        y = x.sum().clone()
+        x.zero_()
+        return y
+
+    played.run(pull, 4)
+    calm.run(lambda x: x.sum(), 4)
+    assert seen == [0, 1, 2, 3]
+    assert torch.equal(played.history.X, calm.history.X)
+    for q in (1, 3):
+        x = played.ask(q)
+        kept = x.clone()
+        x.zero_()
+        assert torch.equal(played.pending[-q:], kept)
+
+
+# ---------------------------------------------------------------- threads
+
+
+def in_threads(*functions):
+    """Run functions at once, which take turns as often as Python allows; raise what one of them raises."""
+    errors, start, before = [], Barrier(len(functions)), sys.getswitchinterval()
+
+    def run(function):
+        try:
+            start.wait()
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [Thread(target=run, args=(function,)) for function in functions]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    "name", ["bkb", "igp-ucb", "dms-gp-ucb", "et-gp-ucb", "gp-ucb, box", "learned prior", "uniform"]
+)
+def test_two_threads_on_one_bandit_see_rounds_in_some_order(name):
+    """Ids are given once, nothing told is lost, and who is told the same in that order goes on in the same way."""
+    kind, ids = KINDS[name], []
+    bandit, rounds = kind.make(), 3 if kind.tolerance else 12
+
+    def work():
+        for _ in range(rounds):
+            asked = bandit.ask(return_ids=True)
+            ids.extend(asked.ids)
+            bandit.tell(ids=asked.ids, y=reward(asked.actions))
+            assert len(bandit.history.X) <= bandit.num_told
+
+    in_threads(work, work)
+    assert sorted(ids) == list(range(2 * rounds))
+    assert (bandit.num_told, bandit.pending_ids) == (2 * rounds, ())
+    assert torch.equal(bandit.history.Y, reward(bandit.history.X[:, -2:]))
+    replayed = kind.make()
+    replayed.replay(bandit.history)
+    assert difference(replayed.ask(), bandit.ask()) <= kind.tolerance
+
+
+def test_two_bandits_in_two_threads_play_as_they_do_alone():
+    """Also where their searches seed torch's global generator, which is in the end as it was."""
+
+    def run(seed, into):
+        bandit = make("gp-ucb", candidates=SMALL_BOX, seed=seed)
+        bandit.run(reward, 4)
+        into[seed] = bandit.history.X
+
+    alone, beside = {}, {}
+    for seed in (0, 1):
+        run(seed, alone)
+    before = torch.get_rng_state()
+    in_threads(lambda: run(0, beside), lambda: run(1, beside))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(beside[seed], alone[seed]) for seed in (0, 1))
+
+
+def test_a_process_that_is_forked_does_not_wait_for_a_lock_held_before():
+    bandit, taken, done, (read, write) = make("bkb"), Barrier(2), Barrier(2), os.pipe()
+
+    def pull(x):
+        taken.wait()
+        done.wait()
+        return 1.0
+
+    holder = Thread(target=bandit.run, args=(pull, 1))
+    holder.start()
+    taken.wait()
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        os.write(write, b"free" if len(bandit.history.X) == 0 else b"told")
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    done.wait()
+    holder.join()
+    assert os.read(read, 4) == b"free"
+
+
+def test_a_bandit_class_of_ones_own_is_as_undisturbed():
+    class Counting(algorithms.BKB):
+        """Counts what was asked, in two steps that another thread could come between."""
+
+        count = 0
+
+        def ask(self, *args, **kwargs):
+            """See ``Bandit.ask``."""
+            count = self.count
+            asked = super().ask(*args, **kwargs)
+            self.count = count + 1
+            return asked
+
+        @property
+        def is_usual(self):
+            return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+    bandit = Counting(candidates=ARMS, kernel=rbf(0.3), regularization=0.05, beta=2.0, seed=0)
+    in_threads(*[lambda: [bandit.ask() for _ in range(8)]] * 2)
+    assert bandit.count == 16 == bandit.num_asked
+    with torch.inference_mode():
+        assert bandit.is_usual
