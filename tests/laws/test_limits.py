@@ -186,7 +186,7 @@ def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(p
     """By dense formulas, where all that was played and what promises the largest reward are too hot."""
     limit, rule, played = (
         AtMost(HEAT, 0.4, "optimistic", beta=1.0),
-        ProbabilityOfImprovementRule(),
+        ProbabilityOfImprovementRule(0.01),
         1.0 - ARMS[:3] / 2.0,
     )
     c, words, at, memory, kernel = 0, {}, ARMS, BackToPrior(0.02), oracles.in_time(oracles.matern52(0.5, 1.7), 0.02)

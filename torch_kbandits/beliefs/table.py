@@ -576,7 +576,8 @@ class ArmLookahead(Lookahead):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score, of those that the domain allows."""
-        rule = rule.scaled_to(self._table)
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(self._table)
         if domain is not None and domain.allowed is not None:
             rows, best = domain.allowed, domain.incumbent
             incumbent = None if best is None else self._table._mean_at(self._table.rows_of(best)).squeeze(0)
