@@ -28,7 +28,8 @@ BY_HAND = {
 }
 #: Defaults that are said anew, where nearly all classes keep them or a base class of another package asks for it.
 DEFAULTS = {
-    "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"},
+    "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"}
+    | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {f"{name}.learns_residual" for name in ("BeliefOf", "FeatureTable")}
     | {"FeatureTable._learned_variance_at", "CountedBelief.moments"}
     | {f"{name}.{what}" for name in ("ArmsCourse", "JointCourse") for what in ("effective_dimension", "kernel_bound")}
@@ -47,7 +48,6 @@ DEFAULTS = {
     "priors": {"_Changing.with_horizon"},
     "models": {
         "NystromGP._is_batch",
-        "NystromGP._load_from_state_dict",
         "NystromGP.condition_on_observations",
     },
 }

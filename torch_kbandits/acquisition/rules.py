@@ -218,7 +218,7 @@ class AcquisitionRule(ABC):
     is_in_reward_units: ClassVar[bool] = False
 
     def scaled_to(self, belief: Any) -> Self:
-        """Return the rule with what depends on how large rewards are, by the ``kernel_bound`` of a belief."""
+        """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
         return self
 
     def drawn_row(self, num_arms: int, seed: int) -> int | None:

@@ -25,7 +25,9 @@ class FilterLookahead(Lookahead):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, 1 + d) of the highest score."""
-        domain, rule = required(domain), rule.scaled_to(self.belief)
+        domain = required(domain)
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(self.belief)
         offer, ranks = _Offer(self, domain, domain.allowed), self.belief.ranks
         with torch.no_grad():
             scores = rule.on_arms(offer, beta, seed)

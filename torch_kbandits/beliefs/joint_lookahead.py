@@ -53,7 +53,9 @@ class JointLookahead(Lookahead):
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the joint point (1, d) of the highest score; equals are broken by lot."""
         posterior, place = self._posterior, self._posterior.place
-        rule, search = rule.scaled_to(posterior.belief), place.search
+        search = place.search
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(posterior.belief)
         is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
         if isinstance(search, CubeSearch) and domain is None:
             domain = Domain(cube=search.cube)

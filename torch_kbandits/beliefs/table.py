@@ -586,7 +586,8 @@ class ArmLookahead(Lookahead):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score, of those that the domain allows."""
-        rule = rule.scaled_to(self._table)
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(self._table)
         if domain is not None and domain.allowed is not None:
             rows, known = domain.allowed, domain.eligible(self.pending)
             known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])

@@ -10,13 +10,13 @@ from botorch.exceptions.errors import UnsupportedError
 from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import Kernel
 from gpytorch.priors import Prior
-from linear_operator import to_dense
 from torch import Tensor
 from torch.nn import Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.formulas import Terms, called, formula_of, scattered, stretched
+from torch_kbandits.numerics.gram import covariance
 from torch_kbandits.numerics.waves import wave_frequencies
 
 
@@ -91,7 +91,7 @@ class GroupedKernel(Kernel):
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of points x1 (..., n, d) and x2 (..., m, d), (..., n, m), or its diagonal."""
         scale = self.lengthscale.gather(-1, self.columns)
-        return to_dense(self.base_kernel(x1 / scale, x2 / scale, diag=diag))
+        return covariance(self.base_kernel, x1 / scale, x2 / scale, diag=diag)
 
 
 @wave_frequencies.register

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
-from linear_operator import to_dense
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -17,6 +16,7 @@ from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.numberless import NumberlessKernel
 from torch_kbandits.kernels.wiener import WienerKernel
 from torch_kbandits.numerics.formulas import Terms, called, formula_of, product_of
+from torch_kbandits.numerics.gram import covariance
 from torch_kbandits.numerics.waves import wave_frequencies
 
 
@@ -52,9 +52,9 @@ class SpaceTimeKernel(NumberlessKernel):
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         """Return the covariance of points x1 (..., n, 1 + d) and x2 (..., m, 1 + d), (..., n, m), or its diagonal."""
-        times = self.time_kernel(x1[..., :1], x2[..., :1], diag=diag)
-        places = self.space_kernel(x1[..., 1:], x2[..., 1:], diag=diag)
-        return self.in_batch(to_dense(times) * to_dense(places), diag)
+        times = covariance(self.time_kernel, x1[..., :1], x2[..., :1], diag=diag)
+        places = covariance(self.space_kernel, x1[..., 1:], x2[..., 1:], diag=diag)
+        return self.in_batch(times * places, diag)
 
 
 def _refuse_time(kernel: Kernel) -> None:

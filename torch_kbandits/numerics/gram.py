@@ -30,21 +30,20 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     Without ``other`` the rows of X stand against themselves. Cost: O(n m d) for most kernels.
     """
     others = X if other is None else other
-    if X.dim() != 2 or others.dim() != 2:
-        return to_dense(cast(Tensor, kernel(X, other)))
-    known = known_formula(kernel, X.shape[1])
+    is_flat = X.dim() == others.dim() == 2
+    known = known_formula(kernel, X.shape[-1]) if is_flat else None
     if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
         values = formula_loops.values(known, as_array(X), as_array(others))
         return torch.from_numpy(values).to(X.dtype)
-    if X.shape[0] > 1 and (apart := _apart(X)) is not None:
+    if is_flat and X.shape[0] > 1 and (apart := _apart(X)) is not None:
         values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
         return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
-    if not _is_plain(kernel):
+    if not _is_composed(kernel) and not (is_flat and _is_plain(kernel)):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
     columns = cast(Tensor | None, kernel.active_dims)
     if columns is not None:
-        X, others = X[:, columns], others[:, columns]
+        X, others = X[..., columns], others[..., columns]
     return _evaluated(kernel, X, others)
 
 
@@ -62,17 +61,23 @@ def _apart(X: Tensor) -> Tensor | None:
 
 
 def _evaluated(kernel: Kernel, X: Tensor, others: Tensor) -> Tensor:
-    """Return k(x, x') (n, m) of the columns that the kernel takes.
+    """Return k(x, x') (..., n, m) of the columns that the kernel takes.
 
     Sums and products part by part: GPyTorch multiplies roots of them where X stands against itself, which takes jitter
-    where points repeat.
+    where points repeat; and where a part has the same columns of two sets of points, it asks for a root of the others.
     """
     if type(kernel) is ScaleKernel:
-        return _evaluated(kernel.base_kernel, X, others) * kernel.outputscale
+        scale = kernel.outputscale
+        return _evaluated(kernel.base_kernel, X, others) * (scale[..., None, None] if scale.dim() else scale)
     if type(kernel) in (AdditiveKernel, ProductKernel):
         together = torch.add if type(kernel) is AdditiveKernel else torch.mul
         return reduce(together, (gram(part, X, others) for part in cast(Iterable[Kernel], kernel.kernels)))
     return to_dense(cast(Tensor, kernel.forward(X, others, diag=False)))
+
+
+def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tensor:
+    """Return ``gram``, (..., n, m), or its diagonal, (..., n), for a kernel that has others as parts."""
+    return to_dense(cast(Tensor, kernel(X, other, diag=True))) if diag else gram(kernel, X, other)
 
 
 def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -115,6 +120,13 @@ def as_array(X: Tensor) -> np.ndarray:
 def _is_plain(kernel: Kernel) -> bool:
     """Say whether a kernel has no batch shape and is evaluated as GPyTorch's kernels are."""
     return type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
+
+
+def _is_composed(kernel: Kernel) -> bool:
+    """Say whether a kernel is a sum or a product, scaled or not, of parts that are evaluated by themselves."""
+    while type(kernel) is ScaleKernel:
+        kernel = kernel.base_kernel
+    return type(kernel) in (AdditiveKernel, ProductKernel)
 
 
 def prior_mean(mean: Mean, X: Tensor) -> Tensor:
