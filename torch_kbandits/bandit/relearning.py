@@ -107,7 +107,9 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
     history, now, last = ledger.in_one_part.told[0], standing.clock.now, noted_fit(pieces, standing, counting)
     # From the same start each time, so that a fit does not depend on those before.
     memory = pieces.memory if learning.learn_memory else hypothesis.memory
-    hidden, first = pieces.hidden_columns, [*dict.fromkeys(history.rewarded.Y.tolist())][: learning.num_initial]
+    steady = memory is None and pieces.trigger is None
+    since = history.rows(slice(ledger.num_forgotten, None if steady else ledger.num_forgotten)).rewarded
+    hidden, first = pieces.hidden_columns, [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
     told = Told(
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,

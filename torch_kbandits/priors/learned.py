@@ -50,7 +50,8 @@ class Told:
         Y: the rewards, (n,).
         expected: a prior mean that is given, at the points, (n,); None where it is fitted.
         spans: what each column without the time is divided by, (d,), unless a kernel is given; see ``column_spans``.
-        first: the first different rewards of all, (f,), by which penalties are known.
+        first: the first different rewards since a restart, (f,), by which penalties are known; none where the level of
+            rewards may change.
         memory: which rewards count; None where all do.
         times: when the rewards were made, (n,); None without a memory.
         now: the present.
@@ -115,8 +116,8 @@ class LearnedPrior:
             in force is ``bandit.memory``. See ``fit_evidence``.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
             become the unit in which all others are equal; see ``floor_below``, of the first ``num_initial`` different
-            rewards. A warning says so the first time. Under a memory nothing is clipped, since the level of rewards
-            may change, nor under a mean that is given.
+            rewards. A warning says so the first time. Under a memory or a trigger nothing is clipped, since the
+            level of rewards may change, nor under a mean that is given.
         num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
             are known or the mean is no number. Then the algorithm plays with units that are fitted to two rewards or
             more and, where it is not known, the kernel to start from.
@@ -205,7 +206,7 @@ class LearnedPrior:
         floor, centered = -math.inf, told.expected is not None
         if told.expected is not None:
             Y = Y - told.expected.double()
-        elif self.clip and told.memory is None:
+        elif self.clip:
             floor = floor_below(told.first.double(), float(Y.min()))
         units = Units.of(Y, centered=centered, floor=floor, spans=self._divided_by(told.spans))
         if units_only:
