@@ -23,6 +23,8 @@ LARGEST_BITS = 1023
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
+#: Squares of what is larger, times some factors, overflow.
+_LARGEST_SCALE = 1e150
 #: Lists in lists are arrays, unless they are deeper.
 _DEEPEST = 8
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
@@ -112,6 +114,14 @@ def positive(name: str, value: Any) -> float:
     return checked
 
 
+def scale(name: str, value: Any) -> float:
+    """Return ``value`` as a float if it is a number above 0 whose square is one, too."""
+    checked = positive(name, value)
+    if checked > _LARGEST_SCALE:
+        raise InputError(f"{name} must be at most {_LARGEST_SCALE:g}, got {shown(value)}: give it in another unit.")
+    return checked
+
+
 def non_negative(name: str, value: Any) -> float:
     """Return ``value`` as a float if it is a finite number of at least 0."""
     checked = number(name, value)
@@ -180,23 +190,47 @@ def size(name: str, value: Any, least: int = 1) -> int:
 
 def listed(name: str, value: Any) -> Any:
     """Return an array, a series or a tensor as lists in lists; anything else as it is."""
+    if not hasattr(value, "tolist") or isinstance(value, type):
+        return value
+    if isinstance(value, Tensor):
+        in_memory(name, value)
     try:
-        return value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
+        if math.prod(value.shape) <= LARGEST_SIZE:
+            return value.tolist()
     except Exception:  # a tensor that has no numbers in memory; other classes may raise what they like
-        raise InputError(f"{name} must have its entries in memory, got {describe(value)}.") from None
+        pass
+    raise InputError(f"{name} must have at most {LARGEST_SIZE:,} entries, in memory; got {describe(value)}.")
+
+
+def entries(name: str, value: Any) -> tuple[Any, ...]:
+    """Return the entries of a list, or of what else has an order, as a tuple; a text is no list of letters."""
+    plain = listed(name, value)
+    if isinstance(plain, Iterable) and not isinstance(plain, (str, bytes, set, frozenset)):
+        given = tuple(islice(plain, LARGEST_SIZE + 1))
+        if len(given) <= LARGEST_SIZE:
+            return given
+    raise InputError(f"{name} must be a list or another sequence, got {describe(value)}.")
 
 
 def whole_numbers(name: str, value: Any) -> list[int]:
     """Return one whole number or several, in a list, an array, a series or a tensor of them, as a list."""
     try:
         plain = listed(name, value)
-        several = isinstance(plain, Iterable) and not isinstance(plain, (str, bytes))
-        given = list(islice(plain, LARGEST_SIZE + 1)) if several else [plain]
-        if len(given) <= LARGEST_SIZE:
-            return [whole_number(name, each) for each in given]
-    except Exception:  # a tensor that has no numbers in memory; other classes may raise what they like
-        pass
-    raise InputError(f"{name} must be one or more whole numbers, got {describe(value)}.")
+        given = entries(name, plain) if isinstance(plain, Iterable) else (plain,)
+        return [whole_number(name, each) for each in given]
+    except InputError:
+        raise InputError(f"{name} must be one or more whole numbers, got {describe(value)}.") from None
+
+
+def batch_shape(value: Any) -> torch.Size:
+    """Return the batch shape of a kernel or a likelihood."""
+    return torch.Size(size("batch_shape", each, least=0) for each in entries("batch_shape", value))
+
+
+def absent_or(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
+    """Refuse a value that is neither None nor an instance of ``kind``; the hint says what would be."""
+    if value is not None:
+        instance(name, value, kind, f"{hint} or None")
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
@@ -436,9 +470,7 @@ def in_memory(name: str, value: Tensor) -> None:
 
 def scalar(value: Any) -> Any:
     """Return what a single number of another library holds; anything else as it is."""
-    if getattr(value, "shape", None) != () or not hasattr(value, "item"):
-        return value
     try:
-        return value.item()
+        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
     except (RuntimeError, NotImplementedError, ValueError):  # a tensor that has no numbers in memory
         return value

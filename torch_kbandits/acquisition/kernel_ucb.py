@@ -89,6 +89,8 @@ class KernelUCB(PendingPoints):
         constraint_mode: Mode = "safe",
         constraint_beta: float | Width | None = None,
     ) -> None:
+        checks.instance("model", model, Model, "a BoTorch model")
+        checks.absent_or("posterior_transform", posterior_transform, PosteriorTransform, "a BoTorch transform")
         super().__init__(model=model)
         if posterior_transform is None and model.num_outputs != 1:
             raise UnsupportedError(
@@ -99,13 +101,14 @@ class KernelUCB(PendingPoints):
         self.register_buffer("beta", multiplier(beta, scored_part(model, posterior_transform)))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
-        self.maximize = maximize
+        self.maximize = checks.flag("maximize", maximize)
         mode = checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)
         if constraint_beta is None:
             constraint_beta = DEFAULT_BETA[mode]
         elif not isinstance(constraint_beta, Width):
             constraint_beta = checks.non_negative("constraint_beta", constraint_beta)
         self._constraints = None
+        constraints = () if constraints is None else checks.entries("constraints", constraints)
         if constraints:
             self._constraints = OutcomeConstraints.of(model, constraints, mode, constraint_beta)
             self._measure()

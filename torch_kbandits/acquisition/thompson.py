@@ -77,6 +77,8 @@ class DiscretizedThompsonSampling(PendingPoints):
         seed: int | None = None,
         maximize: bool = True,
     ) -> None:
+        checks.instance("model", model, Model, "a BoTorch model")
+        checks.absent_or("posterior_transform", posterior_transform, PosteriorTransform, "a BoTorch transform")
         super().__init__(model=model)
         discretization = checks.points("discretization", discretization, **inputs_of(model))
         if discretization.dim() != 2 or len(discretization) == 0:
@@ -89,7 +91,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
-        self.maximize = maximize
+        self.maximize = checks.flag("maximize", maximize)
         self.register_buffer("discretization", discretization, persistent=False)
         self.discretization: Tensor
         self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)

@@ -152,9 +152,9 @@ def refuse_memory(memory: Memory | None, own: str) -> None:
     """
     if memory is not None:
         raise InputError(
-            f"Leave out memory={memory!r}: here {own} says what an observation counts for, and what it counts for "
-            "under two memories is not defined. Set that, or take an algorithm without a memory of its own, such as "
-            "GPUCB, BKB or EKUCB, with this one."
+            f"Leave out memory={checks.shown(memory)}: here {own} says what an observation counts for, and what it "
+            "counts for under two memories is not defined. Set that, or take an algorithm without a memory of its own, "
+            "such as GPUCB, BKB or EKUCB, with this one."
         )
 
 
@@ -201,7 +201,7 @@ def check_theory(noise_scale: float | None, norm_bound: float | None, failure_pr
     checks.open_unit_interval("failure_probability", failure_probability)
     for name, value in (("noise_scale", noise_scale), ("norm_bound", norm_bound)):
         if value is not None:
-            checks.positive(name, value)
+            checks.scale(name, value)
 
 
 def planned(horizon: int | None) -> int | None:

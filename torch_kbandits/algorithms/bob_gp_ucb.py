@@ -104,6 +104,7 @@ class BOBGPUCB(Bandit):
             gain=gain,
             forgets=True,
         )
+        horizon = checks.positive_integer("horizon", horizon)
         shares_history = checks.flag("shares_history", shares_history)
         if block_size is None:
             block_size = math.ceil(math.sqrt(horizon))

@@ -105,10 +105,11 @@ class LBGPUCB(Bandit):
             forgets=memory,
         )
         where = resolve_contextual(candidates, bounds, context_dim, action_dim)
-        num_starting = checks.positive_integer("num_starting", num_starting)
+        num_starting = checks.size("num_starting", num_starting)
         shrinkage = checks.non_negative("shrinkage", shrinkage)
         dimension = where.example.shape[-1]
-        number = 1 + int(dimension * shrinkage * math.log(_HORIZON if horizon is None else horizon))
+        number = dimension * shrinkage * math.log(_HORIZON if horizon is None else horizon)
+        number = 1 + int(min(number, checks.LARGEST_SIZE))
         default = shrinking_scales(max(num_starting, number), dimension)
         first = num_starting if scales is None and kernels is None else None
         rule = Balancing(failure_probability, noise_scale, first, shrinkage, 1.0 / dimension)

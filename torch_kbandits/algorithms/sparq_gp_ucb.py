@@ -106,7 +106,8 @@ class SparQGPUCB(Bandit):
         prior = prior_of(prior, kernel, regularization, mean)
         refuse_memory(memory, "growth")
         check_theory(None, norm_bound, failure_probability)
-        gain = gain or RealizedGain()
+        checks.absent_or("gain", gain, InformationGain, "an information gain")
+        gain = RealizedGain() if gain is None else gain
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
         if not callable(questions):
             questions = _Logarithmic(checks.positive("questions", questions))

@@ -32,7 +32,7 @@ class KnownRewards:
                 "give run a function that returns the reward of what is asked for."
             )
         number = len(arms.source)
-        if not isinstance(table, (list, tuple)) and not getattr(table, "shape", ()):
+        if not isinstance(table, (list, tuple, Tensor)) and not getattr(table, "shape", ()):
             raise InputError(
                 f"run takes a function that returns rewards, or a table of them (r, {number}); "
                 f"got {checks.describe(table)}."

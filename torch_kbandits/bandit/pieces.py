@@ -40,7 +40,7 @@ from torch_kbandits.numerics.random import first_uniform, generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared, listed
+from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared
 from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.fitting import column_spans
@@ -278,7 +278,7 @@ class Pieces:
     def _declare(self) -> None:
         """Keep the outcomes and limits as given, and the outcomes that they declare."""
         for name in ("outcomes", "constraints"):
-            object.__setattr__(self, name, listed(name, getattr(self, name)))
+            object.__setattr__(self, name, checks.entries(name, getattr(self, name)))
         for number, each in enumerate(self.constraints):
             checks.instance(f"constraints[{number}]", each, Limit, 'a limit such as AtMost("temperature", 80.0)')
         objectives = () if self.objective is None else self._checked_objective(self.objective).outcomes

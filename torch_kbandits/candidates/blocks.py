@@ -35,7 +35,7 @@ class ArmBlocks(ArmSource):
             raise InputError(
                 f"function must take a block's number and return its arms, got {checks.describe(function)}."
             )
-        num_blocks = checks.positive_integer("num_blocks", num_blocks)
+        num_blocks = checks.size("num_blocks", num_blocks)
         self._function = function
         first = _checked(function(0), 0, None)
         self._empty, self._length = first[:0].clone(), len(first)

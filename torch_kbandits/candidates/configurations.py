@@ -109,7 +109,11 @@ class Configurations(Candidates):
         if is_pandas(x):
             x = x.to_dict(orient="records") if hasattr(x, "columns") else x.to_dict()
         given = [x] if isinstance(x, Mapping) else x
-        if hasattr(x, "shape") or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple))):
+        if (
+            isinstance(x, Tensor)
+            or hasattr(x, "shape")
+            or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple)))
+        ):
             like = self.example[:, self.context_dim :]
             X = checks.points("x", x, dimension=self.space.dimension, like=like)
             return self._joint.points(self.space.snap(X), self._in(context), now)

@@ -51,7 +51,8 @@ class UnitCube(LastingCandidates):
             if function is not None and not callable(function):
                 raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
         self.snap, self.neighbours = snap, neighbours
-        self.continuous = tuple(range(self.dimension) if continuous is None and snap is None else continuous or ())
+        listed = range(self.dimension if snap is None else 0) if continuous is None else continuous
+        self.continuous = tuple(checks.whole_numbers("continuous", listed))
         if not {*self.continuous} <= {*range(self.dimension)}:
             raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
         self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]

@@ -147,8 +147,8 @@ class Width(ABC):
 
 #: The constants that theorems have in common, with the check of each.
 _CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
-    "noise_scale": checks.positive,
-    "norm_bound": checks.positive,
+    "noise_scale": checks.scale,
+    "norm_bound": checks.scale,
     "failure_probability": checks.open_unit_interval,
     "accuracy": checks.open_unit_interval,
     "num_arms": checks.positive_integer,

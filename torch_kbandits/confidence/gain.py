@@ -182,8 +182,7 @@ class RateGain(InformationGain):
     constant: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.kernel not in ("rbf", "matern", "linear"):
-            raise InputError(f"kernel must be 'rbf', 'matern' or 'linear', got {checks.describe(self.kernel)}.")
+        checks.one_of("kernel", self.kernel, ("rbf", "matern", "linear"))
         checks.keep(self, dimension=checks.positive_integer, constant=checks.positive)
         if self.kernel != "matern" and self.nu is not None:
             raise InputError(f"nu belongs to the Matérn kernel alone, got nu={self.nu!r} with kernel={self.kernel!r}.")

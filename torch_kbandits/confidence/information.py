@@ -1,10 +1,13 @@
 """Information gain γ and effective dimension: how much a set of points can teach about the function."""
 
+from typing import Any
+
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
@@ -64,8 +67,8 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
     Cost: O(A n²) time, O(A n) memory.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    candidates = checks.points("candidates", candidates)
-    n = checks.positive_integer("n", n)
+    candidates = _listed("candidates", candidates)
+    n = checks.size("n", n)
     noise = checks.positive("regularization", regularization)
     variance = prior_variance(kernel, candidates).clone()
     explained = variance.new_empty(n, len(candidates))
@@ -81,5 +84,13 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
 
 def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    X = checks.points("X", X)
+    X = _listed("X", X)
     return gram(kernel, X) + regularization * torch.eye(len(X), dtype=X.dtype, device=X.device)
+
+
+def _listed(name: str, points: Any) -> Tensor:
+    """Return points (n, d), n >= 1, as a tensor."""
+    points = checks.points(name, points)
+    if points.dim() != 2 or len(points) == 0:
+        raise InputError(f"{name} must be (n, d) with n >= 1, got {checks.describe(points)}.")
+    return points

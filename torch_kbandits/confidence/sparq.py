@@ -78,7 +78,11 @@ def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
     """
     round = checks.positive_integer("round", round)
     dimension = checks.positive_integer("dimension", dimension)
-    return math.ceil(checks.positive("factor", factor) * math.log(round) ** dimension)
+    factor, logarithm = checks.positive("factor", factor), math.log(math.log(round)) if round > 1 else -math.inf
+    number = math.log(factor) + dimension * logarithm
+    if number > math.log(checks.LARGEST_EXACT):
+        raise InputError(f"factor and dimension must give at most {checks.LARGEST_EXACT:,} questions.")
+    return math.ceil(factor * math.log(round) ** dimension)
 
 
 def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = math.log) -> float:

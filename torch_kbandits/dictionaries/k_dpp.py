@@ -98,6 +98,8 @@ def sample_k_dpp(
     more change nothing; such a step costs little beside its share of a block's factorisation.
     """
     points = checks.points("points", points)
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
     size = checks.positive_integer("size", size)
     if num_swaps is not None:
         num_swaps = checks.non_negative_integer("num_swaps", num_swaps)

@@ -11,6 +11,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn import Parameter
 
+from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels.hyperparameters import bounded, exact_value
 from torch_kbandits.kernels.times import check_times
@@ -50,6 +51,7 @@ class ForgettingKernel(Kernel):
     def __init__(
         self, forgetting: float | Tensor = 0.1, forgetting_constraint: Interval | None = None, **kwargs: Any
     ) -> None:
+        checks.absent_or("forgetting_constraint", forgetting_constraint, Interval, "a GPyTorch constraint")
         super().__init__(**kwargs)
         raw = torch.zeros(*self.batch_shape, 1, 1, dtype=torch.float64)
         self.register_parameter("raw_forgetting", Parameter(raw))

@@ -59,9 +59,11 @@ class GroupedKernel(Kernel):
         **kwargs: Any,
     ) -> None:
         checks.instance("base_kernel", base_kernel, Kernel, "a GPyTorch kernel")
-        groups = [checks.non_negative_integer("groups", group) for group in groups]
-        if not groups or {*groups} != {*range(max(groups) + 1)}:
+        groups = checks.whole_numbers("groups", groups)
+        if not groups or min(groups) < 0 or len({*groups}) != max(groups) + 1:
             raise InputError(f"groups must have each number from 0 to the largest one, got {groups}.")
+        checks.absent_or("lengthscale_prior", lengthscale_prior, Prior, "a GPyTorch prior")
+        checks.absent_or("lengthscale_constraint", lengthscale_constraint, Interval, "a GPyTorch constraint")
         super().__init__(lengthscale_prior=lengthscale_prior, lengthscale_constraint=lengthscale_constraint, **kwargs)
         each = cast(Tensor, self.raw_lengthscale).detach()
         self.raw_lengthscale = Parameter(each.repeat(*(1 for _ in each.shape[:-1]), max(groups) + 1))

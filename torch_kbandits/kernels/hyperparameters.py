@@ -15,8 +15,10 @@ def exact_value(name: str, value: Any, parameter: Tensor) -> Tensor:
     """Return a number as a tensor like the parameter; GPyTorch's own setters round it to single precision first."""
     if not isinstance(value, Tensor) or value.dim() == 0:
         value = checks.finite_number(name, value)
-    elif checks.finite(name, checks.floating_tensor(name, value)).numel() not in (1, parameter.numel()):
-        raise InputError(f"{name} must be one number, or {parameter.numel()}, got {checks.describe(value)}.")
+    else:
+        value = checks.finite(name, checks.floating_tensor(name, value))
+        if value.numel() not in (1, parameter.numel()):
+            raise InputError(f"{name} must be one number, or {parameter.numel()}, got {checks.describe(value)}.")
     return torch.as_tensor(value, dtype=parameter.dtype, device=parameter.device)
 
 

@@ -59,7 +59,7 @@ class PrecomputedKernel(Kernel):
         covariance = (covariance + covariance.mT) / 2.0
         jittered_cholesky(covariance)
         if batch_shape is not None:
-            covariance = _expanded(covariance, torch.Size(batch_shape))
+            covariance = _expanded(covariance, checks.batch_shape(batch_shape))
         super().__init__(batch_shape=covariance.shape[:-2], **kwargs)
         self.register_buffer("covariance", covariance)
 

@@ -49,6 +49,7 @@ class WienerKernel(Kernel):
         rate_constraint: Interval | None = None,
         **kwargs: Any,
     ) -> None:
+        checks.absent_or("rate_constraint", rate_constraint, Interval, "a GPyTorch constraint")
         super().__init__(**kwargs)
         self.origin = checks.finite_number("origin", origin)
         raw = torch.zeros(*self.batch_shape, 1, 1, dtype=torch.float64)

@@ -71,6 +71,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         batch_shape: torch.Size | tuple[int, ...] = (),
     ) -> None:
         checks.instance("growth", growth, Growth, "a growth such as Quadratic(1.0)")
+        checks.absent_or("growth_constraint", growth_constraint, Interval, "a GPyTorch constraint")
         regularization = checks.positive("regularization", regularization)
         if (time_column is None) == (times is None):
             raise InputError("Give either time_column, the column of the inputs that is the time, or times.")
@@ -78,7 +79,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
             time_column = checks.whole_number("time_column", time_column)
         now = checks.finite_number("now", now)
         if times is not None:
-            checks.finite("times", checks.floating_tensor("times", times))
+            times = checks.finite("times", checks.floating_tensor("times", times))
             if times.dim() == 0:
                 raise InputError(f"times must have a time for each training point, got {checks.describe(times)}.")
             ages(times, times.new_tensor(now))
@@ -95,7 +96,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
             times=times,
             max_variance=max_variance,
             growth_constraint=growth_constraint,
-            batch_shape=torch.Size(batch_shape),
+            batch_shape=checks.batch_shape(batch_shape),
         )
         super().__init__(noise_covar=noise)
 

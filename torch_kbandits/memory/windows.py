@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
 from torch_kbandits.memory.base import Memory, where_counted
 
 #: What a window's size counts.
@@ -37,8 +36,7 @@ class SlidingWindow(Memory):
     unit: Unit = "time"
 
     def __post_init__(self) -> None:
-        if self.unit not in ("time", "observations"):
-            raise InputError(f'unit must be "time" or "observations", got {self.unit!r}.')
+        checks.one_of("unit", self.unit, ("time", "observations"))
         if not (isinstance(self.size, float) and self.size == math.inf):
             checks.keep(self, size=checks.positive_integer if self.unit == "observations" else checks.positive)
         if self.unit == "observations" and self.size < math.inf:

@@ -61,6 +61,11 @@ class FactoredGP(SingleTaskGP):
         input_transform: InputTransform | None,
     ) -> None:
         train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
+        checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
+        checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
+        checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
+        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
+        checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
         check_likelihood(likelihood)
         if likelihood is not None and regularization is not None:
             raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")

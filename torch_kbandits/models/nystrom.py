@@ -96,6 +96,9 @@ class NystromGP(ToldGP):
             raise InputError("Give either inducing_points or a dictionary rule, not both.")
         if dictionary is not None:
             checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
+        if learns_residual is not None:
+            learns_residual = checks.flag("learns_residual", learns_residual)
         train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         super().__init__(
             train_X,
@@ -115,8 +118,6 @@ class NystromGP(ToldGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
-        if learns_residual is not None:
-            checks.instance("learns_residual", learns_residual, bool, "True, False or None")
         is_full = dictionary is not None and _is_full(dictionary, inducing_points)
         self.learns_residual = is_full if learns_residual is None else learns_residual
         # Points added by GPyTorch's own conditioning, which model lists use: transformed, so not among the former.
@@ -253,6 +254,7 @@ class NystromGP(ToldGP):
 
         Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
         """
+        checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
         self._require_no_batch()
         learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):

@@ -17,6 +17,7 @@ from numba.core import event
 from numba.extending import register_jitable
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.version import __version__
 
 P = ParamSpec("P")
@@ -75,7 +76,7 @@ class use_compiled:  # noqa: N801 it is called like a function
 
     def __init__(self, enabled: bool) -> None:
         global _is_on
-        self._before, _is_on = _is_on, bool(enabled)
+        self._before, _is_on = _is_on, checks.flag("enabled", enabled)
 
     def __enter__(self) -> None:
         """Do nothing: it is in force already."""

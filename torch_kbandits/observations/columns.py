@@ -174,9 +174,7 @@ def refusal(column: str, row: int, expected: str, value: Any, hint: str = "") ->
 
 def ordered(name: str, values: Any) -> tuple[Any, ...]:
     """Return values as a tuple with at least one entry; text is no list of letters, and a set has no order."""
-    if isinstance(values, (str, bytes, set, frozenset)) or not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list or another sequence, got {checks.describe(values)}.")
-    if not (entries := tuple(values)):
+    if not (entries := checks.entries(name, values)):
         raise InputError(f"{name} must have at least one entry, got none.")
     return entries
 
@@ -188,7 +186,7 @@ def repeated(values: Iterable[Any]) -> list[Any]:
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or not name:
-        raise InputError(f"the name of a column must be a non-empty string, got {name!r}.")
+        raise InputError(f"the name of a column must be a non-empty string, got {checks.shown(name)}.")
 
 
 def _plain(value: Any) -> Any:

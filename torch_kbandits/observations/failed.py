@@ -53,6 +53,7 @@ def _which(failed: Any, number: int) -> Tensor:
     if isinstance(failed, (bool, np.bool_)):
         return torch.full((number,), bool(failed), dtype=torch.bool, device="cpu")
     given = checks.listed("failed", failed)
+    given = [checks.scalar(each) for each in given] if isinstance(given, (list, tuple)) else given
     if not isinstance(given, (list, tuple)) or not all(isinstance(each, (bool, np.bool_)) for each in given):
         raise InputError(
             f"failed must be True or False, or a list of them for the points, got {checks.describe(failed)}."

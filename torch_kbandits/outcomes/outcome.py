@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
@@ -33,7 +33,7 @@ class Outcome:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InputError(f"the name of an outcome must be a non-empty string, got {self.name!r}.")
+            raise InputError(f"the name of an outcome must be a non-empty string, got {checks.shown(self.name)}.")
         checks.instance(f"prior of outcome {self.name!r}", self.prior, (Prior, LearnedPrior), "a Prior or LearnedPrior")
         if self.memory is not None:
             checks.instance(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory or None")
@@ -60,14 +60,3 @@ def declared(
         if isinstance(name, str) and name not in found:
             found[name] = Outcome(name)
     return tuple(found.values())
-
-
-def listed(name: str, values: object) -> tuple[Any, ...]:
-    """Return a list as a tuple.
-
-    Raises:
-        InputError: if it is none.
-    """
-    if not isinstance(values, Sequence) or isinstance(values, (str, bytes)) or len(values) > checks.LARGEST_SIZE:
-        raise InputError(f"{name} must be a list, got {checks.describe(values)}.")
-    return tuple(values)

@@ -73,7 +73,7 @@ class Scalarization:
         object.__setattr__(self, "objectives", dict(self.objectives))
         checks.one_of("kind", self.kind, get_args(Kind))
         checks.keep(self, augmentation=checks.non_negative)
-        if self.weights != RANDOM:
+        if not isinstance(self.weights, str) or self.weights != RANDOM:
             object.__setattr__(self, "weights", self._checked(self.weights))
 
     def _checked(self, weights: Any) -> dict[str, float]:

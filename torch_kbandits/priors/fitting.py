@@ -65,10 +65,11 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> Scale
     Raises:
         InputError: if the groups do not fit.
     """
-    dimension = checks.positive_integer("dimension", dimension)
-    groups = range(dimension) if groups is None else groups
+    dimension = checks.size("dimension", dimension)
+    groups = range(dimension) if groups is None else checks.whole_numbers("groups", groups)
     if len(groups) != dimension:
-        raise InputError(f"groups must have one number for each of the {dimension} columns, got {list(groups)}.")
+        got = checks.shown(groups)
+        raise InputError(f"groups must have one number for each of the {dimension} columns, got {got}.")
     number = len({*groups})
     expected = 0.5 * math.sqrt(number)
     first, least = map(_single, (expected, _SHORTEST))
@@ -173,6 +174,7 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, floor: float | No
     floor = floor_below(Y) if floor is None else checks.number("floor", floor)
     units = Units.of(Y, floor=floor, spans=spans)
     kernel = default_kernel(X.shape[-1]) if kernel is None else kernel
+    seed = checks.whole_number("seed", seed)
     fit = fit_evidence(Data(units.points(X), units.rewards(Y)), kernel, seed=seed)
     for complaint in fit.complaints:
         warnings.warn(complaint, KernelBanditWarning, stacklevel=2)

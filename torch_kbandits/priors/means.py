@@ -115,7 +115,7 @@ def own_mean(mean: PriorMean) -> PriorMean | None:
         return deepcopy(mean)
     if callable(mean):
         return mean
-    if isinstance(mean, (list, tuple)) or getattr(mean, "shape", ()):
+    if isinstance(mean, (list, tuple)) or getattr(mean, "ndim", 0):
         return checks.finite("mean", torch.as_tensor(checks.real_numbers("mean", mean)).to(torch.float64, copy=True))
     return checks.finite_number("mean", mean) or None
 

@@ -375,9 +375,7 @@ class Categorical(Parameter):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "when", _conditions(self.when))
-        if isinstance(self.choices, (str, bytes, set, frozenset)):
-            raise InputError(f"choices must be a list or another sequence, got {checks.describe(self.choices)}.")
-        object.__setattr__(self, "choices", tuple(self.choices))
+        checks.keep(self, choices=checks.entries)
         if not self.choices:
             raise InputError("choices must have at least one entry, got none.")
 

@@ -145,7 +145,7 @@ def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
 
 def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InputError(f"reward_bounds must be two numbers, the least and the largest, got {bounds!r}.")
+        raise InputError(f"reward_bounds must be two numbers, the least and the largest, got {checks.shown(bounds)}.")
     low, high = (checks.finite_number(f"reward_bounds[{i}]", bound) for i, bound in enumerate(bounds))
     if not low < high:
         raise InputError(f"reward_bounds must be two numbers, the least below the largest, got {low:g} and {high:g}.")

@@ -23,7 +23,7 @@ def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
         number: how many, at least 1.
         dimension: d >= 1.
     """
-    number, dimension = checks.positive_integer("number", number), checks.positive_integer("dimension", dimension)
+    number, dimension = checks.size("number", number), checks.positive_integer("dimension", dimension)
     return tuple(math.exp(-i / dimension) for i in range(number))
 
 
