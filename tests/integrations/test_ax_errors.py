@@ -1,8 +1,5 @@
 """What is refused, and in which words."""
 
-import builtins
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,10 +8,9 @@ from ax.api.configs import DerivedParameterConfig
 from ax_clients import BRANIN, CONTEXT, MIXED, UNIT, client_of, pool_of
 from gpytorch.kernels import RBFKernel
 
-from torch_kbandits import GreedyDictionary, InputError
-from torch_kbandits.extras import MissingExtraError
+from torch_kbandits import GreedyDictionary, InputError, Linear
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import BackToPrior, UncertaintyInjection
 
 DEPENDENT = ChoiceParameterConfig(
     name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
@@ -64,27 +60,19 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"regularization": 0.0}, "regularization must be a finite number above 0"),
         ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
         ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
+        ({"constraint_mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
+        ({"constraint_beta": -1.0}, "finite number of at least 0"),
+        ({"memory": UncertaintyInjection(Linear(1.0), max_variance=3.0)}, "give regularization"),
+        ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
+        ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
+        ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
+        ({"candidates": pd.DataFrame({"x": [0.5, np.nan]})}, "1 are NaN or None, the first in column 'x', row 1"),
     ],
     ids=lambda value: str(next(iter(value))) if isinstance(value, dict) else None,
 )
 def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
     with pytest.raises(InputError, match=message):
         kernel_bandit_strategy(**{"seed": 0, **settings})
-
-
-@pytest.mark.parametrize(
-    ("candidates", "message"),
-    [
-        ([{"x": 0.5}], "candidates must be a pandas data frame"),
-        (pd.DataFrame({"x": []}), "at least one row"),
-        (pd.DataFrame([[0.1, 0.2]], columns=["x", "x"]), r"more than one column of the name\(s\) \['x'\]"),
-        (pd.DataFrame({"x": [0.5, np.nan]}), "1 are NaN or None, the first in column 'x', row 1"),
-    ],
-    ids=["list", "empty", "twice", "nan"],
-)
-def test_pools_are_checked_when_the_strategy_is_made(candidates, message):
-    with pytest.raises(InputError, match=message):
-        kernel_bandit_strategy(seed=0, candidates=candidates)
 
 
 @pytest.mark.parametrize(
@@ -137,19 +125,3 @@ def test_recommendations_are_of_these_strategies():
     client.configure_generation_strategy("random_search")
     with pytest.raises(InputError, match="kernel_bandit_strategy"):
         recommend(client)
-
-
-def test_without_ax_the_message_says_how_to_install_it(monkeypatch):
-    real = builtins.__import__
-
-    def without_ax(name, *args, **kwargs):
-        if name == "ax" or name.startswith("ax."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name="ax")
-        return real(name, *args, **kwargs)
-
-    for name in [name for name in sys.modules if name.startswith("torch_kbandits.integrations.ax")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "ax", None)
-    monkeypatch.setattr(builtins, "__import__", without_ax)
-    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[ax\]'"):
-        import torch_kbandits.integrations.ax  # noqa: F401

@@ -1,15 +1,46 @@
-"""What the models believe in Ax, against dense formulas: outcomes in their own units, standard errors, memories."""
+"""What the models believe in Ax, against dense formulas, and what Ax's client says of it.
+
+Outcomes are in their own units, with standard errors, memories and unordered choices; the oracle of the latter knows
+nothing of codes: its squared distance adds 1 where two choices differ.
+"""
+
+from itertools import permutations
 
 import numpy as np
 import oracles
+import pandas as pd
 import pytest
 import torch
+from ax import ChoiceParameterConfig, RangeParameterConfig
+from ax.adapter.cross_validation import cross_validate
+from ax.analysis.analysis import ErrorAnalysisCard
+from ax.analysis.diagnostics import DiagnosticAnalysis
+from ax.analysis.plotly.parallel_coordinates import ParallelCoordinatesPlot
+from ax.analysis.plotly.surface.contour import ContourPlot
+from ax.analysis.plotly.surface.slice import SlicePlot
+from ax.analysis.results import ResultsAnalysis
+from ax.core.analysis_card import AnalysisCardGroup
 from ax.core.observation import ObservationFeatures
-from ax_clients import BRANIN, UNIT, branin, client_of, fitted, tell
-from gpytorch.kernels import MaternKernel
+from ax.exceptions.core import UnsupportedError
+from ax_clients import (
+    BRANIN,
+    CONTEXT,
+    GRID,
+    MIXED,
+    UNIT,
+    branin,
+    client_of,
+    fitted,
+    play,
+    pool_of,
+    tell,
+    validation_error,
+)
+from gpytorch.kernels import MaternKernel, RBFKernel
 from problems import rbf
 
-from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic
+from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic, UniformDictionary
+from torch_kbandits.integrations.ax import recommend
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
@@ -23,28 +54,22 @@ def in_the_box(x):
 
 def told(sems=None, **settings):
     """A client that was told twelve trials, with the points in the unit cube and the outcomes."""
-    client = client_of(BRANIN, "-y", kernel=rbf(LENGTH, SCALE), **settings)
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(TRIALS, 2))
-    trials = [in_the_box(x) for x in X]
-    Y = [branin(**parameters) for parameters in trials]
-    tell(client, trials, Y if sems is None else zip(Y, sems, strict=True), "y")
+    client = client_of(BRANIN, "-score", kernel=rbf(LENGTH, SCALE), **settings)
+    X = np.random.default_rng(0).uniform(size=(TRIALS, 2))
+    Y = [branin(**in_the_box(x)) for x in X]
+    tell(client, map(in_the_box, X), Y if sems is None else list(zip(Y, sems, strict=True)))
     return client, X, np.array(Y)
 
 
 def believed(client, T):
-    """Means and variances of the model in Ax at points of the unit cube."""
-    mean, covariance = fitted(client).predict([ObservationFeatures(in_the_box(x)) for x in T])
-    return np.array(mean["y"]), np.array(covariance["y"]["y"])
+    """Means and variances of the model in Ax."""
+    mean, covariance = fitted(client).predict([ObservationFeatures(t) for t in T])
+    return np.array(mean["score"]), np.array(covariance["score"]["score"])
 
 
-def agree(client, X, Y, noise):
-    counts = np.isfinite(noise)
-    T = np.random.default_rng(1).uniform(size=(7, 2))
-    dense = oracles.exact(oracles.rbf(LENGTH, SCALE), X[counts], Y[counts], noise[counts], T)
-    mean, variance = believed(client, T)
-    np.testing.assert_allclose(mean, dense.mean, rtol=1e-6, atol=1e-6 * SCALE)
-    np.testing.assert_allclose(variance, dense.variance, rtol=1e-6, atol=1e-7 * SCALE)
+def agree(found, dense, scale=SCALE):
+    for ours, theirs, tolerance in zip(found, (dense.mean, dense.variance), (1e-6, 1e-7), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=tolerance * scale)
 
 
 AGE = TRIALS - np.arange(TRIALS)  # the present is trial 12
@@ -62,83 +87,93 @@ MEMORIES = {
     ),
     "quadratic": (UncertaintyInjection(Quadratic(0.5)), lambda fresh: fresh * (0.5 * AGE**2 + 1.0)),
 }
+QUICK = {("all", "nystrom", 0), ("window", "exact", 1), ("linear", "exact", 0)}
 
 
-@pytest.mark.one_in(11)
-@pytest.mark.parametrize("known", [False, True], ids=["regularization", "sem"])
-@pytest.mark.parametrize("name", MEMORIES)
-def test_memories_count_trials_as_dense_formulas_do(name, known):
+@pytest.mark.parametrize(
+    ("name", "model", "known"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in [(name, model, known) for name in MEMORIES for model in ("exact", "nystrom") for known in (0, 1)]
+    ],
+)
+def test_beliefs_are_those_of_dense_formulas_also_where_a_trial_is_left_out(name, model, known):
+    """Hyperparameters, dictionary and the present stay what they are; the memory looks at the trials that are left."""
     memory, noise = MEMORIES[name]
     sems = np.random.default_rng(2).uniform(0.2, 2.0, TRIALS) if known else None
-    client, X, Y = told(sems, model="exact", memory=memory, regularization=LAMBDA)
-    agree(client, X, Y, noise(np.full(TRIALS, LAMBDA) if sems is None else sems**2))
+    dictionary = GreedyDictionary(6) if model == "nystrom" else None
+    client, X, Y = told(sems, model=model, memory=memory, regularization=LAMBDA, dictionary=dictionary)
+    adapter, fresh = fitted(client), np.full(TRIALS, LAMBDA) if sems is None else sems**2
 
+    def dense(seen, T):
+        kept = np.isfinite(seen)
+        data = (oracles.rbf(LENGTH, SCALE), X[kept], Y[kept], seen[kept])
+        if model == "exact":
+            return oracles.exact(*data, T)
+        points = adapter.generator.surrogate.model.inducing_points.numpy()
+        assert len(points) <= 6
+        return oracles.dtc(*data, (points - [-5.0, 0.0]) / 15.0, T)
 
-def test_nystrom_posterior_is_the_dense_one_at_its_dictionary():
-    client, X, Y = told(regularization=LAMBDA, dictionary=GreedyDictionary(6))
     T = np.random.default_rng(1).uniform(size=(7, 2))
-    mean, variance = believed(client, T)
-    model = fitted(client).generator.surrogate.model
-    assert len(model.inducing_points) == 6
-    Z = (model.inducing_points.numpy() - [-5.0, 0.0]) / 15.0
-    dense = oracles.dtc(oracles.rbf(LENGTH, SCALE), X, Y, np.full(TRIALS, LAMBDA), Z, T)
-    np.testing.assert_allclose(mean, dense.mean, rtol=1e-6, atol=1e-6 * SCALE)
-    np.testing.assert_allclose(variance, dense.variance, rtol=1e-6, atol=1e-7 * SCALE)
+    agree(believed(client, map(in_the_box, T)), dense(noise(fresh), T))
+    results = cross_validate(adapter)
+    assert len(results) == TRIALS
+    for result in results:
+        row = int(np.abs(Y - result.observed.data.means[0]).argmin())
+        others = np.arange(TRIALS) != row
+        seen = np.where(others, noise(fresh), np.inf)
+        if name == "latest":  # the fifth latest moves up
+            seen = np.full(TRIALS, np.inf)
+            seen[np.flatnonzero(others)[-4:]] = fresh[np.flatnonzero(others)[-4:]]
+        agree((result.predicted.means, result.predicted.covariance[0]), dense(seen, X[[row]]), 1.0)
 
 
-def test_a_dictionary_may_be_given():
+def test_a_dictionary_and_a_prior_mean_may_be_given():
     points = torch.tensor([[0.0, 1.0], [5.0, 5.0]], dtype=torch.float64)
     client, _, _ = told(regularization=LAMBDA, dictionary=FixedDictionary(points))
-    model = fitted(client).generator.surrogate.model
-    torch.testing.assert_close(model.inducing_points, points)
+    torch.testing.assert_close(fitted(client).generator.surrogate.model.inducing_points, points)
+    client, X, Y = told(model="exact", regularization=LAMBDA, prior_mean=50.0)
+    T = np.random.default_rng(1).uniform(size=(7, 2))
+    dense = oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y - 50.0, np.full(TRIALS, LAMBDA), T)
+    mean, variance = believed(client, map(in_the_box, T))
+    agree((mean - 50.0, variance), dense)
 
 
 def test_trials_without_a_standard_error_get_the_mean_variance_of_the_others():
     sems = [0.5, None, 1.5] * 4
-    client, X, Y = told(sems, model="exact")
+    client, _, _ = told(sems, model="exact")
     known = np.array([0.25, 1.25, 2.25] * 4)
-    agree_with_mean_fitted = fitted(client).generator.surrogate.model
-    np.testing.assert_allclose(agree_with_mean_fitted.likelihood.noise.numpy(), known)
+    np.testing.assert_allclose(fitted(client).generator.surrogate.model.likelihood.noise.numpy(), known)
     client, X, Y = told(sems, model="exact", regularization=LAMBDA)
-    agree(client, X, Y, np.array([0.25, LAMBDA, 2.25] * 4))
-
-
-def test_the_prior_mean_is_what_is_given():
-    client, X, Y = told(model="exact", regularization=LAMBDA, prior_mean=50.0)
     T = np.random.default_rng(1).uniform(size=(7, 2))
-    dense = oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y - 50.0, np.full(TRIALS, LAMBDA), T)
-    np.testing.assert_allclose(believed(client, T)[0], dense.mean + 50.0, rtol=1e-6, atol=1e-6 * SCALE)
+    noise = np.array([0.25, LAMBDA, 2.25] * 4)
+    agree(believed(client, map(in_the_box, T)), oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y, noise, T))
 
 
 @pytest.mark.parametrize(
-    ("model", "memory"),
+    ("model", "grows"),
     [
-        ("nystrom", None),
-        pytest.param("exact", UncertaintyInjection(Linear(1.0)), marks=pytest.mark.slow),
-        pytest.param("exact", None, marks=pytest.mark.slow),
-        pytest.param("nystrom", UncertaintyInjection(Linear(1.0)), marks=pytest.mark.slow),
+        ("nystrom", False),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("exact", True), ("exact", False)]),
     ],
-    ids=["nystrom", "exact injection", "exact", "nystrom injection"],
 )
-def test_what_is_fitted_changes_units_with_the_outcome(model, memory, short_fits):
+def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits):
     """Outcomes a y + b have the prior mean a m + b and variances that are a² times those of y."""
     a, b = 1000.0, -7e4
     beliefs = []
     for scale, shift in ((1.0, 0.0), (a, b)):
-        growing = None if memory is None else UncertaintyInjection(Linear(scale**2 * memory.growth.rate))
-        client = client_of(BRANIN, "y", model=model, memory=growing, dictionary=_all_points(model))
+        memory = UncertaintyInjection(Linear(scale**2)) if grows else None
+        dictionary = GreedyDictionary(TRIALS) if model == "nystrom" else None
+        client = client_of(BRANIN, model=model, memory=memory, dictionary=dictionary)
         rng = np.random.default_rng(0)
         trials = [in_the_box(x) for x in rng.uniform(size=(TRIALS, 2))]
-        tell(client, trials, [scale * branin(**parameters) + shift for parameters in trials], "y")
-        beliefs.append((*believed(client, rng.uniform(size=(7, 2))), fitted(client).generator.surrogate.model))
+        tell(client, trials, [scale * branin(**parameters) + shift for parameters in trials])
+        found = believed(client, map(in_the_box, rng.uniform(size=(7, 2))))
+        beliefs.append((*found, fitted(client).generator.surrogate.model.regularization))
     (mean, variance, plain), (scaled_mean, scaled_variance, scaled) = beliefs
     np.testing.assert_allclose(scaled_mean, a * mean + b, rtol=1e-4)
     np.testing.assert_allclose(scaled_variance, a**2 * variance, rtol=1e-3)
-    torch.testing.assert_close(scaled.regularization, a**2 * plain.regularization, rtol=1e-3, atol=0.0)
-
-
-def _all_points(model):
-    return GreedyDictionary(TRIALS) if model == "nystrom" else None
+    torch.testing.assert_close(scaled, a**2 * plain, rtol=1e-3, atol=0.0)
 
 
 def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch():
@@ -147,28 +182,217 @@ def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch
     from botorch.models import SingleTaskGP
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
-    client = client_of(BRANIN, "-y", model="exact")
-    rng = np.random.default_rng(0)
+    client, rng = client_of(BRANIN, "-score", model="exact"), np.random.default_rng(0)
     X = rng.uniform(size=(30, 2))
-    trials = [in_the_box(x) for x in X]
-    Y = [branin(**parameters) + rng.normal() for parameters in trials]
-    tell(client, trials, Y, "y")
-    ours = fitted(client).generator.surrogate.model
-    theirs = SingleTaskGP(
-        torch.tensor(X),
-        torch.tensor(Y, dtype=torch.float64).unsqueeze(-1),
-        covar_module=default_kernel(2).base_kernel,
-    )
+    Y = [branin(**in_the_box(x)) + rng.normal() for x in X]
+    tell(client, map(in_the_box, X), Y)
+    targets = torch.tensor(Y, dtype=torch.float64).unsqueeze(-1)
+    theirs = SingleTaskGP(torch.tensor(X), targets, covar_module=default_kernel(2).base_kernel)
     fit_gpytorch_mll(ExactMarginalLogLikelihood(theirs.likelihood, theirs))
-    theirs.eval()
     T = rng.uniform(size=(7, 2))
-    posterior = theirs.posterior(torch.tensor(T))
-    mean, variance = believed(client, T)
+    posterior = theirs.eval().posterior(torch.tensor(T))
+    mean, variance = believed(client, map(in_the_box, T))
     np.testing.assert_allclose(mean, posterior.mean.detach().flatten(), rtol=1e-2, atol=0.1)
     np.testing.assert_allclose(variance, posterior.variance.detach().flatten(), rtol=5e-2)
-    assert isinstance(ours.covar_module.base_kernel, MaternKernel)
+    assert isinstance(fitted(client).generator.surrogate.model.covar_module.base_kernel, MaternKernel)
 
 
-def test_a_cut_off_variance_needs_a_regularization():
-    with pytest.raises(InputError, match="give regularization"):
-        client_of(UNIT, memory=UncertaintyInjection(Linear(1.0), max_variance=3.0))
+# ---------------------------------------------------------------- choices
+
+COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")
+
+
+def choice(name, values, kind="str", ordered=False):
+    return ChoiceParameterConfig(name=name, values=list(values), parameter_type=kind, is_ordered=ordered)
+
+
+def space(colors=COLORS, ordered=False):
+    return [
+        choice("color", colors, ordered=ordered),
+        RangeParameterConfig(name="x", bounds=(-2.0, 2.0), parameter_type="float"),
+        choice("size", SIZES, ordered=True),
+        choice("width", WIDTHS, "int"),
+        choice("bias", [True, False], "bool"),
+    ]
+
+
+def drawn(n, seed):
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "color": str(rng.choice(COLORS)),
+            "x": float(rng.uniform(-2.0, 2.0)),
+            "size": str(rng.choice(SIZES)),
+            "width": int(rng.choice(WIDTHS)),
+            "bias": bool(rng.integers(2)),
+        }
+        for _ in range(n)
+    ]
+
+
+def dense_kernel(A, B):
+    def squared(a, b):
+        steps = (SIZES.index(a["size"]) - SIZES.index(b["size"])) / 2.0
+        different = sum(a[name] != b[name] for name in ("color", "width", "bias"))
+        return ((a["x"] - b["x"]) / 4.0) ** 2 + steps**2 + different
+
+    return SCALE * np.exp(-np.array([[squared(a, b) for b in B] for a in A]) / (2.0 * LENGTH**2))
+
+
+def told_of_choices(parameters, trials, **settings):
+    client, rng, tried = client_of(parameters, **settings), np.random.default_rng(1), drawn(trials, seed=0)
+    outcomes = [float(rng.normal()) + (2.0 if p["color"] == "green" else 0.0) + p["x"] for p in tried]
+    tell(client, tried, outcomes)
+    return client, tried, np.array(outcomes)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("model", [{"model": "exact"}, {"dictionary": GreedyDictionary(16)}], ids=["exact", "nystrom"])
+def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(model):
+    T, settings = drawn(9, seed=2), {"kernel": rbf(LENGTH, SCALE), "regularization": LAMBDA, **model}
+    for colors in list(permutations(COLORS))[::9]:
+        client, tried, Y = told_of_choices(space(colors), 8, **settings)
+        agree(believed(client, T), oracles.exact(dense_kernel, tried, Y, np.full(8, LAMBDA), T), 1.0)
+
+
+@pytest.mark.slow
+def test_what_is_fitted_does_not_depend_on_the_order_of_values():
+    """But for what the optimiser leaves open, which stops where the likelihood is flat. An order does make a change."""
+    T, changes = drawn(9, seed=2), {}
+    for ordered in (False, True):
+        clients = [
+            told_of_choices(space(colors, ordered), 16, model="exact")[0]
+            for colors in (COLORS, (*COLORS[2:], *COLORS[:2][::-1]))
+        ]
+        changes[ordered] = np.abs(np.subtract(*(np.concatenate(believed(client, T)) for client in clients))).max()
+    assert changes[False] < 0.02
+    assert changes[True] > 0.2
+
+
+REWARDS = {"a": 0.6, "b": 0.3, "c": 0.0, "d": 2.0, "e": 0.0, "f": 0.3, "g": 0.6}
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("order", ["abcdefg", "dgafbec", "gecabfd"])
+@pytest.mark.parametrize("pooled", [False, True], ids=["space", "pool"])
+def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, pooled):
+    """Its neighbours in the list are the worst; told of all others, the next trial is the one of which least is known.
+
+    With positions for points it would be believed to be as bad as its neighbours, and as well known.
+    """
+    pool = pd.DataFrame({"arm": sorted(REWARDS)}) if pooled else None
+    words = {"kernel": rbf(0.8, 4.0), "regularization": 0.01, "candidates": pool, "initialization_trials": 6}
+    client = client_of([choice("arm", order)], **words)
+    tell(client, [{"arm": arm} for arm in "abcefg"], [REWARDS[arm] for arm in "abcefg"])
+    first, second = (p["arm"] for p in client.get_next_trials(2).values())
+    assert first == "d"
+    assert second in "ag"  # what waits counts as observed at its mean, so the best of the others is next
+    client.complete_trial(6, {"score": REWARDS["d"]})
+    assert recommend(client) == {"arm": "d"}
+
+
+def test_ordered_choices_stay_ordered():
+    client = client_of(
+        [choice("size", "abcde", ordered=True)], kernel=rbf(0.8, 4.0), regularization=0.01, model="exact"
+    )
+    tell(client, [{"size": size} for size in "abde"], [0.0, 1.0, 3.0, 4.0])
+    mean, variance = believed(client, [{"size": "c"}])
+    assert mean[0] == pytest.approx(2.0, abs=0.3)
+    assert variance[0] < 0.4
+
+
+def test_a_kernel_of_other_columns_is_refused_with_the_columns():
+    client = client_of(space(), kernel=RBFKernel(ard_num_dims=5), regularization=LAMBDA, initialization_trials=1)
+    tell(client, drawn(1, seed=0), [0.0])
+    columns = r"columns are \['color, choice 0', .*'x', 'size', 'width, choice 0'.*'bias'\]"
+    with pytest.raises(InputError, match=columns):
+        client.get_next_trials(1)
+
+
+# ---------------------------------------------------------------- what Ax's client says
+
+KNOWN = {"kernel": rbf(0.2, 0.7), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
+
+
+def names_of(cards):
+    """The names of all cards, those in groups included; none may say that an analysis failed or has to wait."""
+    names = []
+    for card in cards:
+        if isinstance(card, AnalysisCardGroup):
+            names += names_of(card.children)
+            continue
+        assert not isinstance(card, ErrorAnalysisCard), card.blob
+        assert "Not Available" not in card.title, card.title
+        names.append(card.name)
+    return names
+
+
+def test_predictions_are_those_of_the_model_behind_the_last_trial():
+    client = client_of(UNIT, model="exact", **KNOWN)
+    tried, seen = play(client, lambda x: float(np.sin(5.0 * x)), 3)
+    assert len(client.summarize()) == 3  # before the model there are records and no predictions
+    best, outcome, _, _ = client.get_best_parameterization()
+    assert best == tried[int(np.argmax(seen))]
+    assert outcome["score"][0] == max(seen)
+    with pytest.raises(UnsupportedError, match="running more trials"):
+        client.predict([{"x": 0.5}])
+    more, values = play(client, lambda x: float(np.sin(5.0 * x)), 2)
+    X, Y, T = np.array([[p["x"]] for p in [*tried, *more][:-1]]), np.array([*seen, *values][:-1]), [0.2, 0.7]
+    dense = oracles.exact(oracles.rbf(0.2, 0.7), X, Y, np.full(4, 0.01), np.array(T)[:, None])
+    predicted = client.predict([{"x": t} for t in T])
+    np.testing.assert_allclose([p["score"][0] for p in predicted], dense.mean, rtol=1e-6)
+    np.testing.assert_allclose([p["score"][1] for p in predicted], np.sqrt(dense.variance), rtol=1e-6)
+
+
+def test_looking_at_an_experiment_changes_no_later_trial():
+    words = {"memory": SlidingWindow(5), "dictionary": UniformDictionary(3)} | KNOWN
+    plain, looked = (client_of(UNIT, **words) for _ in range(2))
+    for client in (plain, looked):
+        play(client, lambda x: -((x - 0.3) ** 2), 2, parallel=3)
+    surfaces = [SlicePlot("x", "score"), ParallelCoordinatesPlot("score")]
+    names = names_of(looked.compute_analyses([ResultsAnalysis(), DiagnosticAnalysis(), *surfaces], display=False))
+    assert {"ArmEffectsPlot", "BestTrials", "CrossValidationPlot", "SlicePlot", "ParallelCoordinatesPlot"} <= {*names}
+    assert len(looked.summarize()) == 6
+    looked.get_best_parameterization()
+    looked.predict([{"x": 0.5}])
+    recommend(looked)
+    recommend(looked, {"x": 0.5})
+    assert plain.get_next_trials(2) == looked.get_next_trials(2)
+
+
+def test_importances_need_a_lengthscale_for_each_parameter(short_fits):
+    plain = client_of(BRANIN, "-score")
+    play(plain, branin, 1, parallel=3)
+    shares = fitted(plain).feature_importances("score")
+    assert list(shares) == ["x1", "x2"]
+    assert sum(shares.values()) == pytest.approx(1.0)
+    client = client_of(MIXED, "-score", candidates=pool_of(50))
+    play(client, validation_error, 1, parallel=3)
+    with pytest.raises(InputError, match=r"not one for each of the parameters \['rate', 'depth', 'loss'\]"):
+        fitted(client).feature_importances("score")
+
+
+EXPERIMENTS = {
+    "space": (BRANIN, {}, branin),
+    "choices": (MIXED, {"model": "exact"}, validation_error),
+    "pool": (MIXED, {"candidates": pool_of(200)}, lambda **p: (validation_error(**p), 0.1)),
+    "context": ([*CONTEXT, *UNIT], {"memory": Discount(0.9)}, lambda context, x: (x - context) ** 2),
+    "ageing": (
+        [*CONTEXT, *UNIT],
+        {"memory": UncertaintyInjection(Linear(0.01)), "transform_outcomes": True},
+        lambda context, x: (x - context) ** 2,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_all_that_ax_looks_at_by_itself_is_there(name):
+    parameters, settings, reward = EXPERIMENTS[name]
+    client = client_of(parameters, "-score", **settings)
+    play(client, reward, 8)
+    names = names_of(client.compute_analyses(display=False))
+    assert {"ArmEffectsPlot", "SensitivityAnalysisPlot", "SlicePlot", "CrossValidationPlot", "Summary"} <= {*names}
+    if name != "choices":
+        pair = [parameter.name for parameter in parameters if parameter.name != "loss"][:2]
+        assert names_of(client.compute_analyses([ContourPlot(*pair, "score")], display=False)) == ["ContourPlot"]
