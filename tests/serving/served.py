@@ -17,6 +17,7 @@ from torch_kbandits import (
     Prior,
     algorithms,
 )
+from torch_kbandits.observations import Expiry
 from torch_kbandits.serving import Service
 
 WORDS = {"kernel": rbf(0.4), "regularization": 0.1, "seed": 0}
@@ -67,7 +68,20 @@ def batched():
     return algorithms.BBKB(candidates=ARMS, beta=2.0, **WORDS)
 
 
-KINDS = (bkb, box, contexts, space, dated, staged, limited, fitted, batched)
+def fitted_outcome():
+    outcome = Outcome("heat", prior=LearnedPrior(num_initial=3))
+    return algorithms.EKUCB(candidates=ARMS, prior=LearnedPrior(num_initial=3), outcomes=[outcome], beta=2.0, seed=0)
+
+
+def dropping():
+    return algorithms.BKB(candidates=ARMS, beta=2.0, expire_after=2.0, **WORDS)
+
+
+def failing():
+    return algorithms.BKB(candidates=ARMS, beta=2.0, expire_after=Expiry(3.0, "fail"), **WORDS)
+
+
+KINDS = (bkb, box, contexts, space, dated, staged, limited, fitted, fitted_outcome, batched, dropping, failing)
 BANDITS = {kind.__name__: kind for kind in KINDS}
 
 

@@ -1,0 +1,96 @@
+"""Whoever connects and says or reads nothing is cut off, makes room for others, and does not keep a server alive."""
+
+import asyncio
+import json
+import signal
+import socket
+
+import pytest
+from calls import LOCAL, call
+from processes import Nursery, end, free_port, insist
+from served import BANDITS, saved
+
+from torch_kbandits.serving import Service, server
+from torch_kbandits.serving.http import application
+
+ASK = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.fixture
+def port(tmp_path, monkeypatch):
+    """That of a server which waits a fifth of a second, and takes four connections at a time."""
+    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    monkeypatch.setattr(server, "_MOST_CONNECTIONS", 4)
+    found = free_port()
+    nursery = Nursery(saved(BANDITS["bkb"], tmp_path), found)
+    found_pid = nursery.start()
+    insist(found, "GET", "/ready")
+    yield found
+    end(found_pid, signal.SIGTERM)  # which must end it, whatever is connected
+    nursery.close()
+
+
+def connected(port, sent=b""):
+    found = socket.create_connection(("127.0.0.1", port), timeout=20.0)
+    found.sendall(sent)
+    return found
+
+
+def closed(connection):
+    """Wait until the other side closes a connection, and return what it sent before."""
+    parts = []
+    try:
+        while part := connection.recv(65536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def flood(connection, content):
+    for _ in range(1000):
+        connection.sendall(content)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /rea", b"POST /ask HTTP/1.1\r\n", ASK, ASK + b"GET /"])
+def test_who_sends_no_more_is_cut_off(sent, port):
+    with connected(port, sent) as connection:
+        assert closed(connection).count(b"200 OK") == sent.count(ASK)
+
+
+def test_the_idle_make_room_for_whoever_comes(port):
+    idle = [connected(port) for _ in range(12)]
+    assert insist(port, "POST", "/ask", {"key": "a"})["ids"] == [0]
+    for each in idle:
+        assert closed(each) == b""
+        each.close()
+
+
+def test_requests_in_a_row_are_answered_in_order(port):
+    with connected(port, ASK * 5) as connection:
+        said = closed(connection)
+    assert [json.loads(part.split(b"\r\n\r\n")[1].split(b"HTTP")[0])["ids"] for part in said.split(b"200 OK")[1:]] == [
+        [number] for number in range(5)
+    ]
+
+
+def test_who_reads_nothing_is_cut_off(port):
+    body = json.dumps({"points": [[0.1, 0.2]] * 40_000}).encode()
+    head = f"POST /belief HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20.0)
+        connection.connect(("127.0.0.1", port))
+        with pytest.raises(ConnectionError):  # of a server that waits for ever it is a timeout
+            flood(connection, head.encode() + b"\r\n\r\n" + body)
+    assert insist(port, "GET", "/ready") == {"ready": True}
+
+
+@pytest.mark.parametrize("parts", [[b'{"q"'], [b""], [b'{"q": 1}']])
+def test_an_upload_that_breaks_off_is_no_mistake_of_ours(parts, tmp_path, caplog):
+    served = Service.open(saved(BANDITS["bkb"], tmp_path))
+    answer = asyncio.run(call(application(served), "POST", "/ask", parts, LOCAL, breaks=True))
+    assert (answer.status, answer.error) == (400, "MalformedRequestError")
+    assert caplog.text == ""
+    assert served.bandit.num_asked == 0
+    served.close()
