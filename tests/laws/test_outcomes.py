@@ -365,7 +365,7 @@ def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(p
         c, words, memory, kernel = 1, {"context": torch.ones(1, dtype=DOUBLE)}, None, space
         X, T = (torch.cat([torch.ones_like(part), part], -1) for part in (played[:, 1:], LINE))
         at = T
-    rule, limit = ProbabilityOfImprovementRule(), AtMost(HOT, 0.4, "optimistic", beta=1.0)
+    rule, limit = ProbabilityOfImprovementRule(0.01), AtMost(HOT, 0.4, "optimistic", beta=1.0)
     bandit = limited(IN_CONTEXTS[place](), limit, acquisition=rule, memory=memory)
     bandit.tell(played[:, c:], 3.0 * played[:, 1], outcomes={"heat": 3.0 * played[:, 1]}, **words)
     function = bandit.acquisition(**words)
