@@ -684,7 +684,6 @@ def test_arms_that_failed_are_left(name):
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "candidates must be|such file"),
         ("no/such/file.npy", {"num_shards": 1}, "candidates must be|such file"),
     ],
-    ids=str,
 )
 def test_words_and_arms_that_do_not_fit(arms, words, message):
     with pytest.raises(InputError, match=message):
