@@ -37,6 +37,9 @@ class KernelUCB(AcquisitionFunction):
     Pending points shrink σ as if they had been observed at their posterior mean and leave μ alone, so sequential and
     asynchronous batches spread out. For q > 1 the value is the sum over the q points, each scored on its own.
 
+    The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
+    smaller than 1 give it ``options={"gtol": ...}`` in these units.
+
     The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst

@@ -266,7 +266,7 @@ class AcquisitionRule(ABC):
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
             function = self._in_order_1(function, domain)
-            ends, values = optimize_acqf(
+            ends, found = optimize_acqf(
                 function,
                 domain.bounds,
                 q=1,
@@ -277,6 +277,7 @@ class AcquisitionRule(ABC):
                 return_best_only=False,
             )
             # Of ends that are as good the first: which is higher in the last digits depends on the units of rewards.
+            values = cast(Tensor, found)
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
         return domain.in_context(ends[first].detach())
 
