@@ -44,6 +44,9 @@ class KernelUCB(PendingPoints):
     asynchronous batches spread out. For q > 1 the value is the sum of the bounds of the q points, each with those
     before it pending: so a joint search of a batch spreads out, too.
 
+    The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
+    smaller than 1 give it ``options={"gtol": ...}`` in these units.
+
     The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst

@@ -260,7 +260,7 @@ class AcquisitionRule(ABC):
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
-            ends, values = optimize_acqf(
+            ends, found = optimize_acqf(
                 _OfShares(self._in_order_1(function, domain), domain, box),
                 torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
                 q=1,
@@ -270,6 +270,7 @@ class AcquisitionRule(ABC):
                 return_best_only=False,
             )
             # Of ends that are as good the first: which is higher in the last digits depends on the units of rewards.
+            values = cast(Tensor, found)
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
         return domain.joint((lower + ends[first].detach() * (upper - lower)).clamp(*box))
 

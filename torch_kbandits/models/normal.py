@@ -1,8 +1,9 @@
 """Normal distributions whose variances are those that were computed, whatever the units of rewards."""
 
+from typing import Any
+
 import torch
-from botorch.models.transforms.outcome import TransformedPosterior
-from botorch.posteriors import GPyTorchPosterior
+from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from torch import Tensor
@@ -41,7 +42,7 @@ def unrounded_variance(distribution: MultivariateNormal) -> Tensor:
     return diagonal.unflatten(-1, (outputs, n)).mT.expand(shape)
 
 
-def posterior_variance(posterior: Posterior) -> Tensor:
+def posterior_variance(posterior: Any) -> Tensor:
     """Return the variances (..., q, o) of the posterior of any model, without GPyTorch's least variance if Gaussian."""
     if not isinstance(posterior, GPyTorchPosterior):
         return posterior.variance

@@ -1,0 +1,225 @@
+"""Models whose parts are changed after a first prediction: the posterior is that of a model made as they are now."""
+
+import copy
+
+import pytest
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms.input import InputPerturbation, Warp
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.means import ConstantMean
+from problems import DOUBLE, data
+
+from torch_kbandits import DiscretizedThompsonSampling, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory import Linear
+
+X, Y = data(14, 2)
+MORE = torch.cat([X, 3.0 * X[:4]])
+T = torch.cat([X[:3], data(5, 2, seed=1)[0]])
+KINDS = ["online", "nystrom", "several outputs", "hallucinated", "conditioned"]
+
+
+def kernel():
+    found = ScaleKernel(MaternKernel(nu=2.5)).double()
+    found.base_kernel.lengthscale = 0.4
+    return found
+
+
+def make(kind, inputs=X, **words):
+    outputs = torch.sin(5.0 * inputs.sum(-1, keepdim=True)) + 2.0
+    outputs = torch.cat([outputs, -outputs], -1) if kind == "several outputs" else outputs
+    words = {"covar_module": kernel(), "mean_module": ConstantMean().double(), "regularization": 0.03} | words
+    if kind in ("nystrom", "hallucinated"):
+        model = NystromGP(inputs, outputs, inducing_points=inputs[:6], **words)
+        return model.hallucinated(T[3:5]) if kind == "hallucinated" else model
+    model = OnlineGP(inputs, outputs, **words)
+    return model.condition_on_observations(T[4:6], outputs[:2]) if kind == "conditioned" else model
+
+
+def assign(thing, name, value):
+    setattr(thing, name, value)
+
+
+CHANGES = {
+    "length scale": lambda m: assign(m.covar_module.base_kernel, "lengthscale", 0.8),
+    "length scale in place": lambda m: m.covar_module.base_kernel.raw_lengthscale.data.add_(1.0),
+    "output scale": lambda m: assign(m.covar_module, "outputscale", 3.0),
+    "smoothness": lambda m: assign(m.covar_module.base_kernel, "nu", 0.5),
+    "kernel": lambda m: assign(m.covar_module, "base_kernel", RBFKernel().double()),
+    "noise": lambda m: assign(m.likelihood, "noise", 0.3),
+    "noise in place": lambda m: m.likelihood.noise_covar.raw_noise.data.add_(2.0),
+    "mean": lambda m: assign(m.mean_module, "constant", torch.tensor(5.0, dtype=DOUBLE)),
+    "mean in place": lambda m: m.mean_module.raw_constant.data.sub_(4.0),
+    "rewards in place": lambda m: m.train_targets.data.mul_(-1.0),
+    "rewards": lambda m: m.set_train_data(targets=-m.train_targets, strict=False),
+}
+
+
+def agree(model, other):
+    """They are the same to all who ask: the posterior, what is known of the observations, and what follows."""
+    one, two = model.posterior(T), other.posterior(T)
+    assert torch.allclose(one.mean, two.mean, rtol=0.0, atol=1e-9)
+    assert torch.allclose(one.variance, two.variance, rtol=0.0, atol=1e-9)
+    for name in ("leverage_scores", "observed_means", "information_gain", "kernel_bound", "mean_norm"):
+        assert torch.allclose(getattr(model, name)(), getattr(other, name)(), atol=1e-8), name
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_changed_after_a_look_is_seen(kind, change):
+    looked, fresh = make(kind), make(kind)
+    before = looked.posterior(T).mean
+    looked.leverage_scores()
+    CHANGES[change](looked)
+    CHANGES[change](fresh)
+    shown = looked.posterior(T)
+    is_seen = change in ("output scale", "noise", "noise in place") or not torch.allclose(shown.mean, before)
+    assert is_seen
+    agree(looked, fresh)
+
+
+@pytest.mark.parametrize(
+    "first", ["kernel_bound", "leverage_scores", "observed_means", "leave_one_out", "tell", "remove"]
+)
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_whoever_looks_first_sees_it(kind, first):
+    """Whatever is asked or changed first after the change, also of an input transform."""
+    looked, fresh = (make(kind, input_transform=Normalize(2)) for _ in range(2))
+    looked.posterior(T)
+    found = []
+    for model in (looked, fresh):
+        model.eval()
+        model.input_transform._coefficient.data.mul_(3.0)
+        model.covar_module.base_kernel.lengthscale = 0.7
+        if first == "tell":
+            model.tell(T[3:5], torch.ones(2, 1, dtype=DOUBLE))
+        elif first == "remove":
+            model.remove([2, 5])
+        else:
+            value = getattr(model, first)()
+            found.append(value.posterior.mean if first == "leave_one_out" else value)
+    assert all(torch.allclose(value, found[0]) for value in found)
+    agree(looked, fresh)
+
+
+def warp(shape):
+    transform = Warp(d=2, indices=[0, 1], bounds=torch.tensor([[0.0, 0.0], [3.0, 3.0]], dtype=DOUBLE)).double()
+    transform.concentration0.data.fill_(shape)
+    return transform
+
+
+@pytest.mark.parametrize("kind", ["online", "nystrom", "several outputs"])
+@pytest.mark.parametrize(
+    ("saved", "own"),
+    [
+        (lambda kind: make(kind, covar_module=kernel(), regularization=0.2), lambda kind: make(kind)),
+        (
+            lambda kind: make(kind, MORE, input_transform=warp(2.5)),
+            lambda kind: make(kind, MORE, input_transform=warp(1.0)),
+        ),
+        (
+            lambda kind: make(kind, 2.0 * X, input_transform=Normalize(2)),
+            lambda kind: make(kind, input_transform=Normalize(2)),
+        ),
+        (
+            lambda kind: make(kind, 2.0 * X, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
+            lambda kind: make(kind, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
+        ),
+    ],
+    ids=["plain", "Warp", "Normalize", "Standardize"],
+)
+def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, saved, own):
+    other = saved(kind)
+    other.covar_module.base_kernel.lengthscale = 0.9
+    other.mean_module.constant = torch.tensor(1.0, dtype=DOUBLE)
+    state = other.state_dict()
+    looked, fresh = own(kind), own(kind)
+    before = looked.posterior(T).mean
+    for model in (looked, fresh):
+        model.load_state_dict(state)
+    assert not torch.allclose(looked.posterior(T).mean, before, atol=1e-3)
+    agree(looked, fresh)
+
+
+def test_each_observations_noise_and_the_time_are_seen():
+    given = torch.full((14, 1), 0.05, dtype=DOUBLE)
+    looked, fresh = (OnlineGP(X, Y, given, covar_module=kernel()) for _ in range(2))
+    looked.posterior(T)
+    for model in (looked, fresh):
+        model.likelihood.noise_covar.noise.mul_(torch.linspace(1.0, 9.0, 14, dtype=DOUBLE))
+    agree(looked, fresh)
+
+    def ageing():
+        times = torch.arange(14, dtype=DOUBLE)
+        likelihood = UncertaintyInjectionLikelihood(Linear(0.1), regularization=0.03, now=14.0, times=times)
+        return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
+
+    looked, fresh = ageing(), ageing()
+    looked.posterior(T)
+    for model in (looked, fresh):
+        model.likelihood.noise_covar.now.data.add_(50.0)
+    agree(looked, fresh)
+
+
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_acquisition_functions_follow(kind):
+    """With points pending, and draws that were made."""
+    model, fresh = make(kind), make(kind)
+    bound = KernelUCB(model, beta=2.0, X_pending=T[3:5])
+    draws = DiscretizedThompsonSampling(model, T, seed=0)
+    for function in (bound, draws):
+        function(T.unsqueeze(-2))
+    for each in (model, fresh):
+        each.covar_module.base_kernel.raw_lengthscale.data.add_(1.0)
+    with torch.no_grad():
+        expected = KernelUCB(fresh, beta=2.0, X_pending=T[3:5]), DiscretizedThompsonSampling(fresh, T, seed=0)
+        for function, other in zip((bound, draws), expected, strict=True):
+            assert torch.allclose(function(T.unsqueeze(-2)), other(T.unsqueeze(-2)), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_nothing_is_computed_again_while_nothing_changes(kind):
+    model = make(kind)
+    model.posterior(T)
+    kept = model.factors
+    copy.deepcopy(model)
+    model.double().posterior(T)
+    assert model.factors is kept
+
+
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
+    """Observations are at the points that were told; a bound on one of several points is refused."""
+    steps = torch.tensor([[-0.1, 0.1], [0.0, 0.0]], dtype=DOUBLE)
+    model = make(kind, input_transform=InputPerturbation(perturbation_set=steps))
+    new = T[3:5], torch.ones(2, 1, dtype=DOUBLE)
+    conditioned = model.condition_on_observations(*new)
+    plain = make(kind).condition_on_observations(*new)
+    around = (T.unsqueeze(-2) + steps).flatten(0, 1)
+    shown = conditioned.posterior(T).mean
+    assert shown.shape == (2 * len(T), 1)
+    assert torch.allclose(shown, plain.posterior(around).mean, atol=1e-9)
+    with pytest.raises(UnsupportedError, match=r"InputPerturbation makes several points of one.*posterior_transform"):
+        KernelUCB(model, beta=2.0, X_pending=T[:2])
+
+
+def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
+    """Where two sets of points have the same actions in other contexts, in batches of points and of outputs too."""
+    space = RBFKernel(active_dims=(0,)).double() + LinearKernel(active_dims=(1,)).double()
+    in_time = SpaceTimeKernel(space, ForgettingKernel(0.01))
+    told = torch.cat([torch.zeros(9, 1, dtype=DOUBLE), X[:9, :1], torch.full((9, 1), 0.7, dtype=DOUBLE)], -1)
+    asked = told + torch.tensor([0.0, 0.31, 0.0], dtype=DOUBLE)
+    length, slope = (float(value.detach()) for value in (space.kernels[0].lengthscale, space.kernels[1].variance))
+
+    def k(A, B):
+        near = torch.exp(-((A[:, None, 1] - B[None, :, 1]) ** 2) / (2.0 * length**2))
+        return near + slope * A[:, 2:] @ B[:, 2:].T
+
+    for number in (1, 2):
+        rewards = Y[:9].expand(-1, number).contiguous()
+        model = OnlineGP(told, rewards, covar_module=in_time, regularization=0.1)
+        expected = k(asked, told) @ torch.linalg.solve(k(told, told) + 0.1 * torch.eye(9, dtype=DOUBLE), rewards)
+        for points in (asked, asked.unsqueeze(-2)):
+            assert torch.allclose(model.posterior(points).mean.reshape(expected.shape), expected, atol=1e-6)
