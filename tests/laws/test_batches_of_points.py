@@ -345,6 +345,12 @@ def test_points_that_do_not_fit_are_refused_and_change_nothing(name):
         assert torch.equal(function(GRID), before)
 
 
+def test_a_model_is_not_conditioned_on_points_that_do_not_fit():
+    for misfit in (name for name in MISFITS if name != "batches"):
+        with pytest.raises(InputError, match="X must"):
+            nystrom().hallucinated(MISFITS[misfit])
+
+
 @pytest.mark.parametrize("make", [online, nystrom])
 def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
     """The columns that count are those before a transform, whether it was applied already or not."""
@@ -359,6 +365,7 @@ def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
 
 
 two = torch.cat([T, T.cos()], -1)
+two = (two - two.mean(0)) / two.std(0)
 noise = 0.01 + 0.1 * torch.rand(14, 1, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 JOINT = {
     "exact": online,
@@ -367,10 +374,11 @@ JOINT = {
     "Nyström": nystrom,
     "Nyström, residual": lambda: nystrom(learns_residual=True),
     "Nyström, noise of their own": lambda: nystrom(train_Yvar=noise, regularization=0.5),
+    "exact, two outputs": lambda: OnlineGP(PLANE, two, noise.expand(14, 2), regularization=0.5),
     "SingleTaskGP": lambda: SingleTaskGP(PLANE, T),
     "SingleTaskGP, noise": lambda: SingleTaskGP(PLANE, T, noise),
     "two outputs": lambda: SingleTaskGP(PLANE, two),
-    "list": lambda: ModelListGP(online(), SingleTaskGP(PLANE, two[:, 1:])),
+    "list": lambda: ModelListGP(online(train_Yvar=noise, regularization=0.5), SingleTaskGP(PLANE, two[:, 1:])),
 }
 
 
@@ -419,15 +427,6 @@ def test_searches_one_after_another_spread_out(name):
     words = {"num_restarts": 2, "raw_samples": 32, "options": {"maxiter": 30}}
     batch, _ = optimize_acqf(FUNCTIONS[name](), exactly([[0.0, 0.0], [1.0, 1.0]]), q=3, sequential=True, **words)
     assert torch.pdist(batch).min() > 1e-3
-
-
-@pytest.mark.parametrize("make", [online, nystrom])
-def test_noise_of_what_comes_is_that_said_for_it(make):
-    """A model that was given the noise of earlier observations predicts later ones with λ."""
-    model = make(train_Yvar=noise, regularization=0.5)
-    with torch.no_grad():
-        more = model.posterior(P, observation_noise=True).variance - model.posterior(P).variance
-    assert difference(more, torch.full_like(more, 0.5)) < 1e-12
 
 
 # ---------------------------------------------------------------- what is set from outside
