@@ -10,9 +10,11 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms.input import InputPerturbation
 from botorch.optim import optimize_acqf
 from problems import DOUBLE, data, dense, difference, exactly, matern
 from scipy.stats import norm
@@ -220,6 +222,7 @@ def test_points_that_limits_no_longer_allow_are_not_to_be_improved_on(name, kind
 
 
 PLANE, T = data(14, 2, seed=1)
+T = (T - T.mean()) / T.std()
 GRID = data(9, 2, seed=2)[0].unsqueeze(-2)
 P = exactly([[0.3, 0.5], [0.8, 0.1]])
 
@@ -397,6 +400,21 @@ def test_a_batch_is_worth_its_points_one_after_another(kind, pending):
                 function.set_X_pending(torch.cat([before, batch[:i]]))
                 wanted += float(function(batch[i : i + 1]))
             assert float(value) == pytest.approx(wanted, abs=1e-10)
+
+
+def test_batches_without_one_gaussian_are_refused_by_name():
+    """One with several values at a point, or with values of another distribution, has no such conditionals."""
+    perturbed = InputPerturbation(exactly([[0.0, 0.0], [0.05, 0.0]]))
+    average = ExpectationPosteriorTransform(n_w=2)
+    logarithmic = SingleTaskGP(PLANE, T.exp(), outcome_transform=Log())
+    for function in (KernelUCB(online(input_transform=perturbed), 2.0, average), KernelUCB(logarithmic, 2.0)):
+        assert function(GRID).isfinite().all()
+        with pytest.raises(UnsupportedError, match="sequential=True"):
+            function(GRID.reshape(3, 3, 2))
+    with pytest.raises(UnsupportedError, match="makes 4 points of 2"):
+        KernelUCB(online(input_transform=perturbed), 2.0, average, X_pending=P)(GRID)
+    nearby = KernelUCB(nystrom(input_transform=perturbed), 2.0, average, X_pending=P)
+    assert (nearby(GRID) <= KernelUCB(nystrom(input_transform=perturbed), 2.0, average)(GRID)).all()
 
 
 def test_one_point_of_kernel_ucb_is_scored_as_by_botorch():

@@ -72,7 +72,8 @@ class KernelUCB(PendingPoints):
     Raises:
         InputError: if beta is negative or not a number, a constraint is no such callable, or pending points do not fit.
         UnsupportedError: if the model has several outputs and there is no ``posterior_transform``, or has too many
-            outputs or no points for constraints. When evaluated at q > 1: if its posterior is not one Gaussian.
+            outputs or no points for constraints. When evaluated at q > 1: if its posterior is not one Gaussian
+            with a value for each point.
     """
 
     def __init__(

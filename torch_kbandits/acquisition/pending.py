@@ -94,10 +94,19 @@ def inputs_of(model: Model) -> dict[str, Any]:
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
+    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
+
+    Raises:
+        UnsupportedError: if an input transform makes several points of one; a ``NystromGP`` is observed at X itself.
+    """
     if isinstance(model, NystromGP):
         return model.hallucinated(X)
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    if mean.shape[-2] != X.shape[-2]:
+        raise UnsupportedError(
+            f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "
+            "has no single mean at each to be conditioned on: leave pending points out, or take a NystromGP."
+        )
     likelihood = getattr(model, "likelihood", None)
     kwargs: dict[str, Any] = {}
     if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
@@ -115,15 +124,15 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     These are the posteriors of ``hallucinate``, but gradients reach through all points.
 
     Raises:
-        UnsupportedError: if the posterior is not one Gaussian.
+        UnsupportedError: if the posterior is not one Gaussian with a value for each point.
 
     Cost: that of three joint posteriors, and O(q³) for one output.
     """
     posterior = model.posterior(X)
-    if not isinstance(posterior, GPyTorchPosterior):
+    if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
-            f"Points of a batch are conditioned on each other by a Gaussian posterior, and that of this "
-            f"{type(model).__name__} is a {type(posterior).__name__}: choose them one by one, as "
+            "Points of a batch are conditioned on each other by a Gaussian posterior with a value for each point, and "
+            f"that of this {type(model).__name__} is no such {type(posterior).__name__}: choose them one by one, as "
             "optimize_acqf(..., sequential=True) does."
         )
     with torch.no_grad():
