@@ -10,9 +10,11 @@ import pytest
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
-from botorch.acquisition.objective import ScalarizedPosteriorTransform
+from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
+from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
-from botorch.models.transforms import Normalize, Standardize
+from botorch.models.transforms import Log, Normalize, Standardize
+from botorch.models.transforms.input import InputPerturbation
 from botorch.optim import optimize_acqf
 from problems import DOUBLE, data, dense, difference, exactly, matern
 from scipy.stats import norm
@@ -220,6 +222,7 @@ def test_points_that_limits_no_longer_allow_are_not_to_be_improved_on(name, kind
 
 
 PLANE, T = data(14, 2, seed=1)
+T = (T - T.mean()) / T.std()
 GRID = data(9, 2, seed=2)[0].unsqueeze(-2)
 P = exactly([[0.3, 0.5], [0.8, 0.1]])
 
@@ -345,6 +348,12 @@ def test_points_that_do_not_fit_are_refused_and_change_nothing(name):
         assert torch.equal(function(GRID), before)
 
 
+def test_a_model_is_not_conditioned_on_points_that_do_not_fit():
+    for misfit in (name for name in MISFITS if name != "batches"):
+        with pytest.raises(InputError, match="X must"):
+            nystrom().hallucinated(MISFITS[misfit])
+
+
 @pytest.mark.parametrize("make", [online, nystrom])
 def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
     """The columns that count are those before a transform, whether it was applied already or not."""
@@ -359,6 +368,7 @@ def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
 
 
 two = torch.cat([T, T.cos()], -1)
+two = (two - two.mean(0)) / two.std(0)
 noise = 0.01 + 0.1 * torch.rand(14, 1, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 JOINT = {
     "exact": online,
@@ -367,10 +377,11 @@ JOINT = {
     "Nyström": nystrom,
     "Nyström, residual": lambda: nystrom(learns_residual=True),
     "Nyström, noise of their own": lambda: nystrom(train_Yvar=noise, regularization=0.5),
+    "exact, two outputs": lambda: OnlineGP(PLANE, two, noise.expand(14, 2), regularization=0.5),
     "SingleTaskGP": lambda: SingleTaskGP(PLANE, T),
     "SingleTaskGP, noise": lambda: SingleTaskGP(PLANE, T, noise),
     "two outputs": lambda: SingleTaskGP(PLANE, two),
-    "list": lambda: ModelListGP(online(), SingleTaskGP(PLANE, two[:, 1:])),
+    "list": lambda: ModelListGP(online(train_Yvar=noise, regularization=0.5), SingleTaskGP(PLANE, two[:, 1:])),
 }
 
 
@@ -389,6 +400,21 @@ def test_a_batch_is_worth_its_points_one_after_another(kind, pending):
                 function.set_X_pending(torch.cat([before, batch[:i]]))
                 wanted += float(function(batch[i : i + 1]))
             assert float(value) == pytest.approx(wanted, abs=1e-10)
+
+
+def test_batches_without_one_gaussian_are_refused_by_name():
+    """One with several values at a point, or with values of another distribution, has no such conditionals."""
+    perturbed = InputPerturbation(exactly([[0.0, 0.0], [0.05, 0.0]]))
+    average = ExpectationPosteriorTransform(n_w=2)
+    logarithmic = SingleTaskGP(PLANE, T.exp(), outcome_transform=Log())
+    for function in (KernelUCB(online(input_transform=perturbed), 2.0, average), KernelUCB(logarithmic, 2.0)):
+        assert function(GRID).isfinite().all()
+        with pytest.raises(UnsupportedError, match="sequential=True"):
+            function(GRID.reshape(3, 3, 2))
+    with pytest.raises(UnsupportedError, match="makes 4 points of 2"):
+        KernelUCB(online(input_transform=perturbed), 2.0, average, X_pending=P)(GRID)
+    nearby = KernelUCB(nystrom(input_transform=perturbed), 2.0, average, X_pending=P)
+    assert (nearby(GRID) <= KernelUCB(nystrom(input_transform=perturbed), 2.0, average)(GRID)).all()
 
 
 def test_one_point_of_kernel_ucb_is_scored_as_by_botorch():
@@ -419,15 +445,6 @@ def test_searches_one_after_another_spread_out(name):
     words = {"num_restarts": 2, "raw_samples": 32, "options": {"maxiter": 30}}
     batch, _ = optimize_acqf(FUNCTIONS[name](), exactly([[0.0, 0.0], [1.0, 1.0]]), q=3, sequential=True, **words)
     assert torch.pdist(batch).min() > 1e-3
-
-
-@pytest.mark.parametrize("make", [online, nystrom])
-def test_noise_of_what_comes_is_that_said_for_it(make):
-    """A model that was given the noise of earlier observations predicts later ones with λ."""
-    model = make(train_Yvar=noise, regularization=0.5)
-    with torch.no_grad():
-        more = model.posterior(P, observation_noise=True).variance - model.posterior(P).variance
-    assert difference(more, torch.full_like(more, 0.5)) < 1e-12
 
 
 # ---------------------------------------------------------------- what is set from outside

@@ -78,7 +78,7 @@ class KernelUCB(PendingPoints):
         InputError: if beta is negative or not a number, a constraint is no such callable, or pending points do not fit.
         UnsupportedError: if the model has several outputs, or an input transform that makes several points of one, and
             there is no ``posterior_transform``; if it has too many outputs or no points for constraints. When evaluated
-            at q > 1: if its posterior is not one Gaussian.
+            at q > 1: if its posterior is not one Gaussian with a value for each point.
     """
 
     def __init__(

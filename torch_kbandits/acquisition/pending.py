@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import FactoredGP, NystromGP
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
@@ -95,10 +95,19 @@ def inputs_of(model: Model) -> dict[str, Any]:
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
+    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
+
+    Raises:
+        UnsupportedError: if an input transform makes several points of one; a ``NystromGP`` is observed at X itself.
+    """
     if isinstance(model, NystromGP):
         return model.hallucinated(X)
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    if mean.shape[-2] != X.shape[-2]:
+        raise UnsupportedError(
+            f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "
+            "has no single mean at each to be conditioned on: leave pending points out, or take a NystromGP."
+        )
     likelihood = getattr(model, "likelihood", None)
     kwargs: dict[str, Any] = {}
     if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
@@ -130,20 +139,19 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     These are the posteriors of ``hallucinate``, but gradients reach through all points.
 
     Raises:
-        UnsupportedError: if the posterior is not one Gaussian.
+        UnsupportedError: if the posterior is not one Gaussian with a value for each point.
 
-    Cost: that of two joint posteriors, and O(q³) for one output.
+    Cost: that of three joint posteriors, and O(q³) for one output.
     """
     posterior = model.posterior(X)
-    if not isinstance(posterior, GPyTorchPosterior):
+    if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
-            f"Points of a batch are conditioned on each other by a Gaussian posterior, and that of this "
-            f"{type(model).__name__} is a {type(posterior).__name__}: choose them one by one, as "
+            "Points of a batch are conditioned on each other by a Gaussian posterior with a value for each point, and "
+            f"that of this {type(model).__name__} is no such {type(posterior).__name__}: choose them one by one, as "
             "optimize_acqf(..., sequential=True) does."
         )
     with torch.no_grad():
-        noisy = cast(GPyTorchPosterior, model.posterior(X, observation_noise=True))
-        noise = (_by_point(noisy) - _by_point(posterior)).diagonal(dim1=-2, dim2=-1).clamp_min(0.0)
+        noise = _later_noise(model, X).flatten(-2)
     covariance, outputs = _by_point(posterior), posterior.mean.shape[-1]
     factor = jittered_cholesky(covariance + noise.diag_embed())
     single = []
@@ -155,6 +163,21 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
         kind = MultivariateNormal(mean, left) if outputs == 1 else MultitaskMultivariateNormal(mean.unsqueeze(-2), left)
         single.append(GPyTorchPosterior(kind))
     return single
+
+
+def _later_noise(model: Model, X: Tensor) -> Tensor:
+    """Return the noise variances with which ``hallucinate`` has points X (..., q, d) observed, (..., q, m)."""
+    if isinstance(model, ModelListGP):
+        return torch.cat([_later_noise(cast(Model, part), X) for part in model.models], -1)
+    likelihood, noise = getattr(model, "likelihood", None), True
+    if isinstance(model, FactoredGP) and isinstance(likelihood, FixedNoiseGaussianLikelihood):
+        level = model.regularization - likelihood.second_noise  # which the likelihood adds
+        level = level if level.dim() and model.num_outputs > 1 else level.unsqueeze(-1)
+        noise = level.unsqueeze(-2).expand(*X.shape[:-1], model.num_outputs)
+    plain = _by_point(cast(GPyTorchPosterior, model.posterior(X)))
+    noisy = _by_point(cast(GPyTorchPosterior, model.posterior(X, observation_noise=noise)))
+    noise = (noisy - plain).diagonal(dim1=-2, dim2=-1)
+    return noise.clamp_min(0.0).unflatten(-1, (X.shape[-2], model.num_outputs))
 
 
 def _by_point(posterior: GPyTorchPosterior) -> Tensor:

@@ -318,14 +318,6 @@ class FactoredGP(SingleTaskGP):
 
     # ---------------------------------------------------------------- inside
 
-    def _apply_noise(
-        self, X: Tensor, mvn: MultivariateNormal, observation_noise: bool | Tensor = False
-    ) -> MultivariateNormal:
-        """Add the noise of new observations as BoTorch does; λ where only the earlier ones have their own."""
-        if observation_noise is True and self._later_noise is not None:
-            observation_noise = self._later_noise_level().expand(*X.shape[:-1], self.num_outputs)
-        return super()._apply_noise(X, mvn, observation_noise)
-
     @abstractmethod
     def _fit(self) -> tuple[PosteriorFactors, Tensor]:
         """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""

@@ -303,8 +303,13 @@ class NystromGP(ToldGP):
         It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
         dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
 
+        Raises:
+            InputError: if X does not fit the model or is not finite.
+
         Cost: O(k m² + k² m + k³), and O(k (m + k)) more for a point of the posterior.
         """
+        given = self._given_inputs()
+        checks.points("X", X, dimension=given.shape[-1], like=given)
         data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
         other = deepcopy(self, memo={id(part): part for part in data})
         other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
