@@ -139,16 +139,16 @@ class Domain:
             actions if self.context is None else torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
         )
 
-    def without_first(self, columns: int) -> "Domain":
-        """Return a domain of arms whose points lack so many first columns, which are of the context."""
+    def without_first(self, columns: int, dtype: torch.dtype) -> "Domain":
+        """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
         if not columns:
             return self
         read, context = self.blocks, self.context
         return replace(
             self,
-            arms=None if self.arms is None else self.arms[:, columns:],
-            blocks=None if read is None else lambda: (block[:, columns:] for block in read()),
-            context=None if context is None else context[columns:],
+            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
+            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
+            context=None if context is None else context[columns:].to(dtype),
         )
 
     def looked_at(self, seed: int) -> list[Tensor]:
@@ -163,7 +163,7 @@ class Domain:
         if self.context is None or len(self.context) == 0:
             return function
         columns = list(range(len(self.context)))
-        return FixedFeatureAcquisitionFunction(function, dimension, columns, self.context)
+        return _OfAction(function, dimension, columns, self.context)
 
 
 class AcquisitionRule(ABC):
@@ -233,6 +233,13 @@ class AcquisitionRule(ABC):
                 batch_initial_conditions=None if starts is None else (starts - lower) / (upper - lower),
             )
         return domain.joint((lower + shares.detach() * (upper - lower)).clamp(*box))
+
+
+class _OfAction(FixedFeatureAcquisitionFunction):
+    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
+
+    def _construct_X_full(self, X: Tensor) -> Tensor:
+        return super()._construct_X_full(X.to(self.values))
 
 
 class _OfShares(AcquisitionFunction):

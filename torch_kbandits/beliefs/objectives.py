@@ -45,8 +45,12 @@ class Aim:
     dropped: int = 0
 
     def own_points(self, X: Tensor) -> Tensor:
-        """Return points (n, d) as the posterior has them."""
-        return X[:, self.dropped :]
+        """Return points (..., d) as the posterior has them."""
+        return X[..., self.dropped :].to(self.belief.regularization.dtype)
+
+    def own_domain(self, domain: Domain) -> Domain:
+        """Return a round's domain of arms as the posterior has it."""
+        return domain.without_first(self.dropped, self.belief.regularization.dtype)
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of its draws in a choice: that of the choice for the reward."""
@@ -154,5 +158,5 @@ class Scalarized(AcquisitionFunction):
         """Return the values at points X (b, 1, d), (b,)."""
         aims = self._goals.aims
         parts = zip(self.functions, aims, strict=True)
-        values = [function(X[..., aim.dropped :]) / aim.scale.to(X) for function, aim in parts]
+        values = [function(aim.own_points(X)) / aim.scale for function, aim in parts]
         return self._goals.value(torch.stack(values), self._weights)

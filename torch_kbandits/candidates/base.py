@@ -90,6 +90,10 @@ class Candidates(ABC):
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
 
+    def as_told(self, X: Tensor) -> Tensor:
+        """Return points (q, d) that are chosen as they come back once they are told, in the precision of an ``ask``."""
+        return X
+
     @abstractmethod
     def offers(self, point: Tensor) -> bool:
         """Say whether a point (1, d) may be played in every round. Cost: O(A d) on A arms."""
