@@ -350,6 +350,16 @@ def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor
     return value
 
 
+def precise_times(times: Tensor) -> None:
+    """Refuse times in single precision that are so large that it leaves out whole numbers, such as dates."""
+    if times.dtype == torch.float32 and times.numel() and float(largest := times.detach().abs().max()) >= 2**24:
+        step = float(largest.nextafter(largest.new_tensor(torch.inf)) - largest)
+        raise InputError(
+            f"Times up to {float(largest):.10g} are {step:g} apart in single precision: give points that know the time "
+            "in double precision, X.double(), or count time from a later origin."
+        )
+
+
 def own_numbers(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
     if not isinstance(value, Tensor):

@@ -1,6 +1,6 @@
 """Acquisition functions made of others, and the largest of several."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -17,17 +17,19 @@ class CombinedFunction(AcquisitionFunction):
 
     Args:
         functions: at least one; ``model`` and ``X_pending`` are those of the first.
-        dropped: how many columns of points, the first, each does not know; none unless given.
+        own: for each what makes its points (..., d') of points (..., d); None where they take them as they are.
     """
 
-    def __init__(self, functions: Sequence[AcquisitionFunction], dropped: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, functions: Sequence[AcquisitionFunction], own: Sequence[Callable[[Tensor], Tensor]] | None = None
+    ) -> None:
         super().__init__(model=cast(Model, functions[0].model))
         self.functions = torch.nn.ModuleList(functions)
-        self._dropped = [0] * len(functions) if dropped is None else dropped
+        self._own = own
 
     def own_points(self, X: Tensor) -> list[Tensor]:
         """Return points (..., d) as each of the functions takes them."""
-        return [X[..., number:] for number in self._dropped]
+        return [X] * len(self.functions) if self._own is None else [own(X) for own in self._own]
 
     @property
     @override

@@ -158,16 +158,16 @@ class Domain:
         arms = self.joint(cast(Cube, self.cube).sample(_SPREAD, torch.Generator().manual_seed(0)))
         return replace(self, arms=arms, cube=None)
 
-    def without_first(self, columns: int) -> "Domain":
-        """Return a domain of arms whose points lack so many first columns, which are of the context."""
+    def without_first(self, columns: int, dtype: torch.dtype) -> "Domain":
+        """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
         if not columns:
             return self
         read, context = self.blocks, self.context
         return replace(
             self,
-            arms=None if self.arms is None else self.arms[:, columns:],
-            blocks=None if read is None else lambda: (block[:, columns:] for block in read()),
-            context=None if context is None else context[columns:],
+            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
+            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
+            context=None if context is None else context[columns:].to(dtype),
         )
 
     def looked_at(self, seed: int) -> list[Tensor]:
@@ -182,7 +182,7 @@ class Domain:
         if self.context is None or len(self.context) == 0:
             return function
         columns = list(range(len(self.context)))
-        return FixedFeatureAcquisitionFunction(function, dimension, columns, self.context)
+        return _OfAction(function, dimension, columns, self.context)
 
 
 class AcquisitionRule(ABC):
@@ -284,6 +284,13 @@ class AcquisitionRule(ABC):
         with torch.no_grad():
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
         return Climbed(function, torch.where(value.isfinite(), value, 0.0), unit)
+
+
+class _OfAction(FixedFeatureAcquisitionFunction):
+    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
+
+    def _construct_X_full(self, X: Tensor) -> Tensor:
+        return super()._construct_X_full(X.to(self.values))
 
 
 class _OfShares(AcquisitionFunction):

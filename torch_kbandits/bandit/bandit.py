@@ -956,6 +956,8 @@ class Bandit(Undisturbed):
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
         check_rounds(history)
+        if self.candidates.is_timed:
+            history = history._replace(X=history.X.double())
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
         clocks = self._standing.clock.replayed(history.times, history.told_at, history.rounds)
@@ -1187,10 +1189,12 @@ class Bandit(Undisturbed):
             rule = self._rule_in(standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
-                return offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
-            if offer.fence is None:
-                return ahead.choose(rule, beta, address, offer.domain)
-            return offer.chosen(ahead, rule, beta, address)
+                found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
+            elif offer.fence is None:
+                found = ahead.choose(rule, beta, address, offer.domain)
+            else:
+                found = offer.chosen(ahead, rule, beta, address)
+            return self.candidates.as_told(found)
 
         return choose
 

@@ -315,7 +315,7 @@ class Pieces:
 
     def as_in(self, own: "Pieces", X: Tensor) -> Tensor:
         """Return points (n, d) as the pieces of an outcome have them: without a time that those do not know."""
-        return X[:, self.hidden_columns - own.hidden_columns :]
+        return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
 
     @property
     def has_clock(self) -> bool:

@@ -36,11 +36,11 @@ class Watched:
 
     def own_points(self, X: Tensor) -> Tensor:
         """Return points (n, d) as the posterior has them."""
-        return X[:, self.dropped :]
+        return X[:, self.dropped :].to(self.belief.regularization.dtype)
 
     def own_domain(self, domain: Domain) -> Domain:
         """Return a round's domain of arms as the posterior has it."""
-        return domain.without_first(self.dropped)
+        return domain.without_first(self.dropped, self.belief.regularization.dtype)
 
     def at(self, X: Tensor, *, surely: bool) -> Tensor:
         """Say of points (n, d) whether they are within the limit by the worse bound, or by the better, (n,)."""

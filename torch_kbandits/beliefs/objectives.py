@@ -44,8 +44,12 @@ class Aim:
     dropped: int = 0
 
     def own_points(self, X: Tensor) -> Tensor:
-        """Return points (n, d) as the posterior has them."""
-        return X[:, self.dropped :]
+        """Return points (..., d) as the posterior has them."""
+        return X[..., self.dropped :].to(self.belief.regularization.dtype)
+
+    def own_domain(self, domain: Domain) -> Domain:
+        """Return a round's domain of arms as the posterior has it."""
+        return domain.without_first(self.dropped, self.belief.regularization.dtype)
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of its draws in a choice: that of the choice for the reward."""
@@ -145,12 +149,12 @@ class Scalarized(CombinedFunction):
     """
 
     def __init__(self, functions: Sequence[AcquisitionFunction], goals: Goals, weights: Tensor) -> None:
-        super().__init__(functions, [aim.dropped for aim in goals.aims])
+        super().__init__(functions, [aim.own_points for aim in goals.aims])
         self._goals, self._weights = goals, weights
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
         parts = zip(self.functions, self.own_points(X), self._goals.aims, strict=True)
-        values = [function(own) / aim.scale.to(X) for function, own, aim in parts]
+        values = [function(own) / aim.scale.to(own) for function, own, aim in parts]
         return self._goals.value(torch.stack(values), self._weights)

@@ -117,7 +117,7 @@ class Weighed:
         functions = []
         for aim, ahead, model in zip(self.goals.aims, self.aheads, models, strict=True):
             pending = ahead.pending if len(ahead.pending) else None
-            own, maximize = domain.without_first(aim.dropped), aim.maximize
+            own, maximize = aim.own_domain(domain), aim.maximize
             functions.append(rule.signed(model, aim.beta, pending, own, aim.own_seed(seed), maximize=maximize))
         return Scalarized(functions, self.goals, self.weights)
 
@@ -183,7 +183,7 @@ class _Scaled:
     """
 
     def __init__(self, ahead: Lookahead, aim: Aim, domain: Domain) -> None:
-        self._offer = cast(ArmPosterior, ahead.offered(domain.without_first(aim.dropped)))
+        self._offer = cast(ArmPosterior, ahead.offered(aim.own_domain(domain)))
         self._factor, self._scale = aim.sign / aim.scale, aim.scale
 
     @property

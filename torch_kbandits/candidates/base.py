@@ -90,6 +90,10 @@ class Candidates(ABC):
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
 
+    def as_told(self, X: Tensor) -> Tensor:
+        """Return points (q, d) that are chosen as they come back once they are told, in the precision of an ``ask``."""
+        return X
+
     @abstractmethod
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played in every round, (n,) bool. Cost: one pass on arms."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.candidates.timed import dated, untimed
 
 
 def some_points(candidates: Candidates, number: int, now: float, generator: torch.Generator) -> Tensor:
@@ -35,4 +35,4 @@ def some_points(candidates: Candidates, number: int, now: float, generator: torc
     elif not space.is_contextual and space.domain.cube is not None:
         X = torch.cat(space.domain.looked_at(generator.initial_seed()))
         X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number].to(X.device)]
-    return torch.cat([X.new_full((len(X), 1), now), X], dim=-1) if candidates.is_timed else X
+    return dated(now, X) if candidates.is_timed else X

@@ -16,7 +16,8 @@ from torch_kbandits.errors import InputError
 class Timed(Candidates):
     """Any candidates, with the time at which they are played as the first column of their points.
 
-    The kernel sees (time, point), with contexts (time, context, action). What is asked for and told is as without the
+    The kernel sees (time, point), with contexts (time, context, action), in double precision whatever the candidates
+    have: in single precision dates of this century are two minutes apart. What is asked for and told is as without the
     time.
 
     Args:
@@ -42,7 +43,7 @@ class Timed(Candidates):
         self.untimed = candidates
         self.context_dim = 1 + candidates.context_dim
         self.row_memory: int = getattr(candidates, "row_memory", ROW_MEMORY)
-        self._example = _at(0.0, candidates.example)
+        self._example = dated(0.0, candidates.example)
 
     @property
     def example(self) -> Tensor:
@@ -67,21 +68,25 @@ class Timed(Candidates):
         """
         domain = self.untimed.in_round(context, candidates, now)
         known = self._example[0, :0] if domain.context is None else domain.context
-        arms = None if domain.arms is None else _at(now, domain.arms)
-        bounds = None if domain.bounds is None else _at(now, domain.bounds)
+        arms = None if domain.arms is None else dated(now, domain.arms)
+        bounds = None if domain.bounds is None else dated(now, domain.bounds)
         if bounds is not None:  # a search needs some width, and the context says what the time is
             bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])
         read = domain.blocks
-        blocks = None if read is None else lambda: (_at(now, block) for block in read())
-        return replace(domain, arms=arms, blocks=blocks, bounds=bounds, context=_at(now, known))
+        blocks = None if read is None else lambda: (dated(now, block) for block in read())
+        return replace(domain, arms=arms, blocks=blocks, bounds=bounds, context=dated(now, known))
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the points (q, 1 + d) that were played at a time."""
-        return _at(now, self.untimed.points(x, context, now))
+        return dated(now, self.untimed.points(x, context, now))
 
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given points (q, 1 + d)."""
-        return self.untimed.actions(X[:, 1:])
+        return self.untimed.actions(X[:, 1:].to(self.untimed.example.dtype))
+
+    def as_told(self, X: Tensor) -> Tensor:
+        """Return points (q, 1 + d) of which all but the time have the precision of the candidates."""
+        return torch.cat([X[:, :1], X[:, 1:].to(self.untimed.example.dtype).to(X)], dim=-1)
 
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, 1 + d) that none may be played in every round, (n,) bool: the time of one is over."""
@@ -149,6 +154,6 @@ def _is_empty(domain: Domain) -> bool:
     return all(each is None for each in (domain.arms, domain.bounds, domain.blocks, domain.cube))
 
 
-def _at(now: float, X: Tensor) -> Tensor:
-    """Return rows (..., d) with a time before them, (..., 1 + d)."""
-    return torch.cat([X.new_full((*X.shape[:-1], 1), now), X], dim=-1)
+def dated(now: float, X: Tensor) -> Tensor:
+    """Return rows (..., d) with a time before them, (..., 1 + d), in double precision."""
+    return torch.cat([X.new_full((*X.shape[:-1], 1), now, dtype=torch.float64), X.double()], dim=-1)

@@ -76,7 +76,8 @@ class ForgettingKernel(Kernel):
         """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``.
 
         Raises:
-            InputError: if there is more than one column, or an optimiser took ε out of [0, 1).
+            InputError: if there is more than one column, times in single precision are too large for it, or an
+                optimiser took ε out of [0, 1).
         """
         check_times(x1, x2)
         forgetting = self.forgetting

@@ -75,8 +75,8 @@ class WienerKernel(Kernel):
         """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``.
 
         Raises:
-            InputError: if there is more than one column, a time is before the origin or NaN, or an optimiser took the
-                rate below 0.
+            InputError: if there is more than one column, times in single precision are too large for it, one is before
+                the origin or NaN, or an optimiser took the rate below 0.
         """
         check_times(x1, x2)
         rate = self.rate

@@ -40,7 +40,8 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         regularization: λ > 0, in reward units squared.
         now: the time at which the posterior is asked for, not before any observation.
         time_column: which column of the inputs is the time; an input transform must leave it as it is.
-        times: the times of the training points (..., n) in its place, for inputs without time.
+        times: the times of the training points (..., n) in its place, for inputs without time. They and ``now`` stay in
+            double precision whatever that of the model; a column of inputs has theirs.
         max_variance: observations whose variance exceeds it count nothing; more than λ. A likelihood cannot drop them,
             so their variance becomes ``memory.negligible(λ)``, finite and beyond rounding. Not while hyperparameters
             are learned, where the marginal likelihood would jump whenever one came or went.
@@ -123,7 +124,8 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
 
     @noise.setter
     def noise(self, value: float | Tensor) -> None:
-        level = torch.as_tensor(value, dtype=self.now.dtype, device=self.now.device)
+        raw = self.noise_covar.raw_noise
+        level = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
         if not bool(((level > 0.0) & level.isfinite()).all()):
             raise InputError(f"noise must be finite and above 0, got {level.flatten().tolist()}.")
         self.noise_covar.set_noise(level)

@@ -1,6 +1,7 @@
 """The variances behind the likelihood of ageing observations, as GPyTorch's noise models give them."""
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Self, cast
 
 import torch
 from gpytorch.constraints import Interval, Positive
@@ -16,7 +17,11 @@ from torch_kbandits.memory import Growth, ages, negligible
 
 
 class AgeingNoise(Noise):
-    """The noise model of ``UncertaintyInjectionLikelihood``, which has its arguments and says what they are."""
+    """The noise model of ``UncertaintyInjectionLikelihood``, which has its arguments and says what they are.
+
+    Its times stay in double precision, whatever that of the model: in single precision dates of this century are two
+    minutes apart.
+    """
 
     now: Tensor
     times: Tensor | None
@@ -49,7 +54,14 @@ class AgeingNoise(Noise):
         self.set_growth_parameter(raw.new_tensor(growth.value))
         self._checked_growth_parameter()
         self.register_buffer("now", raw.new_tensor(now))
-        self.register_buffer("times", None if times is None else times.detach().clone())
+        self.register_buffer("times", None if times is None else times.detach().to(torch.float64, copy=True))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        now, times = self.now, self.times
+        super()._apply(fn, recurse)
+        self.now = now.to(self.now.device)
+        self.times = None if times is None else times.to(self.now.device)
+        return self
 
     @property
     def noise(self) -> Tensor:
@@ -106,7 +118,7 @@ class AgeingNoise(Noise):
         level, value = (level, value) if X is None else (level.to(X), value.to(X))
         if fresh:
             return DiagLinearOperator(level.expand(torch.broadcast_shapes(level.shape, shape)))
-        age = ages(self._times(X, shape[-1]).to(level), self.now)
+        age = ages(self._times(X, shape[-1]), self.now).to(level)
         variance = self._growth.formula(age, level, value)
         if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
             dropped = (variance > self.max_variance) & (age > 0.0)

@@ -180,8 +180,9 @@ def ages(times: Tensor, now: Tensor) -> Tensor:
         now: 0-dim, the time at which they are looked at.
 
     Raises:
-        InputError: if an observation is later than ``now``, or a time is NaN.
+        InputError: if an observation is later than ``now``, a time is NaN, or in single precision and too large for it.
     """
+    checks.precise_times(times)
     age = now.to(times) - times
     later = ~(age >= 0.0)
     if bool(later.any()):

@@ -45,8 +45,8 @@ class KnownSafe:
         Raises:
             InputError: if it does not fit them.
         """
-        example, before = candidates.example, candidates.context_dim
-        none, own = example[:0, before:], untimed(candidates)
+        own, before = untimed(candidates), candidates.context_dim
+        example, none = own.example, own.example[:0, own.context_dim :]
         nothing = cls(none, context_dim=before, time_dim=int(candidates.is_timed))
         if given is None:
             return nothing
@@ -67,7 +67,7 @@ class KnownSafe:
     def contains(self, X: Tensor) -> Tensor:
         """Say of points (n, d) whether they are known to be safe, (n,)."""
         if self.rule is not None:
-            said = self.rule(X[:, self.time_dim :])
+            said = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
             if not isinstance(said, Tensor) or said.shape != X.shape[:1] or said.dtype != torch.bool:
                 raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(said)}.")
             return said.to(X.device)

@@ -26,11 +26,12 @@ class FunctionMean(Mean):
 
     Args:
         function: where it ``depends_on_time`` it is given the time, (n,), of points whose first column that is.
+        dtype: of the points that it is given.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], dtype: torch.dtype) -> None:
         super().__init__()
-        self.function, self.depends_on_time = function, depends_on_time(function)
+        self.function, self.depends_on_time, self._dtype = function, depends_on_time(function), dtype
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means at points (..., n, d), with a time (..., n, 1 + d), (..., n).
@@ -40,7 +41,7 @@ class FunctionMean(Mean):
         """
         points = x.reshape(-1, x.shape[-1])
         words = {"time": points[:, 0]} if self.depends_on_time else {}
-        values = torch.as_tensor(self.function(points[:, len(words) :], **words)).to(x)
+        values = torch.as_tensor(self.function(points[:, len(words) :].to(self._dtype), **words)).to(x)
         if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
             raise InputError(
                 f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
@@ -60,7 +61,7 @@ class TabulatedMean(Mean):
     def __init__(self, points: Tensor, values: Tensor) -> None:
         super().__init__()
         self.register_buffer("values", values)
-        keys = row_keys(points)
+        keys, self._dtype = row_keys(points), points.dtype
         self._places = {key: place for place, key in enumerate(keys)}
         twins = values[[self._places[key] for key in keys]]
         if not torch.equal(values, twins):
@@ -74,7 +75,7 @@ class TabulatedMean(Mean):
             InputError: if a point has none.
         """
         points = x.reshape(-1, x.shape[-1])
-        places = [self._places.get(key) for key in row_keys(points)]
+        places = [self._places.get(key) for key in row_keys(points.to(self._dtype))]
         if None in places:
             raise InputError(
                 f"mean has a value for each arm, and {points[places.index(None)].tolist()} is none: give mean as a "
@@ -134,7 +135,7 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     if isinstance(mean, Mean):
         module = mean
     elif callable(mean):
-        module = FunctionMean(mean)
+        module = FunctionMean(mean, kind.example.dtype)
     elif isinstance(mean, Tensor):
         module = _tabulated(kind, mean)
     else:

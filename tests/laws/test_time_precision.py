@@ -1,0 +1,183 @@
+"""Times stay in double precision wherever they go: candidates in single precision lose nothing of dates."""
+
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from gpytorch.means import LinearMean
+from problems import DOUBLE, rbf
+
+from torch_kbandits import (
+    Arms,
+    AtMost,
+    Box,
+    ContextualActions,
+    InputError,
+    OnlineGP,
+    Outcome,
+    Scalarization,
+    algorithms,
+)
+from torch_kbandits.candidates import TimedActions
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
+from torch_kbandits.memory import BackToPrior, KeepAll, Linear, SlidingWindow
+
+START, MINUTE, SHARE, NOISE = datetime(2026, 11, 27), 60.0, 0.05, 0.05
+MEMORY = BackToPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
+X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+
+
+def wavy(x):
+    return torch.sin(7.0 * x[:, 0].double()) * torch.cos(5.0 * x[:, -1].double())
+
+
+def at(number):
+    return START + timedelta(minutes=number)
+
+
+def covariance(A, B, s, t):
+    """Of points (n, d) and (m, d) at minutes (n,) and (m,), in NumPy."""
+    space = np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2.0 * 0.4**2))
+    return space * (1.0 - SHARE) ** (np.abs(s[:, None] - t[None]) / 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
+@pytest.mark.parametrize("kind", ["arms", "actions", "round"])
+def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
+    arms = X.to(dtype)
+    candidates = {
+        "arms": Arms(arms),
+        "actions": ContextualActions(arms, context_dim=0),
+        "round": ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
+    }[kind]
+    offered = {"candidates": arms} if kind == "round" else {}
+    words = {"kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "memory": MEMORY, "seed": 0}
+    bandit = algorithms.GPUCB(candidates=candidates, **words)
+    rows, y = [], []
+    for number in range(10):
+        values = bandit.acquisition(time=at(number), **offered)(arms.unsqueeze(-2)).detach().double().numpy()
+        x = bandit.ask(time=at(number), **offered)
+        assert x.dtype == dtype
+        row = int((arms == x).all(-1).nonzero()[0])
+        if rows:
+            S, s, now = X.double().numpy()[rows], np.arange(number), np.full(12, float(number))
+            K = covariance(S, S, s, s) + NOISE * np.eye(number)
+            k = covariance(X.double().numpy(), S, now, s)
+            deviation = np.sqrt(1.0 - (k * np.linalg.solve(K, k.T).T).sum(-1))
+            bounds = k @ np.linalg.solve(K, np.array(y)) + 2.0 * deviation
+            assert bounds[row] > bounds.max() - 1e-5
+            assert np.abs(values - bounds).max() < 1e-5
+        rows.append(row)
+        y.append(float(wavy(x) + 0.3 * (-1.0) ** number))
+        bandit.tell(x, torch.tensor(y[-1:], dtype=dtype))
+        assert not len(bandit.pending)
+    assert torch.equal(bandit.history.times.diff(), torch.full((9,), MINUTE, dtype=DOUBLE))
+
+
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("box", {}),
+        ("arms", {"mean": X.double().sum(-1)}),
+        ("arms", {"mean": lambda points: points @ torch.ones(2, dtype=points.dtype)}),
+        ("arms", {"mean": lambda points, time: torch.sin(time / 100.0) + points[:, 0], "memory": SlidingWindow(1e6)}),
+        ("arms", {"mean": LinearMean(2)}),
+        ("arms", {"constraints": [AtMost("cost", 0.8, mode="optimistic")]}),
+        ("arms", {"constraints": [AtMost(Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
+        ("arms", {"outcomes": [Outcome("cost", memory=KeepAll())], "objective": "both"}),
+        ("context", {"dictionary": True}),
+    ],
+    ids=["box", "table", "function", "of time", "linear", "limit", "safe seed", "objectives", "dictionary"],
+)
+def test_single_precision_chooses_as_double_does(kind, words):
+    words = {"memory": MEMORY} | words
+    if words.get("objective") == "both":
+        words["objective"] = Scalarization({"reward": "maximize", "cost": "minimize"})
+    name, played = "bkb" if words.pop("dictionary", False) else "gp-ucb", []
+    for dtype in (torch.float32, DOUBLE):
+        arms, box = X.to(dtype), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype))
+        candidates = {"arms": Arms(arms), "box": box, "context": ContextualActions(arms[:, 1:], context_dim=1)}[kind]
+        seeds = [each for each in words.get("constraints", ()) if each.safe_seed is not None]
+        for each in seeds:
+            object.__setattr__(each, "safe_seed", X[:4].to(dtype))
+        given = {"kernel": RBFKernel(), "regularization": NOISE, "beta": 2.0, "seed": 0} | words
+        bandit, again = (algorithms.build(name, candidates=candidates, **given) for _ in range(2))
+        chosen = []
+        for number in range(8):
+            context = {"context": arms[number, :1]} if kind == "context" else {}
+            x = bandit.ask(time=at(number), **context)
+            outcomes = {"outcomes": {"cost": x[:, 0]}} if bandit.outcomes else {}
+            bandit.tell(x, wavy(x), **context, **outcomes)
+            assert not len(bandit.pending)
+            chosen.append(x.double())
+        again.load_state_dict(bandit.state_dict())
+        asked = [each.ask(time=at(9), **context) for each in (bandit, again)]
+        assert torch.allclose(*asked, atol=1e-4)
+        played.append(torch.cat(chosen))
+    assert torch.allclose(*played, atol=1e-2 if kind == "box" else 1e-6)
+
+
+def test_actions_that_know_the_time_have_its_precision_and_ask_in_their_own():
+    bandit = algorithms.KUCB(
+        candidates=TimedActions(X),
+        kernel=SpaceTimeKernel(rbf(0.4), ForgettingKernel(MEMORY.forgetting)),
+        regularization=NOISE,
+        beta=2.0,
+        seed=0,
+    )
+    for number in range(4):
+        x = bandit.ask(time=at(number))
+        assert x.dtype == torch.float32
+        bandit.tell(x, wavy(x))
+    assert torch.equal(bandit.history.X[:, 0].diff(), torch.full((3,), MINUTE, dtype=DOUBLE))
+
+
+def test_a_state_of_points_in_single_precision_goes_on():
+    """As it was saved before, with rounds as times, which single precision holds."""
+    words = {"candidates": X, "kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "seed": 0}
+    bandit, again = (algorithms.GPUCB(memory=BackToPrior(0.05), **words) for _ in range(2))
+    for _ in range(6):
+        x = bandit.ask()
+        bandit.tell(x, wavy(x))
+    bandit.ask()
+    state = bandit.state_dict()
+    for name in ("inducing_points", "pending"):
+        state[name] = state[name].float()
+    state["history"] |= {"X": state["history"]["X"].float(), "Y": state["history"]["Y"].float()}
+    again.load_state_dict(state)
+    assert torch.equal(again.pending, bandit.pending)
+    assert torch.equal(again.ask(), bandit.ask())
+
+
+def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
+    times = 1.8e9 + MINUTE * torch.arange(12, dtype=DOUBLE)
+    models = []
+    for dtype in (torch.float32, DOUBLE):
+        likelihood = UncertaintyInjectionLikelihood(
+            Linear(0.01), regularization=NOISE, now=float(times[-1]), times=times
+        )
+        model = OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
+        models.append(model.to(dtype))
+        at_time(models[-1], float(times[-1]) + 30.0)
+        assert models[-1].likelihood.now.item() == float(times[-1]) + 30.0
+    means = [model.posterior(X[:5].to(model.train_targets)).mean.detach().double() for model in models]
+    assert torch.allclose(*means, atol=1e-5)
+    again = UncertaintyInjectionLikelihood(Linear(0.01), regularization=1.0, now=0.0, times=torch.zeros(12)).float()
+    again.load_state_dict(models[0].likelihood.state_dict())
+    assert torch.equal(again.observation_noise(X), models[0].likelihood.observation_noise(X))
+
+
+@pytest.mark.parametrize("kernel", [ForgettingKernel(0.1), WienerKernel(0.1)])
+def test_columns_of_dates_in_single_precision_are_refused(kernel):
+    dates = torch.tensor([[1.8e9], [1.8e9 + 60.0]], dtype=DOUBLE)
+    assert torch.isfinite(kernel(dates).to_dense()).all()
+    with pytest.raises(InputError, match="128 apart in single precision"):
+        kernel(dates.float()).to_dense()
+    likelihood = UncertaintyInjectionLikelihood(Linear(0.01), regularization=NOISE, now=1.8e9 + 60.0, time_column=0)
+    assert torch.isfinite(likelihood.observation_noise(dates)).all()
+    with pytest.raises(InputError, match="128 apart in single precision"):
+        likelihood.observation_noise(dates.float())
