@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -159,7 +159,7 @@ def check_rounds(history: History) -> None:
     for name, column in history._asdict().items():
         if column is not None or name in ("X", "Y", "rounds"):
             checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
-            checks.in_memory(f"history.{name}", column)
+            checks.in_memory(f"history.{name}", cast(Tensor, column))
     if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
         raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
     if any(column is not None and (not column.dim() or len(column) != len(history.rounds)) for column in history):
