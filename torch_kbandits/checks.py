@@ -249,7 +249,7 @@ def non_negative_integer(name: str, value: Any) -> int:
 def precision(name: str, value: Any) -> torch.dtype:
     """Return ``value`` if it is the dtype of double or single precision."""
     if not isinstance(value, torch.dtype) or value not in (torch.float64, torch.float32):
-        raise InputError(f"{name} must be torch.float64 or torch.float32, got {describe(value)}.")
+        raise InputError(f"{name} must be torch.float64 or torch.float32, got {shown(value)}.")
     return value
 
 

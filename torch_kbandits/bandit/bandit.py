@@ -353,8 +353,8 @@ class Bandit(Undisturbed):
         Args:
             x: points (q, d), with contexts actions (q, a): a tensor of the dtype and device of the candidates, or
                 numbers in lists, an array or a data frame, which are converted to these. So are contexts.
-            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, of which ``True`` is 1, and arrays, lists,
-                series or tensors of them, of any dtype and on any device.
+            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, of which ``True`` is 1, or arrays,
+                lists, series or tensors of them, of any dtype and on any device.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
                 or a tensor, or of pandas. They may lie before the present or after it, which then moves. None: the time
