@@ -249,7 +249,7 @@ def non_negative_integer(name: str, value: Any) -> int:
 def precision(name: str, value: Any) -> torch.dtype:
     """Return ``value`` if it is the dtype of double or single precision."""
     if not isinstance(value, torch.dtype) or value not in (torch.float64, torch.float32):
-        raise InputError(f"{name} must be torch.float64 or torch.float32, got {describe(value)}.")
+        raise InputError(f"{name} must be torch.float64 or torch.float32, got {shown(value)}.")
     return value
 
 
@@ -339,7 +339,7 @@ def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor
     if not isinstance(value, Tensor):
         if value is None:
             raise InputError(f"{name} is missing: give numbers, as a tensor, an array or a list.")
-        numbers = torch.from_numpy(real_numbers(name, value).copy())
+        numbers = torch.tensor(real_numbers(name, value))
         return numbers if like is None else numbers.to(like)
     in_memory(name, value)
     if value.dtype not in (torch.float64, torch.float32):

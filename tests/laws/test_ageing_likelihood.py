@@ -601,7 +601,7 @@ def test_a_transform_of_space_and_none_of_time():
         ({"times": torch.zeros(3)}, "Give either time_column"),
         ({"time_column": 1.0}, "time_column must be a whole number"),
         ({"time_column": True}, "time_column must be a whole number"),
-        ({"time_column": None, "times": [1.0]}, "times must be"),
+        ({"time_column": None, "times": ["noon"]}, "times must be"),
         ({"time_column": None, "times": torch.tensor([1, 2])}, "times must have a floating dtype"),
         ({"time_column": None, "times": torch.tensor([math.nan])}, "times"),
         ({"time_column": None, "times": torch.tensor(1.0)}, "a time for each training point"),

@@ -318,7 +318,7 @@ def test_what_is_no_row_is_refused(rows, message):
         (lambda: ColumnSpec(["x"]), "columns must be Number or Category objects, got 'x' of type str."),
         (lambda: ColumnSpec([Number("c=1"), Category("c", [1])]), "also once encoded; these repeat: ['c=1']."),
         (lambda: SPEC.encode(ROWS, dtype=torch.int64), "dtype must be torch.float64 or torch.float32, got torch.int64"),
-        (lambda: SPEC.decode(ENCODED), "points must be a torch tensor, got"),
+        (lambda: SPEC.decode([["a"]]), "points must be real numbers"),
         (lambda: SPEC.decode(SPEC.encode(ROWS)[0]), "A single point is points.reshape(1, -1)."),
         (lambda: SPEC.decode(SPEC.encode(ROWS)[:, 1:]), "points must have d = 11 columns, got a tensor of shape (3, 1"),
         (lambda: SPEC.decode(SPEC.encode(ROWS) / 0.0), "points must be finite"),

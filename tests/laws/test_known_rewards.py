@@ -165,7 +165,7 @@ def test_what_a_table_of_rewards_must_be():
         with pytest.raises(InputError, match=r"must be \(r, 12\)"):
             bandit.run(bad)
     with pytest.raises(InputError, match="a function that returns rewards, or a table"):
-        bandit.run([[0.0] * 12])
+        bandit.run(0.0)
     with pytest.raises(InputError, match="5 rounds, and 6"):
         bandit.run(table, 6)
     with pytest.raises(InputError, match="0 rounds"):

@@ -230,12 +230,13 @@ UNCHECKED = {"kwargs", "others", "known", "args"}
 MODULES = (kb, acquisition, confidence, dictionaries, kernels, memory, models, priors, families, spaces, adaptation)
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "ArmPosterior", "BlindRule", "Choice", "Cube", "DictionaryQuality", "DictionaryRule", "Domain", "Evidence",
-    "FactoredGP", "Family", "FamilyRule", "Growth", "Guarantee", "History", "Hypothesis", "InformationGain", "KnownByGain",
-    "LargestOf", "MappedArms", "at_time", "LeavesInOrder", "Limit", "Memory", "MemoryChoice", "NystromWidth", "Offer", "OnlineRule", "OnlineSample",
-    "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
-    "Selection", "SomeOf", "StagedRule", "TheoremWidth", "Trials", "Verdict", "WhenFull", "Width", "climb", "hallucinate", "ages",
-    "draw_nystrom_paths", "leverage_scores", "negligible", "probabilities", "given_prior", "prior_of", "SumGain",
+    "AcquisitionRule", "ArmPosterior", "BlindRule", "Choice", "Cube", "DictionaryQuality", "DictionaryRule", "Domain",
+    "Evidence", "FactoredGP", "Family", "FamilyRule", "Growth", "Guarantee", "History", "Hypothesis",
+    "InformationGain", "KnownByGain", "LargestOf", "LeavesInOrder", "Limit", "MappedArms", "Memory", "MemoryChoice",
+    "NystromWidth", "Offer", "OnlineRule", "OnlineSample", "OptimisticRule", "Parameter", "PlayedPoints",
+    "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger", "Selection", "SomeOf", "StagedRule", "SumGain",
+    "TheoremWidth", "Trials", "Verdict", "WhenFull", "Width", "ages", "at_time", "climb", "draw_nystrom_paths",
+    "given_prior", "hallucinate", "leverage_scores", "negligible", "prior_of", "probabilities",
 }  # fmt: skip
 
 
@@ -333,7 +334,7 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (nystrom, "set_dictionary", {"dictionary": X[:2]}),
 ]
 #: Functions of the caller's, whose errors are the caller's.
-CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert", "posterior_transform"}
+CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert"}
 FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds.
 MEANT = {("run", "rounds", "billion")}

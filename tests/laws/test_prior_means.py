@@ -174,7 +174,7 @@ BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
         (Arms(ARMS), np.inf, "finite"),
         (Arms(ARMS), "high", "number"),
         (Arms(ARMS), ["a", "b"], "numbers"),
-        (Arms(ARMS), torch.ones(20, dtype=torch.bool), "real numbers"),
+        (Arms(ARMS), torch.ones(20, dtype=torch.complex64), "real numbers"),
         (Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
         (Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
         (Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),

@@ -432,7 +432,7 @@ def test_values_print_and_compare():
         (lambda: GuessAndDouble(GuessAndDouble(GPUCBWidth(1.0, 0.1))), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(ScaledWidth(GPUCBWidth(1.0, 0.1), 0.1)), "Scale the result"),
         (lambda: ConstantGain(-1.0), "value"),
-        (lambda: RateGain("RBF", 1), "kernel must be 'rbf', 'matern' or 'linear'"),
+        (lambda: RateGain("RBF", 1), 'kernel must be "rbf" or "matern" or "linear"'),
         (lambda: RateGain("rbf", 0), "dimension"),
         (lambda: RateGain("rbf", 1, nu=2.5), "nu belongs to the Matérn kernel alone"),
         (lambda: RateGain("matern", 1), "nu must be a number"),

@@ -16,6 +16,7 @@ from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import rule_loops
@@ -289,6 +290,7 @@ class AcquisitionRule(ABC):
 class _OfAction(FixedFeatureAcquisitionFunction):
     """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
 
+    @override
     def _construct_X_full(self, X: Tensor) -> Tensor:
         return super()._construct_X_full(X.to(self.values))
 

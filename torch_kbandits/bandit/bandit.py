@@ -316,7 +316,7 @@ class Bandit(Undisturbed):
         The next points are chosen as if these had returned their posterior mean, as with points asked for.
 
         Args:
-            x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
+            x: as in ``tell``: points (q, d), with contexts actions (q, a).
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: as in ``ask``.
 
@@ -351,9 +351,10 @@ class Bandit(Undisturbed):
         if it had come in parts, and never larger than its cap. The posterior is that of its points and of all rewards.
 
         Args:
-            x: points (q, d), of the dtype and device of the candidates; with contexts actions (q, a).
-            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, arrays, lists or tensors of them, of any
-                real dtype and on any device. They are converted to the dtype and device of the candidates.
+            x: points (q, d), with contexts actions (q, a): a tensor of the dtype and device of the candidates, or
+                numbers in lists, an array or a data frame, which are converted to these. So are contexts.
+            y: rewards (q,) or (q, 1), or one, (), if q = 1: any real numbers, of which ``True`` is 1, or arrays,
+                lists, series or tensors of them, of any dtype and on any device.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
                 or a tensor, or of pandas. They may lie before the present or after it, which then moves. None: the time

@@ -37,7 +37,7 @@ class KnownRewards:
                 f"run takes a function that returns rewards, or a table of them (r, {number}); "
                 f"got {checks.describe(table)}."
             )
-        self._table = torch.as_tensor(checks.real_numbers("the table of rewards", table))
+        self._table = torch.as_tensor(checks.real_numbers(f"the table of rewards, which must be (r, {number}),", table))
         if self._table.dim() != 2 or self._table.shape[1] != number:
             raise InputError(f"The table of rewards must be (r, {number}), got {checks.describe(table)}.")
         self.rounds = self._table.shape[0] if rounds is None else checks.positive_integer("rounds", rounds)

@@ -98,9 +98,9 @@ class Candidates(ABC):
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played in every round, (n,) bool. Cost: one pass on arms."""
 
+    @abstractmethod
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool."""
-        return self.offers(points)
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
@@ -125,6 +125,10 @@ class LastingCandidates(Candidates):
     def actions(self, X: Tensor) -> Tensor:
         """Return points (q, d), which are asked for as they are."""
         return X
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be played, (n,) bool."""
+        return self.offers(points)
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the points (q, d) that were played.

@@ -289,7 +289,8 @@ class FactoredGP(SingleTaskGP):
 
         Without ``noise`` the new observations have variance ``regularization``.
         """
-        inputs, train_Y, likelihood = with_column(inputs), self.train_targets, self.likelihood
+        inputs = checks.within_reach("inputs", with_column(inputs))
+        train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
         shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._shared_buffers())}
         conditioned = deepcopy(self, memo=shared)

@@ -35,7 +35,8 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
         values = formula_loops.values(known, as_array(X), as_array(others))
         return torch.from_numpy(values).to(X.dtype)
-    if is_flat and X.shape[0] > 1 and (apart := _apart(X)) is not None:
+    # On a device it would wait.
+    if is_flat and X.is_cpu and X.shape[0] > 1 and (apart := _apart(X)) is not None:
         values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
         return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
     if not _is_composed(kernel) and not (is_flat and _is_plain(kernel)):

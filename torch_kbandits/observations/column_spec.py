@@ -114,7 +114,8 @@ class ColumnSpec:
 
         Cost: O(n width).
         """
-        if checks.points("points", points, dimension=self.width).dim() != 2:
+        points = checks.finite("points", checks.rows("points", points, dimension=self.width))
+        if points.dim() != 2:
             raise InputError(f"points must have shape (n, {self.width}), got {checks.describe(points)}.")
         blocks = points.split([len(column.names) for column in self.columns], dim=-1)
         decoded = [column.decode(block) for column, block in zip(self.columns, blocks, strict=True)]

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,10 @@ _SEPARATE_TELLS = 1000
 
 #: So many points pending, none of which is what is told, look like a mistake.
 _STALE_POINTS = 50
+
+
+#: What columns of a history have of each point.
+_OF_EACH = {"stages": "stage", "times": "time", "told_at": "time"}
 
 
 class History(NamedTuple):
@@ -159,17 +163,22 @@ def check_rounds(history: History) -> None:
     for name, column in history._asdict().items():
         if column is not None or name in ("X", "Y", "rounds"):
             checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
-            checks.in_memory(f"history.{name}", column)
+            checks.in_memory(f"history.{name}", cast(Tensor, column))
     if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
         raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
-    if any(column is not None and (not column.dim() or len(column) != len(history.rounds)) for column in history):
-        raise InputError("The history must have as many points as rewards, rounds and whatever else it has of them.")
+    for name, column in history._asdict().items():
+        if column is not None and (not column.dim() or len(column) != len(history.rounds)):
+            one = _OF_EACH.get(name, "row")
+            raise InputError(
+                f"The history must have as many points as rewards and rounds, and a {one} for each; got {name} as "
+                f"{checks.describe(column)} and {len(history.rounds)} rounds."
+            )
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
     for name, times in (("times", history.times), ("told_at", history.told_at)):
         if times is None:
             continue
-        if times.shape != history.rounds.shape:
+        if times.dim() != 1:
             raise InputError(f"The history must have a time for each point, got {name} as {checks.describe(times)}.")
         checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", times))
     if history.told_at is None:
