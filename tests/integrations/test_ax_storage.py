@@ -14,15 +14,7 @@ from ax.storage.json_store.encoder import object_to_json
 from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, client_of, play, pool_of
 from botorch.models.kernels import CategoricalKernel
 from gpytorch.constraints import Interval, Positive
-from gpytorch.kernels import (
-    CosineKernel,
-    LinearKernel,
-    MaternKernel,
-    PeriodicKernel,
-    RBFKernel,
-    RQKernel,
-    ScaleKernel,
-)
+from gpytorch.kernels import CosineKernel, LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
 from problems import exactly
 
 import torch_kbandits as kb
