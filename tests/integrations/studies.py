@@ -67,3 +67,8 @@ def play(study, objective, n_trials, **words):
 
 def parameters(study):
     return [trial.params for trial in study.trials]
+
+
+def bandit_of(study):
+    """The bandit behind the latest suggestion or recommendation, which no public call returns."""
+    return study.sampler._beliefs[-1].bandit

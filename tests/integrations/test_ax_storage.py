@@ -1,7 +1,6 @@
 """What Ax saves: every value and kernel reads back, and an experiment goes on in a new process as it would have."""
 
 import json
-import os
 import subprocess
 import sys
 from copy import deepcopy
@@ -12,26 +11,18 @@ import torch
 from ax import Client
 from ax.storage.json_store.decoder import object_from_json
 from ax.storage.json_store.encoder import object_to_json
-from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, branin, client_of, play, pool_of, validation_error
+from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, client_of, play, pool_of
 from botorch.models.kernels import CategoricalKernel
 from gpytorch.constraints import Interval, Positive
-from gpytorch.kernels import (
-    CosineKernel,
-    LinearKernel,
-    MaternKernel,
-    PeriodicKernel,
-    RBFKernel,
-    RQKernel,
-    ScaleKernel,
-)
+from gpytorch.kernels import CosineKernel, LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
 from problems import exactly
 
 import torch_kbandits as kb
 from torch_kbandits import InputError, confidence, dictionaries, memory
 from torch_kbandits.errors import DamagedFileError, StateMismatchError
-from torch_kbandits.integrations.ax.fitting import scaled_kernel
 from torch_kbandits.integrations.ax.models import ModelSettings
 from torch_kbandits.integrations.ax.storage import value_classes
+from torch_kbandits.priors import default_kernel
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,9 +31,9 @@ def read_back(value):
     return object_from_json(json.loads(json.dumps(object_to_json(value))))
 
 
-def scaled(base, outputscale=1.7):
+def scaled(base):
     kernel = ScaleKernel(base).double()
-    kernel.outputscale = exactly(outputscale)
+    kernel.outputscale = exactly(1.7)
     return kernel
 
 
@@ -57,8 +48,8 @@ KERNELS = {
     "matern": lambda: scaled(MaternKernel(nu=1.5)),
     "sum": lambda: scaled(RQKernel()) + PeriodicKernel().double() * LinearKernel().double(),
     "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0))),
-    "prior": lambda: scaled_kernel([0, 1]),
-    "grouped": lambda: scaled_kernel([0, 0]),
+    "prior": lambda: default_kernel(2),
+    "grouped": lambda: default_kernel(2, [0, 0]),
     "cosine": lambda: CosineKernel().double(),
     "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,))),
     "single": lambda: ScaleKernel(MaternKernel()),
@@ -88,12 +79,9 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_values_read_back(value):
-    assert read_back(value) == value
-
-
-def test_values_that_hold_values_and_tensors_read_back():
+def test_values_read_back_also_those_that_hold_values_and_tensors():
+    for value in VALUES:
+        assert read_back(value) == value
     capped = read_back(kb.CappedDictionary(kb.KORS(), 50, "stop"))
     assert (capped.rule, capped.max_size, capped.when_full) == (kb.KORS(), 50, "stop")
     points = torch.rand(4, 2, dtype=torch.float64)
@@ -145,58 +133,58 @@ def test_kernels_that_cannot_be_saved_are_refused():
 def test_kernels_of_another_layout_or_changed_are_refused():
     written = json.loads(json.dumps(object_to_json(ModelSettings(seed=0, kernel=rbf()))))
     early = {"__type": "kbandits.Kernel", "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
-    with pytest.raises(StateMismatchError, match="a kernel in the layout of an early version"):
-        object_from_json({**written, "kernel": early})
-    later = {**written["kernel"], "layout": 2}
-    with pytest.raises(StateMismatchError, match="in the layout 2, and this version of torch_kbandits reads layout 1"):
-        object_from_json({**deepcopy(written), "kernel": later})
-    cut = deepcopy(written)
-    del cut["kernel"]["description"]["tensors"]["raw_lengthscale"]
-    with pytest.raises(DamagedFileError, match="does not fit together"):
-        object_from_json(cut)
+    cut = deepcopy(written["kernel"])
+    del cut["description"]["tensors"]["raw_lengthscale"]
+    for kernel, kind, message in [
+        (early, StateMismatchError, "a kernel in the layout of an early version"),
+        ({**written["kernel"], "layout": 2}, StateMismatchError, "in the layout 2, and this version .* reads layout 1"),
+        (cut, DamagedFileError, "does not fit together"),
+    ]:
+        with pytest.raises(kind, match=message):
+            object_from_json({**deepcopy(written), "kernel": kernel})
 
 
-def test_a_saved_experiment_goes_on_as_it_would_have(tmp_path):
-    client = client_of(
-        UNIT, memory=memory.SlidingWindow(6), candidates=GRID, beta=kb.ScaledWidth(kb.BKBWidth(1.0, 1.0, 0.1), 0.1)
-    )
-    play(client, lambda x: -((x - 1.0 / 3.0) ** 2), 2, parallel=3)
+def score(**parameters):
+    return -sum(value * value for value in parameters.values() if not isinstance(value, str))
+
+
+def further(client):
+    """Three more rounds of two trials."""
+    trials = []
+    for _ in range(3):
+        for index, parameters in client.get_next_trials(2).items():
+            trials.append(parameters)
+            client.complete_trial(index, {"score": score(**parameters)})
+    return trials
+
+
+def test_a_saved_experiment_goes_on_as_it_would_have_and_its_pool_is_saved_a_few_times(tmp_path):
+    path = tmp_path / "experiment.json"
+    words = {"memory": memory.SlidingWindow(6), "beta": kb.ScaledWidth(kb.BKBWidth(1.0, 1.0, 0.1), 0.1)}
+    client, sizes = client_of(UNIT, candidates=GRID, **words), []
+    for _ in range(2):
+        play(client, lambda x: -((x - 1.0 / 3.0) ** 2), 1, parallel=3)
+        client.save_to_json_file(str(path))
+        sizes.append(path.read_text().count("kbandits.CandidatePool"))
+    assert sizes[0] == sizes[1] <= 4
     waiting = client.get_next_trials(1)
-    client.save_to_json_file(str(tmp_path / "experiment.json"))
-    loaded = Client.load_from_json_file(str(tmp_path / "experiment.json"))
+    client.save_to_json_file(str(path))
+    loaded = Client.load_from_json_file(str(path))
     assert loaded.get_next_trials(1) == client.get_next_trials(1)
     for c in (client, loaded):
         c.complete_trial(next(iter(waiting)), {"score": 0.1})
     assert loaded.get_next_trials(1) == client.get_next_trials(1)
 
 
-def test_a_pool_is_saved_but_a_few_times(tmp_path):
-    settings = {"kernel": scaled(MaternKernel()), "regularization": 0.01, "initialization_trials": 1}
-    client = client_of(UNIT, candidates=GRID, **settings)
-    sizes = []
-    for _ in range(2):
-        play(client, lambda x: -x, 2)
-        client.save_to_json_file(str(tmp_path / "experiment.json"))
-        sizes.append((tmp_path / "experiment.json").read_text().count("kbandits.CandidatePool"))
-    assert sizes[0] == sizes[1] <= 4
-
-
 GO_ON = """
 import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
 import torch_kbandits
 assert "ax" not in sys.modules  # nobody pays for an integration that is not used
 import torch_kbandits.integrations.ax
 from ax import Client
-found = []
-for path in sys.argv[1:]:
-    client = Client.load_from_json_file(path)
-    trials = []
-    for _ in range(3):
-        for index, parameters in client.get_next_trials(2).items():
-            trials.append(parameters)
-            client.complete_trial(index, {"score": -sum(v * v for v in parameters.values() if not isinstance(v, str))})
-    found.append(trials)
-print("FOUND" + json.dumps(found))
+from test_ax_storage import further
+print("FOUND" + json.dumps([further(Client.load_from_json_file(path)) for path in sys.argv[2:]]))
 """
 
 SAVED = {
@@ -215,29 +203,15 @@ def test_a_new_process_goes_on_as_it_would_have(tmp_path):
     expected, paths = [], []
     for name, (parameters, settings, rounds) in SAVED.items():
         client = client_of(parameters, **settings)
-        play(client, lambda **p: (-sum(v * v for v in p.values() if not isinstance(v, str)), 0.1), rounds)
+        play(client, lambda **p: (score(**p), 0.1), rounds)
         client.get_next_trials(1)  # one is pending
         paths.append(str(tmp_path / f"{name}.json"))
         client.save_to_json_file(paths[-1])
-        trials = []
-        for _ in range(3):
-            for index, p in client.get_next_trials(2).items():
-                trials.append(p)
-                client.complete_trial(index, {"score": -sum(v * v for v in p.values() if not isinstance(v, str))})
-        expected.append(trials)
-    run = subprocess.run(
-        [sys.executable, "-c", GO_ON, *paths],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+        expected.append(further(client))
+    folders = json.dumps([str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)])
+    command = [sys.executable, "-c", GO_ON, folders, *paths]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-3000:]
     found = json.loads(run.stdout.partition("FOUND")[2])
     for name, ours, theirs in zip(SAVED, expected, found, strict=True):
         assert ours == theirs, name
-
-
-def test_branin_is_known():
-    assert branin(3.14159265, 2.275) == pytest.approx(0.397887, abs=1e-5)
-    assert validation_error(0.01, 7, "b") == 0.0

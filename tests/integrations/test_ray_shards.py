@@ -9,9 +9,9 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from local_workers import LocalWorkers, sharded
+from local_workers import sharded
 from problems import DOUBLE, data, dense, difference, linear, matern, play, rbf
-from sharded_play import CUTS, LAMBDA, assert_equal_posteriors, make, noisy, posterior, rounds, some_arms
+from sharded_play import CUTS, LAMBDA, assert_equal_posteriors, make, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
@@ -121,49 +121,44 @@ def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
         assert_equal_posteriors(bandits[1], bandits[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [
-        ("bbkb", 8),
-        ("gp-ei", 8),
-        ("sw-gp-ucb", 8),
-        *(pytest.param(name, 8, marks=pytest.mark.slow) for name in ("gp-pi", "gp-ucb", "mini-gp-ucb", "r-gp-ucb")),
-        *(pytest.param(name, 200, marks=pytest.mark.slow) for name in ("gp-ei", "gp-pi", "random")),
-    ],
-)
-def test_named_algorithms_on_shards(name, count):
-    """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
-    words = {"sw-gp-ucb": {"window": 4.0}, "r-gp-ucb": {"period": 4.0}}.get(name, {})
-    bandits = pair(3, 600 if count > 8 else 120, name=name, **words)
-    for first in range(0, count, 8):
-        rounds(bandits, 8, first)
-        bandits[1].candidates.workers.lose(first % 3)
-    assert_equal_posteriors(bandits[1], bandits[0], max(1e-9, lost(bandits[1])))
+MEAN = {"memory": SlidingWindow(7), "mean": lambda X: 5.0 + 3.0 * torch.cos(4.0 * X).sum(-1)}
+LEARNED = {"kernel": None, "regularization": None, "prior": LearnedPrior(num_initial=5), "resampling": "coupled"}
+NAMED = {
+    "bbkb": ("bbkb", {}),
+    "gp-ei": ("gp-ei", {}),
+    "sw-gp-ucb": ("sw-gp-ucb", {"window": 4.0}),
+    "full": ("bkb", {"max_dictionary": 5, "when_full": "stop"}),  # each shard learns what is not spanned of its arms
+    "mean": ("bkb", MEAN),
+    "learned": ("bkb", LEARNED),
+    "gp-pi": ("gp-pi", {}),
+    "gp-ucb": ("gp-ucb", {}),
+    "mini-gp-ucb": ("mini-gp-ucb", {}),
+    "r-gp-ucb": ("r-gp-ucb", {"period": 4.0}),
+}
 
 
 @pytest.mark.usefixtures("short_fits")
-def test_a_prior_that_is_learned_plays_the_same_arms():
-    bandits = pair(count=40, kernel=None, regularization=None, prior=LearnedPrior(num_initial=5), resampling="coupled")
-    rounds(bandits, 10)
-    assert bandits[0].prior.mean == pytest.approx(bandits[1].prior.mean)
-
-
-def test_shards_of_a_full_dictionary_choose_the_arms_of_one_table():
-    """Points are exchanged, and what is not spanned is learned, by each shard of its own arms."""
-    bandits = pair(count=120, max_dictionary=5, when_full="stop")
-    rounds(bandits, 16)
-    assert len(bandits[0].inducing_points) == 5
-    assert_equal_posteriors(bandits[1], bandits[0])
-
-
-def test_shards_expect_what_one_table_expects():
-    """Of a prior mean; also a worker that is lost, and one that has forgotten."""
-    words = {"memory": SlidingWindow(7), "mean": lambda X: 5.0 + 3.0 * torch.cos(4.0 * X).sum(-1)}
-    bandits = pair(count=120, **words)
-    for first in range(0, 12, 4):
-        rounds(bandits, 4, first)
-        bandits[1].candidates.workers.lose(first // 4)
-        assert difference(bandits[1]._belief.posterior.mean, bandits[0]._belief.posterior.mean) < 1e-9
+@pytest.mark.parametrize(
+    ("case", "count"),
+    [
+        *((case, 16) for case in list(NAMED)[:6]),
+        *(pytest.param(case, 16, marks=pytest.mark.slow) for case in list(NAMED)[6:]),
+        *(pytest.param(case, 200, marks=pytest.mark.slow) for case in ("gp-ei", "gp-pi")),
+    ],
+)
+def test_named_algorithms_on_shards(case, count):
+    """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
+    name, words = NAMED[case]
+    bandits = pair(3, 600 if count > 16 else 60, name=name, **words)
+    for first in range(0, count, 8):
+        rounds(bandits, 8, first)
+        bandits[1].candidates.workers.lose(first % 3)
+    if case == "learned":
+        assert bandits[0].prior.mean == pytest.approx(bandits[1].prior.mean)
+    elif case == "mean":
+        assert difference(*(bandit._belief.posterior.mean for bandit in bandits)) < 1e-9
+    else:
+        assert_equal_posteriors(bandits[1], bandits[0], max(1e-9, lost(bandits[1])))
 
 
 @pytest.mark.parametrize(
@@ -193,14 +188,13 @@ def test_draws_and_stages_on_shards_are_those_of_one_table(acquisition, rule, me
 @pytest.mark.parametrize("name", ["lb-gp-ucb", "pe-gp-ucb", "hp-gp-ts"])
 def test_families_on_shards_choose_the_arms_of_one_table(name):
     """Workers hold one posterior at a time, which the hypotheses have built in turns."""
-    arms = some_arms(60)
+    arms, words = some_arms(60), {"kernels": (matern(0.8), matern(0.2)), "dictionary": KORS(2.0)}
     one_table = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3))
-    words = {"kernels": (matern(0.8), matern(0.2)), "dictionary": KORS(2.0)}
     bandits = [make(each, name, **words) for each in (one_table, sharded(arms, 2, [23]))]
     for first in range(0, 12, 4):
         rounds(bandits, 4, first)
         bandits[1].candidates.workers.lose(first // 4 % 2)
-    assert torch.equal(bandits[0].history.stages, bandits[1].history.stages)
+    assert torch.equal(*(bandit.history.stages for bandit in bandits))
     assert len(bandits[0].history.stages.unique()) > 1
 
 
@@ -245,36 +239,6 @@ def test_batches_that_a_rule_decides(name, settings):
             bandit.tell(X, noisy(X, number))
 
 
-@pytest.mark.parametrize(
-    ("memory", "weights"),
-    [
-        pytest.param("none", lambda times, now: times >= 0.0, marks=pytest.mark.slow),
-        pytest.param(
-            "observations", lambda times, now: torch.arange(len(times)) >= len(times) - 7, marks=pytest.mark.slow
-        ),
-        ("discount", lambda times, now: 0.8 ** (now - times)),
-    ],
-    ids=["none", "observations", "discount"],
-)
-def test_the_posterior_is_the_dense_one_of_what_counts(memory, weights):
-    """Also in a shard that was lost and is built from what counts, and how much."""
-    arms = some_arms(90)
-    bandit = composed(sharded(arms, 4), "fresh", memory)
-    for number in range(6):
-        X = bandit.ask(1 + number % 2)
-        bandit.tell(X, noisy(X, number))
-    bandit.candidates.workers.lose(1)
-    bandit.ask(remember=False)
-    times = bandit.history.rounds.double() if bandit.history.times is None else bandit.history.times
-    weight = weights(times, 6.0).double()
-    X, Y, Z, T = dense(bandit.history.X[weight > 0], bandit.history.Y[weight > 0], bandit.inducing_points, arms)
-    expected = oracles.dtc(oracles.matern52(0.4, 1.7), X, Y, (LAMBDA / weight[weight > 0]).numpy(), Z, T)
-    mean, variance = posterior(bandit)
-    assert difference(mean, expected.mean) < expected.rounding
-    assert difference(variance, expected.variance) < expected.rounding
-    assert bool((bandit.recommend() == bandit.history.X).all(-1).any())
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("gap", [3.0, 50.0])
 def test_times_of_ones_own(gap):
@@ -311,20 +275,6 @@ def test_single_precision():
             bandit.tell(X[number : number + 3], noisy(X[number : number + 3], number))
     assert ours.ask().dtype == torch.float32
     assert_equal_posteriors(ours, single, 1e-4)
-
-
-def test_few_arms_are_looked_at(monkeypatch):
-    for name, number in {"_WORTHWHILE": 0, "_FIRST": 3, "_LONGEST": 7, "_SHARE": 4}.items():
-        monkeypatch.setattr(f"torch_kbandits.tables.lazy.{name}", number)
-    bandits, shares = pair(count=400, resampling="growth"), []
-    for number in range(12):
-        X = [bandit.ask() for bandit in bandits]
-        assert torch.equal(*X)
-        shares.append(bandits[1].visited_share)
-        for bandit in bandits:
-            bandit.tell(X[0], noisy(X[0], number))
-    assert min(shares) < 0.2
-    assert max(shares) == 1.0
 
 
 # ---------------------------------------------------------------- ties
@@ -407,15 +357,9 @@ def test_each_shard_is_asked_once_many_by_way_of_others():
     bandit.recommend()
     bandit.state_dict()
     assert not workers.sent
-
-
-def test_many_bytes_are_stored_once(monkeypatch):
-    bandits, stored = pair(group_size=3), []
-    monkeypatch.setattr(LocalWorkers, "stored", lambda self, data: stored.append(data) or data)
-    monkeypatch.setattr("torch_kbandits.integrations.ray.workers._SMALL", 0)
-    rounds(bandits, 1)
-    assert len(stored) == 1
-    assert_equal_posteriors(bandits[1], bandits[0])
+    sizes = [len(rows) for rows in sharded(some_arms(), 7).workers.shards]
+    assert sum(sizes) == 160
+    assert {*sizes} == {22, 23}
 
 
 @pytest.mark.one_in(4)
@@ -533,9 +477,12 @@ def test_a_shard_that_failed_half_way_is_started_anew(place, memory, monkeypatch
     rounds(bandits, 5)
     starts = bandits[1].candidates.workers.starts
     starts.clear()
-    owner = integration.table.ShardTable if "." in place else integration.table
-    name = place.rpartition(".")[-1]
-    original, failures = getattr(owner, name), ["too many arms"]
+    for bandit in bandits:
+        for _ in range(3):
+            bandit.tell(some_arms()[:2], noisy(some_arms()[:2], 0))
+    owner, name, failures = integration.table, place.rpartition(".")[-1], ["too many arms"]
+    owner = owner.ShardTable if "." in place else owner
+    original = getattr(owner, name)
 
     def failing(*arguments):
         result = original(*arguments)
@@ -543,9 +490,6 @@ def test_a_shard_that_failed_half_way_is_started_anew(place, memory, monkeypatch
             raise MemoryError(failures.pop())
         return result
 
-    for bandit in bandits:
-        for _ in range(3):
-            bandit.tell(some_arms()[:2], noisy(some_arms()[:2], 0))
     monkeypatch.setattr(owner, name, failing, raising=False)
     with pytest.raises(MemoryError):
         bandits[1].ask()
@@ -726,10 +670,3 @@ def test_what_shards_cannot_do_is_refused():
             Bandit(candidates=sharded(some_arms(), 2), kernel=kernel, acquisition=rule, **words).ask()
     with pytest.raises(InputError, match="ShardedArms have neither contexts"):
         make(sharded(some_arms(), 2)).ask(context=[1.0])
-
-
-def test_sizes_of_shards_differ_by_one_at_most():
-    for num_shards in (1, 3, 7):
-        shards = sharded(some_arms(100), num_shards).workers.shards
-        assert [row for rows in shards for row in rows] == list(range(100))
-        assert {len(rows) for rows in shards} <= {100 // num_shards, -(-100 // num_shards)}

@@ -60,11 +60,10 @@ def table(search):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy"},
-        pytest.param({"return_train_score": True}, marks=pytest.mark.slow),
+        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
         pytest.param({"scoring": "accuracy", "refit": False}, marks=pytest.mark.slow),
     ],
-    ids=["several", "train", "no-refit"],
+    ids=["several", "no-refit"],
 )
 def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
     space = {"n_neighbors": [1, 3, 10], "weights": ["uniform", "distance"]}
@@ -74,10 +73,12 @@ def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
     )
     assert {*ours.cv_results_} == {*theirs.cv_results_}
     for key, column in theirs.cv_results_.items():
-        assert type(ours.cv_results_[key]) is type(column), key
-        assert len(ours.cv_results_[key]) == 4
-        if isinstance(column, np.ndarray):
-            assert ours.cv_results_[key].dtype == column.dtype, key
+        mine = ours.cv_results_[key]
+        assert (type(mine), len(mine), getattr(mine, "dtype", None)) == (
+            type(column),
+            4,
+            getattr(column, "dtype", None),
+        )
     public = {name for name in vars(theirs) if name.endswith("_") and not name.startswith("_")}
     assert {name for name in vars(ours) if name.endswith("_")} == public | {"bandit_", "space_"}
 
@@ -201,13 +202,9 @@ def test_values_are_of_the_kinds_given_and_in_their_ranges():
     for row in rows:
         assert list(row) == list(space)
         assert 0.001 <= row["rate"] <= 0.1
-        assert row["depth"] in (2, 4, 8)
-        assert row["kind"] in ("a", "b")
         assert 2.0 <= row["noise"] <= 5.0
-        assert row["limit"] in (None, 5)
-        assert row["seed"] % 10 == 0
-        assert isinstance(row["seed"], int)
-    assert {row["depth"] for row in rows} == {2, 4, 8}
+        assert (row["kind"] in ("a", "b"), row["limit"] in (None, 5), row["depth"] in (2, 4, 8)) == (True,) * 3
+        assert (row["seed"] % 10, type(row["seed"])) == (0, int)
 
 
 class Flat(Tunable):
@@ -381,36 +378,33 @@ def belongs(row):
 
 
 def test_a_list_of_dicts_is_searched_in_all_of_them():
-    search = searched(space=BRANCHES, n_iter=16)
+    search = searched(space=BRANCHES, n_iter=10)
     rows = search.cv_results_["params"]
-    assert len(rows) == 16
+    assert len(rows) == 10
     assert all(map(belongs, rows))
     assert len({frozenset(row) for row in rows}) == 3
     assert search.cv_results_["param_depth"].mask.tolist() == ["depth" not in row for row in rows]
     assert search.best_params_ in rows
-    assert search.best_params_["kind"] == "b"
     names = ["dict", "rate of dict 0", "rate of dict 2", "depth", "kind of dict 0", "kind of dict 1", "seed"]
     assert [*search.space_.space.parameters] == names  # one where dicts say the same
 
 
 def test_small_lists_of_dicts_end():
-    space = [{"depth": [1, 2, 3], "kind": ["a", "b"]}, {"seed": list(range(5))}, {"rate": [0.1]}]
-    with pytest.warns(KernelBanditWarning, match="only 12 different configurations"):
+    space = [{"depth": [1, 2, 3], "kind": ["a", "b"]}, {"rate": [0.1]}]
+    with pytest.warns(KernelBanditWarning, match="only 7 different configurations"):
         search = searched(space=space, n_iter=30)
     found = [tuple(sorted(row.items(), key=str)) for row in search.cv_results_["params"]]
-    assert len(set(found)) == len(found) == 12
+    assert len(set(found)) == len(found) == 7
 
 
 def test_parameters_may_depend_on_others():
     space = {
-        "kind": ["a", "b"],
-        "depth": Integer(1, 4, when={"kind": "b"}),
         "seed": Categorical([1, 2, 3]),
+        "depth": Integer(1, 4, when={"seed": 1}),
         "rate": Float(1e-3, 1.0, log=True, when={"seed": [2, 3]}),
     }
-    for row in searched(space=space, n_iter=10).cv_results_["params"]:
-        assert ("depth" in row) == (row["kind"] == "b")
-        assert ("rate" in row) == (row["seed"] > 1)
+    for row in searched(space=space, n_iter=7).cv_results_["params"]:
+        assert ("depth" in row, "rate" in row) == (row["seed"] == 1, row["seed"] > 1)
 
 
 def values_of(given, number=256):

@@ -27,6 +27,7 @@ from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 pytestmark = pytest.mark.usefixtures("short_searches")
 
 X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
+FRAME = pd.DataFrame(X, columns=["left", "right"])
 SPACE = {"rate": loguniform(1e-4, 1.0), "depth": randint(1, 11), "kind": ["a", "b", "c"]}
 
 
@@ -69,7 +70,7 @@ def stopped(path, fits, **settings):
 # ---------------------------------------------------------------- going on
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -77,8 +78,9 @@ def stopped(path, fits, **settings):
         {"batch_size": 2, "recommend": "posterior", "refit": True},
         {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
         {"estimator": Counted(limit=4), "error_score": np.float32(-1.0)},
+        {"X": FRAME, "y": pd.Series(Y), "fit_words": {"sample_weight": np.ones(20)}, "batch_size": 2},
     ],
-    ids=["plain", "batches", "several", "failures"],
+    ids=["plain", "batches", "several", "failures", "frames"],
 )
 def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_path):
     with warnings.catch_warnings():
@@ -127,15 +129,6 @@ def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
     for _ in range(2):  # also from what is left of the first
         with pytest.raises(ValueError, match="All the"), pytest.warns(FitFailedWarning):
             searched(tmp_path / "never", **words)
-
-
-@pytest.mark.slow
-def test_two_workers_and_data_frames(tmp_path):
-    frame, y = pd.DataFrame(X, columns=["left", "right"]), pd.Series(Y)
-    settings = {"X": frame, "y": y, "batch_size": 2, "fit_words": {"sample_weight": np.ones(20)}}
-    whole = searched(None, **settings)
-    stopped(tmp_path / "search", 9, **settings)
-    assert table(searched(tmp_path / "search", **settings)) == table(whole)
 
 
 def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):

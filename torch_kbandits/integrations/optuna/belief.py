@@ -167,7 +167,7 @@ class StudyBelief:
         goals = cast(Scalarization, self.bandit.objective)
         models = [self.bandit.model, *map(self.bandit.outcome_model, goals.outcomes)]
         with torch.no_grad():
-            scales = [model.covar_module(X, diag=True).max().sqrt() for model in models]
+            scales = [cast(Tensor, model.covar_module(X, diag=True)).max().sqrt() for model in models]
             means = [model.posterior(X).mean.squeeze(-1) for model in models]
         values = torch.stack([mean / scale for mean, scale in zip(means, scales, strict=True)])
         worst, best = values.amin(-1), values.amax(-1)
