@@ -27,6 +27,17 @@ def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
 
 
+def test_nobody_reports_without_a_terminal_where_news_are_lines(tmp_path, monkeypatch, capsys):
+    reports = []
+    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
+    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
+    assert set(reports) == {None}
+    capsys.readouterr()
+    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
+        shown.say("a long line " * 20)
+    assert capsys.readouterr().err == "a long line " * 20 + "\n"
+
+
 def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
     monkeypatch.setattr(live, "INTERVAL", 0.0)
     trial = next(small(algorithms=[{"name": "bkb", "label": "BKB"}]).trials())
@@ -63,19 +74,6 @@ def test_lines_of_runs_come_and_go():
         shown.show(Status("a", "BKB on smooth, seed 0", 13, 300, READING))  # sent before it was finished
         shown._live.refresh()
         assert "BKB on smooth" not in stream.getvalue()[before:]
-
-
-def test_without_a_terminal_news_are_lines(capsys):
-    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
-        shown.say("a long line " * 20)
-    assert capsys.readouterr().err == "a long line " * 20 + "\n"
-
-
-def test_nobody_reports_without_a_terminal(tmp_path, monkeypatch):
-    reports = []
-    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
-    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
-    assert set(reports) == {None}
 
 
 @pytest.mark.slow
