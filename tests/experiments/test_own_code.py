@@ -52,11 +52,9 @@ class Turns:
 class Wide(Bandit):
     """UCB without a dictionary, with a constant width."""
 
-    def __init__(self, *, candidates, kernel, regularization, seed, beta=None, memory=None, **others):
-        super().__init__(
-            candidates=Arms(candidates), prior=Prior(kernel, regularization), dictionary=None, width=beta,
-            acquisition=UpperConfidenceRule(), memory=memory, seed=seed, **others,
-        )
+    def __init__(self, *, candidates, kernel, regularization, seed, beta=None, memory=None):
+        words = {"prior": Prior(kernel, regularization), "width": beta, "memory": memory, "seed": seed}
+        super().__init__(candidates=Arms(candidates), acquisition=UpperConfidenceRule(), **words)
 
 
 def slope(num_arms=20, *, seed):
@@ -69,8 +67,7 @@ class Slope(FiniteArms):
     """Means that rise, as a class."""
 
     def __init__(self, num_arms, *, seed):
-        arms = torch.linspace(0.0, 1.0, num_arms, dtype=torch.float64)[:, None]
-        super().__init__(arms, arms[:, 0].clone(), 0.1, seed, kernel=RBFKernel().double(), regularization=0.01)
+        self.__dict__.update(slope(num_arms, seed=seed).__dict__)
 
 
 class Narrow(RBFKernel):
@@ -156,46 +153,40 @@ def test_an_own_algorithm_plays_an_own_environment(folder, tmp_path):
     assert not outcome.failures
     (record,) = outcome.records
     # Arms 0, 2, 4, 1, 3, … of means 0, ¼, …, 1.
-    means = [0.0, 0.5, 1.0, 0.25, 0.75, 0.0, 0.5, 1.0]
-    expected = torch.cumsum(1.0 - torch.tensor(means, dtype=torch.float64), 0).tolist()
-    assert record.cumulative_regret == pytest.approx(expected, abs=1e-12)
+    means = torch.tensor([0.0, 0.5, 1.0, 0.25, 0.75, 0.0, 0.5, 1.0], dtype=torch.float64)
+    assert record.cumulative_regret == pytest.approx(torch.cumsum(1.0 - means, 0).tolist(), abs=1e-12)
     assert (record.algorithm["label"], record.environment["label"]) == ("Turns", "slope")
-    assert record.dictionary_size == [0] * 8
-    assert record.recommended_mean is None
-
-
-def test_paths_are_relative_to_the_spec_file(folder):
-    (folder / "spec.json").write_text(json.dumps(content()), encoding="utf-8")
-    (trial,) = load_spec(folder / "spec.json").trials()
-    assert len(build_environment(trial).arms) == 5
-    with pytest.raises(InputError, match=r"environments\[0\]\.name: .*mine\.py"):
-        parse_spec(content())
+    assert (record.dictionary_size, record.recommended_mean) == ([0] * 8, None)
+    (spec,) = specs_of(outcome.records, "again")
+    assert spec["algorithms"][0]["name"].startswith("mine.py:Turns@")
+    assert [trial.key for trial in parse_spec(spec, folder=folder).trials()] == [record.key]
 
 
 def test_a_table_a_path_and_a_spec_are_the_same_experiment(folder, tmp_path, monkeypatch):
+    """Paths are relative to the file of the spec."""
     (folder / "spec.json").write_text(json.dumps(content()), encoding="utf-8")
+    with pytest.raises(InputError, match=r"environments\[0\]\.name: .*mine\.py"):
+        parse_spec(content())
+    (trial,) = load_spec(folder / "spec.json").trials()
+    assert len(build_environment(trial).arms) == 5
     monkeypatch.chdir(folder)
     specs = parsed(folder), content(), folder / "spec.json", str(folder / "spec.json")
     keys = [run_experiment(spec, tmp_path / "run", workers=1).records[0].key for spec in specs]
-    assert len(set(keys)) == 1
-    assert len(read_records(tmp_path / "run")[0]) == 1
+    assert len(set(keys)) == len(read_records(tmp_path / "run")[0]) == 1
 
 
-def test_a_module_is_named_by_its_dots(folder, monkeypatch):
+def test_modules_are_named_by_their_dots_those_of_the_package_too(folder, monkeypatch):
     (folder / "importable").mkdir()
     shutil.copy(folder / "mine.py", folder / "importable" / "own_pieces.py")
     monkeypatch.syspath_prepend(str(folder))
     name = "importable.own_pieces"
-    entries = {"algorithms": [{"name": f"{name}:Turns"}], "environments": [{"name": f"{name}:Slope", "num_arms": 3}]}
-    (trial,) = parse_spec(content(**entries)).trials()
-    assert type(build_bandit(trial, build_environment(trial))).__module__ == name
-
-
-def test_what_the_package_has_is_named_like_own_code():
     memory = {"name": "torch_kbandits.memory:SlidingWindow", "size": 4}
-    entry = {"name": "gp-ucb", "beta": 1.0, "memory": memory}
-    (trial,) = parse_spec(content(environments=[{"name": "rkhs-function"}], algorithms=[entry])).trials()
-    assert build_bandit(trial, build_environment(trial)).memory == SlidingWindow(4)
+    entries = [{"name": f"{name}:Turns"}, {"name": "gp-ucb", "beta": 1.0, "memory": memory}]
+    problem = [{"name": f"{name}:Slope", "num_arms": 3}]
+    trials = parse_spec(content(algorithms=entries, environments=problem)).trials()
+    turns, other = (build_bandit(trial, build_environment(trial)) for trial in trials)
+    assert type(turns).__module__ == name
+    assert other.memory == SlidingWindow(4)
 
 
 def test_own_kernels_widths_and_memories_reach_a_bandit(folder):
@@ -249,33 +240,21 @@ def test_a_directory_knows_where_the_code_is_and_what_it_was(folder, tmp_path):
         spec_in(run)
 
 
-def test_a_run_whose_code_changes_on_the_way_fails_and_says_so(folder, tmp_path):
-    spec = parsed(folder)
-    (folder / "mine.py").write_text(CODE + "\n", encoding="utf-8")
-    with pytest.raises(StateMismatchError, match="has changed"):
-        run_experiment(spec, tmp_path / "run", workers=1)
-
-
-def test_records_make_the_spec_again(folder, tmp_path):
-    outcome = run_experiment(parsed(folder), tmp_path / "run", workers=1)
-    (spec,) = specs_of(outcome.records, "again")
-    assert spec["algorithms"][0]["name"].startswith("mine.py:Turns@")
-    (trial,) = parse_spec(spec, folder=folder).trials()
-    assert trial.key == outcome.records[0].key
-
-
 @pytest.mark.slow
 def test_workers_find_the_code(folder, tmp_path):
     outcome = run_experiment(parsed(folder, seeds=3), tmp_path / "run", workers=2)
-    assert len(outcome.records) == 3
-    assert not outcome.failures
+    assert (len(outcome.records), outcome.failures) == (3, [])
 
 
-def test_checkpoints_need_a_state(folder, tmp_path):
+def test_checkpoints_need_a_state_and_code_that_changes_on_the_way_ends_a_run(folder, tmp_path):
     with pytest.raises(InputError, match=r"Turns cannot be kept on its way: give it state_dict\(\)"):
         run_experiment(parsed(folder, checkpoint_every=2), tmp_path / "run", workers=1)
     own = [{"name": "mine.py:Wide", "beta": {"width": "constant", "value": 1.0}}]
     assert not run_experiment(parsed(folder, checkpoint_every=3, algorithms=own), tmp_path / "run", workers=1).failures
+    spec = parsed(folder)
+    (folder / "mine.py").write_text(CODE + "\n", encoding="utf-8")
+    with pytest.raises(StateMismatchError, match="has changed"):
+        run_experiment(spec, tmp_path / "other", workers=1)
 
 
 def player(name, **options):
@@ -291,11 +270,13 @@ def setting(key, name, **options):
 
 
 FILES = {"bad.py": "# a line\n1 / 0\n", "wrong.py": "class\n", "leaving.py": "raise SystemExit(3)\n"}
+MEMORY = {"name": "mine.py:Latest", "agee": 1}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        # What is said when the spec is read.
         (player("bkbb"), "Your own is path/to/file.py:Class or package.module:Class"),
         (player("mine.py:Turn"), r"algorithms\[0\]\.name: .* has no class 'Turn'; did you mean 'Turns'"),
         (player("mine.py:Zzz"), r"no class 'Zzz'; there are Arms, .*Turns"),
@@ -304,19 +285,12 @@ FILES = {"bad.py": "# a line\n1 / 0\n", "wrong.py": "class\n", "leaving.py": "ra
         (player("mine.py:Turns", stepp=1), "'stepp' is no option of algorithm 'Turns'; did you mean 'step'"),
         (player("mine.py:Turns", candidates=1), "'candidates' is no option"),
         (player("others.py:Turns"), r"others\.py' cannot be read"),
-        (
-            player("no_module:A"),
-            r"'no_module' cannot be imported: ModuleNotFoundError: No module named 'no_module'\. O",
-        ),
+        (player("no_module:A"), r"'no_module' cannot be imported: ModuleNotFoundError: No module named 'no_module'"),
         (player("itertools:count"), "in no file"),
         (player("bad.py:Turns"), r"bad\.py' cannot be imported: ZeroDivisionError: .* \(bad\.py, line 2\)"),
         (player("wrong.py:Turns"), r"wrong\.py' cannot be imported: SyntaxError"),
         (player("leaving.py:Turns"), r"leaving\.py' cannot be imported: SystemExit"),
-        (player("bkb", memory="mine.py:Late"), r"algorithms\[0\]\.memory: .* 'Late'; did you mean 'Latest'"),
-        (
-            player("bkb", memory={"name": "mine.py:Latest", "agee": 1}),
-            r"'agee' is no option of Latest; .* 'age'",
-        ),
+        (player("bkb", memory=MEMORY), r"'agee' is no option of Latest; .* 'age'"),
         (player("bkb", memory="torch_kbandits.memory:SlidingWindow"), "memory: SlidingWindow needs size"),
         (problem("mine.py:Turns"), "Turns is no environment: it must be a subclass of Environment, "),
         (problem("mine.py:NoSeed"), "NoSeed must take seed"),
@@ -325,42 +299,27 @@ FILES = {"bad.py": "# a line\n1 / 0\n", "wrong.py": "class\n", "leaving.py": "ra
         (setting("kernel", "mine.py:Latest"), "settings.kernel must be a GPyTorch kernel"),
         (setting("kernel", "mine.py:Narrow", lengthscale=1), "'lengthscale' is no option of Narrow"),
         (setting("beta", "mine.py:Shrinking", strat=1), "'strat' is no option of width 'Shrinking'.*mean 'start'"),
-    ],
-)
-def test_what_own_code_cannot_be_is_named(folder, change, message):
-    for name, text in FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        parsed(folder, **{**player("bkb"), **problem("rkhs-function"), **change})
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+        # What is said before anything runs.
         (player("mine.py:Broken"), r"Broken cannot be made: RuntimeError: out of luck \(mine.py, line \d+\)"),
         (player("mine.py:nothing"), "nothing takes other arguments: got an unexpected keyword argument 'candidates'"),
         (player("mine.py:nobody"), "nobody must return what has ask.. and tell.x, y., got None"),
         (problem("mine.py:nothing"), "nothing must be an environment, got None of type NoneType"),
-        (player("bkb") | setting("beta", "mine.py:Shrinking"), "width 'Shrinking' needs start"),
-        (player("bkb") | setting("beta", "mine.py:Latest"), "beta must be a Width"),
+        (setting("beta", "mine.py:Shrinking"), "width 'Shrinking' needs start"),
+        (setting("beta", "mine.py:Latest"), "beta must be a Width"),
     ],
 )
-def test_what_cannot_be_made_is_said_before_anything_runs(folder, tmp_path, change, message):
+def test_what_own_code_cannot_be_is_named(folder, tmp_path, change, message):
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        run_experiment(parsed(folder, **change), tmp_path / "run", workers=1)
+        run_experiment(parsed(folder, **player("bkb") | problem("rkhs-function") | change), tmp_path / "run", workers=1)
+    assert not (tmp_path / "run" / "records.jsonl").exists()
 
 
 def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
-    words = [
-        "-e",
-        f"{folder}/mine.py:Slope:num_arms=5,label=rising",
-        "-a",
-        f"{folder}/mine.py:Turns:step=2",
-        "-a",
-        "random",
-    ]
-    kept = ["--directory", str(tmp_path / "run"), "--workers", "1", "--rounds", "5", "--seeds", "1"]
-    result = CliRunner().invoke(main, ["compare", *words, *kept])
+    words = ["-e", f"{folder}/mine.py:Slope:num_arms=5,label=rising", "-a", f"{folder}/mine.py:Turns:step=2"]
+    words += ["-a", "random", "--directory", str(tmp_path / "run"), "--workers", "1", "--rounds", "5", "--seeds", "1"]
+    result = CliRunner().invoke(main, ["compare", *words])
     assert result.exit_code == 0, result.output
     assert "Turns" in result.output
     records, _ = read_records(tmp_path / "run")
@@ -370,8 +329,6 @@ def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
     changed = CliRunner().invoke(main, ["resume", str(tmp_path / "run")])
     assert changed.exit_code == 1
     assert "has changed" in changed.output
-    bare = CliRunner().invoke(main, ["compare", "-e", "rkhs-function:num_arms", "-a", "random"])
-    assert "'num_arms' must be KEY=VALUE" in bare.output
 
 
 def test_registries_make_own_classes_too():
