@@ -125,11 +125,10 @@ E, A = ("-e", "rkhs-function"), ("-a", "random")
         (("compare", "-e", "gaussian-bumps", *A), "needs kernel and regularization"),
         (("compare", *A), "Missing option '--environment'"),
         (("run", "none.toml"), "There is no spec file 'none.toml'"),
-        (("plot", "none"), "The records 'none' cannot be read"),
-        (("list", "widhts"), "'widhts' is not one of"),
+        (("plot", "none"), "The records 'none' cannot be read"), (("list", "widhts"), "'widhts' is not one of"),
         (("rnu",), "No such command 'rnu'"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_a_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     result = kbandits(*arguments)

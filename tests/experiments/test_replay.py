@@ -120,14 +120,13 @@ def test_a_replay_without_a_match_has_no_mean():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"log": 3}, "log must be a LoggedInteractions"),
-        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"log": 3}, "log must be a LoggedInteractions"), ({"seed": 0.5}, "seed must be a whole number"),
         ({"rounds": 0}, "rounds must be a whole number of at least 1"),
         ({"lowest_propensity": 0.0}, "lowest_propensity must be a finite number above 0"),
         ({"lowest_propensity": 0.2}, r"lowest_propensity is 0.2 and row \d+ of the log has a propensity of 0.1"),
         ({"center": float("nan")}, "center must be a finite number"),
     ],
-)
+)  # fmt: skip
 def test_bad_words_are_named(words, message):
     log = logged(UNEVEN, 100)
     with pytest.raises(InputError, match=message):

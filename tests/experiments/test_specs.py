@@ -158,15 +158,13 @@ def kernel(value):
         ({"environments": [{"name": "sensors"}]}, "environment 'sensors' needs csv"),
         ({"setings": {}}, "'setings' is no key; did you mean 'settings'"),
         ({"settings": {"beta": -1}}, r"settings\.beta must be a finite number of at least 0, got -1"),
-        (beta(width="igpucb"), "'igpucb' is no width; did you mean 'igp-ucb'"),
-        (beta(scale=0.1), "table with width"),
+        (beta(width="igpucb"), "'igpucb' is no width; did you mean 'igp-ucb'"), (beta(scale=0.1), "table with width"),
         (beta(width="bkb", scal=1), "'scal' is no option of width.*mean 'scale'"),
         (beta(width="bkb", gain="greedy"), "'gain' is no option of width 'bkb'"),
         (beta(width="constant", value=1, double=True), "no norm bound to double"),
         (beta(width="gp-ucb", double="yes"), "true or false"),
         ({"settings": {"gain": "realised"}}, "'realised' is no information gain; did you mean 'realized'"),
-        ({"settings": {"gain": {"nu": 2.5}}}, "needs a rate"),
-        (kernel({"lengthscale": 1}), "kernel needs a name"),
+        ({"settings": {"gain": {"nu": 2.5}}}, "needs a rate"), (kernel({"lengthscale": 1}), "kernel needs a name"),
         (kernel({"name": "rbf", "lengthscale": 0}), r"kernel\.lengthscale must be"),
         (kernel({"name": "rbf", "lengthscale": []}), "empty list"),
         (kernel({"name": "linear", "lengthscale": 1}), "'lengthscale' is no option of kernel"),
@@ -178,14 +176,11 @@ def kernel(value):
         ({"algorithms": []}, "algorithms must be a list of at least one"),
         ({"algorithms": ["bkb"]}, r"algorithms\[0\] must be a table"),
         ({"environments": [{"name": 3}]}, r"environments\[0\] needs a name"),
-        ({"rounds": 2.5}, "rounds must be a whole number"),
-        ({"record_every": 0}, "record_every must be"),
-        ({"seeds": []}, "seeds must be"),
-        ({"seeds": [1, 1]}, "differ from each other"),
-        ({"seeds": [-1]}, "at least 0"),
-        ({"name": "a/b"}, "without slashes"),
+        ({"rounds": 2.5}, "rounds must be a whole number"), ({"record_every": 0}, "record_every must be"),
+        ({"seeds": []}, "seeds must be"), ({"seeds": [1, 1]}, "differ from each other"),
+        ({"seeds": [-1]}, "at least 0"), ({"name": "a/b"}, "without slashes"),
     ],
-)
+)  # fmt: skip
 def test_what_a_spec_cannot_mean_is_named(change, message):
     with pytest.raises(InputError, match=message):
         small(**change)
