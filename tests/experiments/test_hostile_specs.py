@@ -101,11 +101,8 @@ def test_words_that_no_one_means_are_refused(what):
     refused("compare", "-e", "rkhs-function", "-a", "bkb:label=one", *WORDS[what])
 
 
-def test_one_seed_is_a_list_of_one():
-    result = CliRunner().invoke(
-        main, ["compare", "-e", "rkhs-function", "-a", "random", "--rounds", "2", "--seeds", "7,", "--workers", "1"]
-    )
-    assert result.exit_code == 0, result.output
+def test_a_device_is_no_spec():
+    assert "no spec" in refused("run", "/dev/zero")
 
 
 @pytest.mark.parametrize("text", ["[" * 10**5, f'{{"runs": {DIGITS}}}'])
@@ -116,7 +113,3 @@ def test_what_is_nested_in_a_directory_is_named(text, tmp_path):
     (tmp_path / "experiment.json").unlink()
     Path(tmp_path / RECORDS_FILE).write_text(text)
     refused("summarize", str(tmp_path))
-
-
-def test_a_device_is_no_spec():
-    assert "no spec" in refused("run", "/dev/zero")

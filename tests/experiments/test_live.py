@@ -19,12 +19,45 @@ from torch_kbandits.experiments.run import run_experiment
 from torch_kbandits.looking import Reading
 
 ROOT = Path(__file__).parents[2]
-READING = Reading(round=12, rate=34.0, best=1.5, recent=0.25, dictionary_size=7, beta=2.0)
 
 
 def plain(text):
     """A terminal's text without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_nobody_reports_without_a_terminal_where_news_are_lines(tmp_path, monkeypatch, capsys):
+    reports = []
+    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
+    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
+    assert set(reports) == {None}
+    capsys.readouterr()
+    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
+        shown.say("a long line " * 20)
+    assert capsys.readouterr().err == "a long line " * 20 + "\n"
+
+
+def test_lines_of_runs_come_and_go():
+    stream, labels = io.StringIO(), ("BKB on smooth, seed 0", "a [bold]label[/bold]")
+    with LiveRuns(3, 1, "small", Console(file=stream, force_terminal=True, width=120, legacy_windows=False)) as shown:
+
+        def look():
+            before = len(stream.getvalue())
+            shown._live.refresh()
+            return plain(stream.getvalue()[before:])
+
+        for key, label in zip("ab", labels, strict=True):
+            shown.show(Status(key, label, 12, 300, Reading(12, 34.0, 1.5, 0.25, 7, 2.0)))
+        said = look()
+        for label in labels:
+            assert f"{label}: 12/300, 34 rounds/s, best 1.5, recent 0.25, m = 7, β = 2" in said
+        assert "1/3 runs" in said
+        shown.finish("a")
+        said = look()
+        assert labels[0] not in said
+        assert "2/3 runs" in said
+        shown.show(Status("a", labels[0], 13, 300, Reading(12, 34.0, 1.5, 0.25, 7, 2.0)))  # sent before it was finished
+        assert labels[0] not in look()
 
 
 def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
@@ -39,43 +72,6 @@ def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
     assert (last.key, last.rounds, last.reading.round) == (trial.key, 30, 30)
     assert last.reading.dictionary_size == reported.dictionary_size[-1]
     assert str(last).startswith("BKB on smooth, seed 0: 30/30, ")
-
-
-def test_lines_of_runs_come_and_go():
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=120, legacy_windows=False)
-    with LiveRuns(3, 1, "small", console) as shown:
-        shown.show(Status("a", "BKB on smooth, seed 0", 12, 300, READING))
-        shown.show(Status("b", "a [bold]label[/bold]", 5, 300, READING))
-        shown.say("news [1, 2]")
-        shown._live.refresh()
-        text = plain(stream.getvalue())
-        assert "small" in text
-        assert "1/3 runs" in text
-        assert "BKB on smooth, seed 0: 12/300, 34 rounds/s, best 1.5, recent 0.25, m = 7, β = 2" in text
-        assert "a [bold]label[/bold]: 5/300" in text
-        assert "news [1, 2]" in text
-        shown.finish("a")
-        before = len(stream.getvalue())
-        shown._live.refresh()
-        assert "BKB on smooth" not in stream.getvalue()[before:]
-        assert "2/3 runs" in plain(stream.getvalue()[before:])
-        shown.show(Status("a", "BKB on smooth, seed 0", 13, 300, READING))  # sent before it was finished
-        shown._live.refresh()
-        assert "BKB on smooth" not in stream.getvalue()[before:]
-
-
-def test_without_a_terminal_news_are_lines(capsys):
-    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
-        shown.say("a long line " * 20)
-    assert capsys.readouterr().err == "a long line " * 20 + "\n"
-
-
-def test_nobody_reports_without_a_terminal(tmp_path, monkeypatch):
-    reports = []
-    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
-    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
-    assert set(reports) == {None}
 
 
 @pytest.mark.slow

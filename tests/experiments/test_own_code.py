@@ -21,111 +21,71 @@ from torch_kbandits.experiments.specification import specs_of
 from torch_kbandits.experiments.trial import build_bandit, build_environment
 from torch_kbandits.memory import SlidingWindow
 
-CODE = '''
+CODE = """
 from dataclasses import dataclass
-
 import torch
 from gpytorch.kernels import RBFKernel
-
 from torch_kbandits import Bandit, Width
-from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.candidates import Arms
 from torch_kbandits.environments import FiniteArms
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import Prior
-
 
 class Turns:
-    """Plays the arms in turn; needs ask and tell alone."""
-
     def __init__(self, candidates, step=1):
         self.arms, self.step, self.told = candidates, step, 0
-
     def ask(self):
         row = self.told * self.step % len(self.arms)
         return self.arms[row : row + 1]
-
     def tell(self, x, y):
         self.told += len(y)
 
-
 class Wide(Bandit):
-    """UCB without a dictionary, with a constant width."""
-
-    def __init__(self, *, candidates, kernel, regularization, seed, beta=None, memory=None, **others):
-        super().__init__(
-            candidates=Arms(candidates), prior=Prior(kernel, regularization), dictionary=None, width=beta,
-            acquisition=UpperConfidenceRule(), memory=memory, seed=seed, **others,
-        )
-
+    def __init__(self, *, candidates, kernel, regularization, seed, beta=None, memory=None):
+        words = {"kernel": kernel, "regularization": regularization, "width": beta, "memory": memory, "seed": seed}
+        super().__init__(candidates=Arms(candidates), **words)
 
 def slope(num_arms=20, *, seed):
-    """Means that rise."""
     arms = torch.linspace(0.0, 1.0, num_arms, dtype=torch.float64)[:, None]
     return FiniteArms(arms, arms[:, 0].clone(), 0.1, seed, kernel=RBFKernel().double(), regularization=0.01)
 
-
 class Slope(FiniteArms):
-    """Means that rise, as a class."""
-
     def __init__(self, num_arms, *, seed):
-        arms = torch.linspace(0.0, 1.0, num_arms, dtype=torch.float64)[:, None]
-        super().__init__(arms, arms[:, 0].clone(), 0.1, seed, kernel=RBFKernel().double(), regularization=0.01)
-
+        self.__dict__.update(slope(num_arms, seed=seed).__dict__)
 
 class Narrow(RBFKernel):
-    """A kernel that is narrow."""
-
     def __init__(self, width=0.1):
         super().__init__()
         self.lengthscale = width
 
-
 @dataclass(frozen=True)
 class Shrinking(Width):
-    """A width that falls with the rounds."""
-
     start: float
     noise_scale: float = 1.0
-
     def __call__(self, evidence):
         return torch.tensor(self.start, dtype=torch.float64)
 
-
 @dataclass(frozen=True)
 class Latest(Memory):
-    """What is at most so old counts."""
-
     age: float = 5.0
-
     def noise(self, times, now, regularization):
         return torch.where(now - times <= self.age, float(regularization), torch.inf)
-
 
 class NoSeed(FiniteArms):
     def __init__(self):
         pass
 
-
-class Broken:
+class Broken(Turns):
     def __init__(self, candidates):
         raise RuntimeError("out of luck")
-
-    def ask(self): ...
-
-    def tell(self, x, y): ...
-
 
 def nothing(seed=0):
     return None
 
-
 def nobody(candidates):
     return None
 
-
 NUMBER = 3
-'''
+"""
 
 
 @pytest.fixture
@@ -156,46 +116,40 @@ def test_an_own_algorithm_plays_an_own_environment(folder, tmp_path):
     assert not outcome.failures
     (record,) = outcome.records
     # Arms 0, 2, 4, 1, 3, … of means 0, ¼, …, 1.
-    means = [0.0, 0.5, 1.0, 0.25, 0.75, 0.0, 0.5, 1.0]
-    expected = torch.cumsum(1.0 - torch.tensor(means, dtype=torch.float64), 0).tolist()
-    assert record.cumulative_regret == pytest.approx(expected, abs=1e-12)
+    means = torch.tensor([0.0, 0.5, 1.0, 0.25, 0.75, 0.0, 0.5, 1.0], dtype=torch.float64)
+    assert record.cumulative_regret == pytest.approx(torch.cumsum(1.0 - means, 0).tolist(), abs=1e-12)
     assert (record.algorithm["label"], record.environment["label"]) == ("Turns", "slope")
-    assert record.dictionary_size == [0] * 8
-    assert record.recommended_mean is None
-
-
-def test_paths_are_relative_to_the_spec_file(folder):
-    (folder / "spec.json").write_text(json.dumps(content()), encoding="utf-8")
-    (trial,) = load_spec(folder / "spec.json").trials()
-    assert len(build_environment(trial).arms) == 5
-    with pytest.raises(InputError, match=r"environments\[0\]\.name: .*mine\.py"):
-        parse_spec(content())
+    assert (record.dictionary_size, record.recommended_mean) == ([0] * 8, None)
+    (spec,) = specs_of(outcome.records, "again")
+    assert spec["algorithms"][0]["name"].startswith("mine.py:Turns@")
+    assert [trial.key for trial in parse_spec(spec, folder=folder).trials()] == [record.key]
 
 
 def test_a_table_a_path_and_a_spec_are_the_same_experiment(folder, tmp_path, monkeypatch):
+    """Paths are relative to the file of the spec."""
     (folder / "spec.json").write_text(json.dumps(content()), encoding="utf-8")
+    with pytest.raises(InputError, match=r"environments\[0\]\.name: .*mine\.py"):
+        parse_spec(content())
+    (trial,) = load_spec(folder / "spec.json").trials()
+    assert len(build_environment(trial).arms) == 5
     monkeypatch.chdir(folder)
     specs = parsed(folder), content(), folder / "spec.json", str(folder / "spec.json")
     keys = [run_experiment(spec, tmp_path / "run", workers=1).records[0].key for spec in specs]
-    assert len(set(keys)) == 1
-    assert len(read_records(tmp_path / "run")[0]) == 1
+    assert len(set(keys)) == len(read_records(tmp_path / "run")[0]) == 1
 
 
-def test_a_module_is_named_by_its_dots(folder, monkeypatch):
+def test_modules_are_named_by_their_dots_those_of_the_package_too(folder, monkeypatch):
     (folder / "importable").mkdir()
     shutil.copy(folder / "mine.py", folder / "importable" / "own_pieces.py")
     monkeypatch.syspath_prepend(str(folder))
     name = "importable.own_pieces"
-    entries = {"algorithms": [{"name": f"{name}:Turns"}], "environments": [{"name": f"{name}:Slope", "num_arms": 3}]}
-    (trial,) = parse_spec(content(**entries)).trials()
-    assert type(build_bandit(trial, build_environment(trial))).__module__ == name
-
-
-def test_what_the_package_has_is_named_like_own_code():
     memory = {"name": "torch_kbandits.memory:SlidingWindow", "size": 4}
-    entry = {"name": "gp-ucb", "beta": 1.0, "memory": memory}
-    (trial,) = parse_spec(content(environments=[{"name": "rkhs-function"}], algorithms=[entry])).trials()
-    assert build_bandit(trial, build_environment(trial)).memory == SlidingWindow(4)
+    entries = [{"name": f"{name}:Turns"}, {"name": "gp-ucb", "beta": 1.0, "memory": memory}]
+    problem = [{"name": f"{name}:Slope", "num_arms": 3}]
+    trials = parse_spec(content(algorithms=entries, environments=problem)).trials()
+    turns, other = (build_bandit(trial, build_environment(trial)) for trial in trials)
+    assert type(turns).__module__ == name
+    assert other.memory == SlidingWindow(4)
 
 
 def test_own_kernels_widths_and_memories_reach_a_bandit(folder):
@@ -214,18 +168,11 @@ def test_own_kernels_widths_and_memories_reach_a_bandit(folder):
         assert len(bandit.model.train_targets) < 8
 
 
-def test_the_key_follows_the_code_and_not_where_it_is(folder, tmp_path):
-    (before,) = (trial.key for trial in parsed(folder).trials())
-    shutil.copytree(folder, tmp_path / "moved")
-    (moved,) = (trial.key for trial in parsed(tmp_path / "moved").trials())
-    (folder / "mine.py").write_text(CODE.replace("step=1", "step=3"), encoding="utf-8")
-    (changed,) = (trial.key for trial in parsed(folder).trials())
-    assert moved == before
-    assert changed != before
-
-
 def test_a_directory_knows_where_the_code_is_and_what_it_was(folder, tmp_path):
     run = tmp_path / "run"
+    shutil.copytree(folder, tmp_path / "moved")
+    (trial,), (moved,) = parsed(folder).trials(), parsed(tmp_path / "moved").trials()
+    assert trial.key == moved.key
     first = run_experiment(parsed(folder), run, workers=1)
     again = run_experiment(spec_in(run), run, workers=1)
     assert (again.skipped, again.notes) == (1, [])
@@ -249,33 +196,21 @@ def test_a_directory_knows_where_the_code_is_and_what_it_was(folder, tmp_path):
         spec_in(run)
 
 
-def test_a_run_whose_code_changes_on_the_way_fails_and_says_so(folder, tmp_path):
-    spec = parsed(folder)
-    (folder / "mine.py").write_text(CODE + "\n", encoding="utf-8")
-    with pytest.raises(StateMismatchError, match="has changed"):
-        run_experiment(spec, tmp_path / "run", workers=1)
-
-
-def test_records_make_the_spec_again(folder, tmp_path):
-    outcome = run_experiment(parsed(folder), tmp_path / "run", workers=1)
-    (spec,) = specs_of(outcome.records, "again")
-    assert spec["algorithms"][0]["name"].startswith("mine.py:Turns@")
-    (trial,) = parse_spec(spec, folder=folder).trials()
-    assert trial.key == outcome.records[0].key
-
-
 @pytest.mark.slow
 def test_workers_find_the_code(folder, tmp_path):
     outcome = run_experiment(parsed(folder, seeds=3), tmp_path / "run", workers=2)
-    assert len(outcome.records) == 3
-    assert not outcome.failures
+    assert (len(outcome.records), outcome.failures) == (3, [])
 
 
-def test_checkpoints_need_a_state(folder, tmp_path):
+def test_checkpoints_need_a_state_and_code_that_changes_on_the_way_ends_a_run(folder, tmp_path):
     with pytest.raises(InputError, match=r"Turns cannot be kept on its way: give it state_dict\(\)"):
         run_experiment(parsed(folder, checkpoint_every=2), tmp_path / "run", workers=1)
     own = [{"name": "mine.py:Wide", "beta": {"width": "constant", "value": 1.0}}]
     assert not run_experiment(parsed(folder, checkpoint_every=3, algorithms=own), tmp_path / "run", workers=1).failures
+    spec = parsed(folder)
+    (folder / "mine.py").write_text(CODE + "\n", encoding="utf-8")
+    with pytest.raises(StateMismatchError, match="has changed"):
+        run_experiment(spec, tmp_path / "other", workers=1)
 
 
 def player(name, **options):
@@ -291,76 +226,52 @@ def setting(key, name, **options):
 
 
 FILES = {"bad.py": "# a line\n1 / 0\n", "wrong.py": "class\n", "leaving.py": "raise SystemExit(3)\n"}
+MEMORY = {"name": "mine.py:Latest", "agee": 1}
+WRONG = [
+    # What is said when the spec is read.
+    (player("bkbb"), "Your own is path/to/file.py:Class or package.module:Class"),
+    (player("mine.py:Turn"), r"algorithms\[0\]\.name: .* has no class 'Turn'; did you mean 'Turns'"),
+    (player("mine.py:Zzz"), r"no class 'Zzz'; there are Arms, .*Turns"),
+    (player("mine.py:NUMBER"), "NUMBER must be a class or a function, got 3 of type int"),
+    (player("mine.py:Latest"), "Latest is no algorithm: it must be a Bandit, have methods ask"),
+    (player("mine.py:Turns", stepp=1), "'stepp' is no option of algorithm 'Turns'; did you mean 'step'"),
+    (player("mine.py:Turns", candidates=1), "'candidates' is no option"),
+    (player("others.py:Turns"), r"others\.py' cannot be read"), (player("itertools:count"), "in no file"),
+    (player("no_module:A"), r"'no_module' cannot be imported: ModuleNotFoundError: No module named 'no_module'"),
+    (player("bad.py:Turns"), r"bad\.py' cannot be imported: ZeroDivisionError: .* \(bad\.py, line 2\)"),
+    (player("wrong.py:Turns"), r"cannot be imported: SyntaxError"),
+    (player("leaving.py:Turns"), r"leaving\.py' cannot be imported: SystemExit"),
+    (player("bkb", memory=MEMORY), r"'agee' is no option of Latest; .* 'age'"),
+    (player("bkb", memory="torch_kbandits.memory:SlidingWindow"), "memory: SlidingWindow needs size"),
+    (problem("mine.py:Turns"), "Turns is no environment: it must be a subclass of Environment, "),
+    (problem("mine.py:NoSeed"), "NoSeed must take seed"), (problem("mine.py:Slope"), "'Slope' needs num_arms"),
+    (problem("mine.py:slope", arms=3), "'arms' is no option of environment 'slope'"),
+    (setting("kernel", "mine.py:Latest"), "settings.kernel must be a GPyTorch kernel"),
+    (setting("kernel", "mine.py:Narrow", lengthscale=1), "'lengthscale' is no option of Narrow"),
+    (setting("beta", "mine.py:Shrinking", strat=1), "'strat' is no option of width 'Shrinking'.*mean 'start'"),
+    # What is said before anything runs.
+    (player("mine.py:Broken"), r"Broken cannot be made: RuntimeError: out of luck \(mine.py, line \d+\)"),
+    (player("mine.py:nothing"), "nothing takes other arguments: got an unexpected keyword argument 'candidates'"),
+    (player("mine.py:nobody"), "nobody must return what has ask.. and tell.x, y., got None"),
+    (problem("mine.py:nothing"), "nothing must be an environment, got None of type NoneType"),
+    (setting("beta", "mine.py:Shrinking"), "width 'Shrinking' needs start"),
+    (setting("beta", "mine.py:Latest"), "beta must be a Width"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (player("bkbb"), "Your own is path/to/file.py:Class or package.module:Class"),
-        (player("mine.py:Turn"), r"algorithms\[0\]\.name: .* has no class 'Turn'; did you mean 'Turns'"),
-        (player("mine.py:Zzz"), r"no class 'Zzz'; there are Arms, .*Turns"),
-        (player("mine.py:NUMBER"), "NUMBER must be a class or a function, got 3 of type int"),
-        (player("mine.py:Latest"), "Latest is no algorithm: it must be a Bandit, have methods ask"),
-        (player("mine.py:Turns", stepp=1), "'stepp' is no option of algorithm 'Turns'; did you mean 'step'"),
-        (player("mine.py:Turns", candidates=1), "'candidates' is no option"),
-        (player("others.py:Turns"), r"others\.py' cannot be read"),
-        (
-            player("no_module:A"),
-            r"'no_module' cannot be imported: ModuleNotFoundError: No module named 'no_module'\. O",
-        ),
-        (player("itertools:count"), "in no file"),
-        (player("bad.py:Turns"), r"bad\.py' cannot be imported: ZeroDivisionError: .* \(bad\.py, line 2\)"),
-        (player("wrong.py:Turns"), r"wrong\.py' cannot be imported: SyntaxError"),
-        (player("leaving.py:Turns"), r"leaving\.py' cannot be imported: SystemExit"),
-        (player("bkb", memory="mine.py:Late"), r"algorithms\[0\]\.memory: .* 'Late'; did you mean 'Latest'"),
-        (
-            player("bkb", memory={"name": "mine.py:Latest", "agee": 1}),
-            r"'agee' is no option of Latest; .* 'age'",
-        ),
-        (player("bkb", memory="torch_kbandits.memory:SlidingWindow"), "memory: SlidingWindow needs size"),
-        (problem("mine.py:Turns"), "Turns is no environment: it must be a subclass of Environment, "),
-        (problem("mine.py:NoSeed"), "NoSeed must take seed"),
-        (problem("mine.py:Slope"), "environment 'Slope' needs num_arms"),
-        (problem("mine.py:slope", arms=3), "'arms' is no option of environment 'slope'"),
-        (setting("kernel", "mine.py:Latest"), "settings.kernel must be a GPyTorch kernel"),
-        (setting("kernel", "mine.py:Narrow", lengthscale=1), "'lengthscale' is no option of Narrow"),
-        (setting("beta", "mine.py:Shrinking", strat=1), "'strat' is no option of width 'Shrinking'.*mean 'start'"),
-    ],
-)
-def test_what_own_code_cannot_be_is_named(folder, change, message):
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_what_own_code_cannot_be_is_named(folder, tmp_path, change, message):
     for name, text in FILES.items():
         (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=message):
-        parsed(folder, **{**player("bkb"), **problem("rkhs-function"), **change})
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (player("mine.py:Broken"), r"Broken cannot be made: RuntimeError: out of luck \(mine.py, line \d+\)"),
-        (player("mine.py:nothing"), "nothing takes other arguments: got an unexpected keyword argument 'candidates'"),
-        (player("mine.py:nobody"), "nobody must return what has ask.. and tell.x, y., got None"),
-        (problem("mine.py:nothing"), "nothing must be an environment, got None of type NoneType"),
-        (player("bkb") | setting("beta", "mine.py:Shrinking"), "width 'Shrinking' needs start"),
-        (player("bkb") | setting("beta", "mine.py:Latest"), "beta must be a Width"),
-    ],
-)
-def test_what_cannot_be_made_is_said_before_anything_runs(folder, tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
-        run_experiment(parsed(folder, **change), tmp_path / "run", workers=1)
+        run_experiment(parsed(folder, **player("bkb") | problem("rkhs-function") | change), tmp_path / "run", workers=1)
+    assert not (tmp_path / "run" / "records.jsonl").exists()
 
 
 def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
-    words = [
-        "-e",
-        f"{folder}/mine.py:Slope:num_arms=5,label=rising",
-        "-a",
-        f"{folder}/mine.py:Turns:step=2",
-        "-a",
-        "random",
-    ]
-    kept = ["--directory", str(tmp_path / "run"), "--workers", "1", "--rounds", "5", "--seeds", "1"]
-    result = CliRunner().invoke(main, ["compare", *words, *kept])
+    words = ["-e", f"{folder}/mine.py:Slope:num_arms=5,label=rising", "-a", f"{folder}/mine.py:Turns:step=2"]
+    words += ["-a", "random", "--directory", str(tmp_path / "run"), "--workers", "1", "--rounds", "5", "--seeds", "1"]
+    result = CliRunner().invoke(main, ["compare", *words])
     assert result.exit_code == 0, result.output
     assert "Turns" in result.output
     records, _ = read_records(tmp_path / "run")
@@ -370,8 +281,6 @@ def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
     changed = CliRunner().invoke(main, ["resume", str(tmp_path / "run")])
     assert changed.exit_code == 1
     assert "has changed" in changed.output
-    bare = CliRunner().invoke(main, ["compare", "-e", "rkhs-function:num_arms", "-a", "random"])
-    assert "'num_arms' must be KEY=VALUE" in bare.output
 
 
 def test_registries_make_own_classes_too():

@@ -69,19 +69,13 @@ def directory(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def drawn(directory):
-    """Its page with the figures, which take most of the time."""
-    return page_of(directory)
-
-
 @pytest.fixture
 def _without_figures(monkeypatch):
     monkeypatch.setattr(report_module, "figures", lambda records, **words: {})
 
 
-def test_it_needs_nothing_else(drawn):
-    page = drawn
+def test_it_needs_nothing_else_and_its_figures_are_whole_and_have_words(directory):
+    page = page_of(directory)
     for tag, name, value in page.attributes:
         if name in ("src", "href", "srcset", "action", "data"):
             assert value.startswith(("data:image/png;base64,", "#")), (tag, name, value[:50])
@@ -91,10 +85,6 @@ def test_it_needs_nothing_else(drawn):
     assert "url(" not in style
     assert ("meta", "content", "default-src 'none'; img-src data:; style-src 'unsafe-inline'") in page.attributes
     assert "prefers-color-scheme: dark" in style
-
-
-def test_figures_are_whole_and_have_words(drawn):
-    page = drawn
     images = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
     assert len(images) == 5
     for image in images:
@@ -108,27 +98,20 @@ def test_figures_are_whole_and_have_words(drawn):
 
 
 @pytest.mark.usefixtures("_without_figures")
-def test_numbers_are_those_of_the_summary(directory):
+def test_numbers_are_those_of_the_summary_and_what_was_run_can_be_run_again(directory):
     page = page_of(directory, baseline="gp-ucb")
     records, _ = read_records(directory)
     for row in summarize(records, "gp-ucb"):
-        for value in (row.regret, row.seconds, row.dictionary_size, row.simple_regret):
+        for value in (row.regret, row.seconds, row.dictionary_size, row.simple_regret, row.regret.mean_and_error):
             assert str(value) in page.text
-        assert row.regret.mean_and_error in page.text
     assert "of 2" in page.text
     assert "Differences are paired by seed" in page.text
     assert "4 finished runs: 2 algorithms on 1 environment, 2 seeds, 6 rounds" in page.text
     for name, version in records[0].versions.items():
         assert f"{name} {version}" in page.text
-
-
-@pytest.mark.usefixtures("_without_figures")
-def test_what_was_run_can_be_run_again(directory):
-    page = page_of(directory)
-    command, text = (block for block in page.blocks[-2:])
+    command, text = page.blocks[-2:]
     assert command == "kbandits run small.json --directory runs/small-again"
     again = {trial.key for trial in parse_spec(json.loads(text)).trials()}
-    records, _ = read_records(directory)
     assert again == {record.key for record in records}
 
 
@@ -146,23 +129,13 @@ def as_record(trial) -> Record:
     )
 
 
-TRIALS = [
-    trial
-    for rounds in (4, 5)
-    for trial in small(
-        rounds=rounds,
-        seeds=3,
-        environments=[
-            {"name": "rkhs-function", "label": "smooth", "num_arms": 25},
-            {"name": "rkhs-function", "label": "rough", "num_arms": 25, "settings": {"beta": 1.0}},
-        ],
-        algorithms=[
-            {"name": "gp-ucb"},
-            {"name": "bkb", "label": "BKB", "oversampling": 2.0},
-            {"name": "bbkb", "batch": "rule"},
-        ],
-    ).trials()
+ENVIRONMENTS = [
+    {"name": "rkhs-function", "label": "smooth", "num_arms": 25},
+    {"name": "rkhs-function", "label": "rough", "num_arms": 25, "settings": {"beta": 1.0}},
 ]
+PLAYERS = [{"name": "gp-ucb"}, {"name": "bkb", "label": "BKB", "oversampling": 2.0}, {"name": "bbkb", "batch": "rule"}]
+SPECS = [small(rounds=rounds, seeds=3, environments=ENVIRONMENTS, algorithms=PLAYERS) for rounds in (4, 5)]
+TRIALS = [trial for spec in SPECS for trial in spec.trials()]
 
 
 @examples(12)
@@ -173,8 +146,6 @@ def test_specs_of_records_make_these_runs_and_no_others(chosen):
     keys = [trial.key for spec in specs for trial in spec.trials()]
     assert sorted(keys) == sorted(record.key for record in records)
 
-
-def test_a_whole_grid_is_one_spec_and_equal_labels_are_told_apart():
     grid = [as_record(trial) for trial in TRIALS if trial.rounds == 4]
     assert len(specs_of(grid, "again")) == 1
     same = [replace(run, algorithm={**run.algorithm, "label": "A"}) for run in grid]
@@ -221,9 +192,10 @@ def test_what_failed_or_is_missing_is_said(tmp_path, directory):
 
 @pytest.mark.usefixtures("_without_figures")
 def test_it_is_written_whole_or_not_at_all(tmp_path, directory, monkeypatch):
-    file = tmp_path / "report.html"
-    assert write_report(directory, file) == file
-    before = file.read_bytes()
+    output, nowhere = str(tmp_path / "page.html"), str(tmp_path / "no" / "p.html")
+    done = CliRunner().invoke(main, ["report", str(directory), "-o", output, "--baseline", "gp-ucb"])
+    assert (done.exit_code, done.output.strip()) == (0, output)
+    before = (tmp_path / "page.html").read_bytes()
 
     def broken(*arguments, **words):
         raise RuntimeError("in the middle")
@@ -231,40 +203,26 @@ def test_it_is_written_whole_or_not_at_all(tmp_path, directory, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(report_module, "figures", broken)
         with pytest.raises(RuntimeError, match="in the middle"):
-            write_report(directory, file)
-    with pytest.raises(OSError, match=r"No such file|cannot"):
-        write_report(directory, tmp_path / "nowhere" / "report.html")
-    assert file.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-    assert write_report(directory, file).read_bytes() == before  # the same page for the same records
-
-
-@pytest.mark.usefixtures("_without_figures")
-def test_a_records_file_alone_is_enough(tmp_path, directory):
-    (tmp_path / "records.jsonl").write_bytes((directory / "records.jsonl").read_bytes())
-    assert write_report(tmp_path / "records.jsonl") == tmp_path / "report.html"
-    assert tmp_path.name in page_of(tmp_path).text
-
-
-@pytest.mark.usefixtures("_without_figures")
-def test_the_command(tmp_path, directory):
-    output = str(tmp_path / "page.html")
-    done = CliRunner().invoke(main, ["report", str(directory), "-o", output, "--baseline", "gp-ucb"])
-    assert (done.exit_code, done.output.strip()) == (0, output)
+            write_report(directory, output)
     for arguments, code, message in [
         (["report", "none"], 2, "cannot be read"),
         (["report", str(directory), "--baseline", "bkb"], 2, "did you mean 'BKB'"),
-        (["report", str(directory), "-o", str(tmp_path / "no" / "p.html")], 1, "No such file"),
+        (["report", str(directory), "-o", nowhere], 1, "No such file"),
     ]:
         done = CliRunner().invoke(main, arguments)
         assert done.exit_code == code
         assert message in done.stderr
         assert "Traceback" not in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    write_report(directory, output, baseline="gp-ucb")
+    assert (tmp_path / "page.html").read_bytes() == before  # the same page for the same records
 
 
 @pytest.mark.usefixtures("_without_figures")
-def test_a_damaged_index_is_named(tmp_path, directory):
+def test_a_records_file_alone_is_enough_and_a_damaged_index_is_named(tmp_path, directory):
     (tmp_path / "records.jsonl").write_bytes((directory / "records.jsonl").read_bytes())
+    assert write_report(tmp_path / "records.jsonl") == tmp_path / "report.html"
+    assert tmp_path.name in page_of(tmp_path).text
     (tmp_path / "experiment.json").write_text("{", encoding="utf-8")
     with pytest.raises(DamagedFileError, match=r"is damaged: .* writes it anew and keeps the finished runs"):
         write_report(tmp_path)

@@ -1,18 +1,19 @@
 """Experiments that are stopped at any moment go on, come out as if they had not been, and have one writer."""
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 from filelock import FileLock
-from small_experiments import CONTENT, content, outcome, small
+from small_experiments import content, outcome, small
 
 from torch_kbandits import DamagedFileError, FileError, InputError
 from torch_kbandits.cli import main
@@ -97,51 +98,11 @@ def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, m
     assert not [words for words in warnings if "begins anew" in words]
 
 
-def test_a_run_computes_the_same_with_and_without_a_directory(tmp_path):
-    trial = next(small(rounds=20, checkpoint_every=6).trials())
-    assert outcome(run_one(trial)[0]) == outcome(run_one(trial, tmp_path)[0])
-
-
 def test_checkpoints_are_part_of_what_a_run_is_only_where_there_are_any():
     with_them, without = (next(small(checkpoint_every=every).trials()) for every in (5, None))
     assert with_them.key != without.key
     assert "checkpoint_every" not in without.config()
     assert replace(with_them, checkpoint_every=None).key == without.key
-
-
-def test_warnings_before_a_checkpoint_are_not_lost(tmp_path):
-    trial = next(small(rounds=12, checkpoint_every=5).trials())
-    _, warnings = run_one(trial, tmp_path)
-    assert any("below the theorem's width" in words for words in warnings)
-    _, again = run_one(trial, tmp_path)
-    assert again == warnings
-
-
-def damaged(file):
-    file.write_bytes(file.read_bytes()[:-10])
-
-
-def of_another_version(file, monkeypatch):
-    monkeypatch.setattr("torch_kbandits.experiments.checkpoints.versions", lambda: {"torch": "0.1"})
-
-
-@pytest.mark.parametrize("what", ["cut", "version"])
-def test_a_checkpoint_that_does_not_serve_is_said_and_the_run_begins_anew(what, tmp_path, monkeypatch):
-    trial = next(small(rounds=12, checkpoint_every=5).trials())
-    whole, _ = run_one(trial, tmp_path)
-    file = Checkpoint(tmp_path, trial.key).file
-    damaged(file) if what == "cut" else of_another_version(file, monkeypatch)
-    again, warnings = run_one(trial, tmp_path)
-    assert any("begins anew" in words and ("is cut" in words or "other versions" in words) for words in warnings)
-    assert outcome(again) == outcome(whole)
-
-
-def test_a_run_goes_on_where_no_checkpoint_can_be_written(tmp_path):
-    trial = next(small(rounds=12, checkpoint_every=5).trials())
-    (tmp_path / "checkpoints").write_text("in the way", encoding="utf-8")
-    record, warnings = run_one(trial, tmp_path)
-    assert outcome(record) == outcome(run_one(trial)[0])
-    assert any("goes on without a checkpoint" in words for words in warnings)
 
 
 def test_what_is_finished_leaves_no_checkpoint_and_no_draft(tmp_path):
@@ -199,16 +160,36 @@ def test_resume_goes_on_with_what_is_left(tmp_path):
     assert "4 run(s) were finished before" in kbandits("resume", tmp_path / "part").output
 
 
-def test_directories_that_cannot_be_resumed(tmp_path):
+def test_a_checkpoint_that_does_not_serve_or_cannot_be_written_is_said_and_the_run_comes_out_the_same(
+    tmp_path, monkeypatch
+):
+    trial = next(small(rounds=12, checkpoint_every=5).trials())
+    whole, silent = run_one(trial)[0], tmp_path / "in the way"
+    record, first = run_one(trial, tmp_path)
+    file = Checkpoint(tmp_path, trial.key).file
+    again, warnings = run_one(trial, tmp_path)
+    assert warnings == first  # what was said before a checkpoint is not lost
+    assert any("below the theorem's width" in words for words in warnings)
+    file.write_bytes(file.read_bytes()[:-10])
+    damaged, warnings = run_one(trial, tmp_path)
+    assert any("begins anew" in words and "is cut" in words for words in warnings)
+    with monkeypatch.context() as patch:
+        patch.setattr("torch_kbandits.experiments.checkpoints.versions", lambda: {"torch": "0.1"})
+        other, warnings = run_one(trial, tmp_path)
+    assert any("begins anew" in words and "other versions" in words for words in warnings)
+    silent.mkdir()
+    (silent / "checkpoints").write_text("in the way", encoding="utf-8")
+    unkept, warnings = run_one(trial, silent)
+    assert any("goes on without a checkpoint" in words for words in warnings)
+    assert {str(outcome(each)) for each in (record, again, damaged, other, unkept)} == {str(outcome(whole))}
+
+
+def test_directories_that_cannot_be_resumed_or_written(tmp_path):
     result = kbandits("resume", tmp_path)
     assert result.exit_code == 2
     assert "holds no experiment" in result.output
     file = tmp_path / "experiment.json"
-    for text, message in (
-        ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"spec": {"rounds": 1}}', "is damaged: The spec needs"),
-    ):
+    for text, message in (("{", "is damaged"), ("[]", "is damaged"), ('{"spec": {"rounds": 1}}', "The spec needs")):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(DamagedFileError, match=message):
             spec_in(tmp_path)
@@ -218,90 +199,79 @@ def test_directories_that_cannot_be_resumed(tmp_path):
         spec_in(tmp_path)
     run_experiment(small(rounds=2), tmp_path, workers=1)
     assert spec_in(tmp_path) == small(rounds=2)
-
-
-def test_a_damaged_list_of_runs_is_named(tmp_path):
-    run_experiment(small(rounds=2), tmp_path, workers=1)
-    (tmp_path / "experiment.json").write_text('{"runs": 3}', encoding="utf-8")
+    file.write_text('{"runs": 3}', encoding="utf-8")
     with pytest.raises(DamagedFileError, match=r"experiment.json' is damaged"):
         load_experiment(tmp_path)
-
-
-def test_a_directory_that_cannot_be_made_or_is_a_file(tmp_path):
-    (tmp_path / "file").write_text("", encoding="utf-8")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+    for path in (file, file / "below"):
         with pytest.raises(FileError, match="cannot be written"):
             run_experiment(small(rounds=2), path, workers=1)
 
 
-#: Takes the lock of a directory as a run does, without the seconds that the imports of one take.
-HOLDER = """
-import sys, time
-from filelock import FileLock
-with FileLock(sys.argv[1]):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-def test_a_second_process_is_refused_and_a_killed_one_holds_nothing(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLDER, tmp_path / ".lock"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(InputError, match="Another run is writing to"):
-            run_experiment(small(rounds=2), tmp_path, workers=1)
-        assert not (tmp_path / "records.jsonl").exists()
-        assert not (tmp_path / "experiment.json").exists()
-    finally:
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-        holder.stdout.close()
-    assert (tmp_path / ".lock").exists()
-    assert len(run_experiment(small(rounds=2), tmp_path, workers=1).records) == 4
-
-
-def test_a_lock_file_that_nobody_holds_blocks_nobody(tmp_path):
+def test_a_directory_has_one_writer_and_a_lock_file_that_nobody_holds_blocks_nobody(tmp_path):
     (tmp_path / ".lock").write_text("99999", encoding="utf-8")
-    with sole_writer(tmp_path), pytest.raises(InputError, match="Another run"), sole_writer(tmp_path):
-        pass
+    with sole_writer(tmp_path), pytest.raises(InputError, match="Another run is writing to"):
+        run_experiment(small(rounds=2), tmp_path, workers=1)
+    assert not (tmp_path / "records.jsonl").exists()
     with FileLock(tmp_path / ".lock", timeout=0):
         pass
 
 
+# ---------------------------------------------------------------- real processes
+
+LONG = content(
+    rounds=1_500,  # enough for several kills on an idle machine
+    seeds=1,
+    checkpoint_every=100,
+    record_every=50,
+    algorithms=[{"name": "bkb"}, {"name": "igp-ucb"}, {"name": "bbkb", "batch": "rule"}, {"name": "gp-ts"}],
+)
+
+
 def start(*arguments):
-    command = [sys.executable, "-m", "torch_kbandits.cli", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch_kbandits.cli", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # Where the tests run in the background interrupts are ignored, and children would inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def started(folder, workers, file):
+    """A run of the long experiment in which there is something in a file."""
+    (folder / "spec.json").write_text(json.dumps(LONG), encoding="utf-8")
+    process = start("run", folder / "spec.json", "--directory", folder / "runs", "--workers", workers)
+    deadline = time.monotonic() + 120.0
+    while not ((folder / "runs" / file).exists() and (folder / "runs" / file).stat().st_size):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_runs_killed_at_random_moments_and_resumed_are_those_of_an_unbroken_experiment(workers, tmp_path):
-    """SIGKILL after a random time, eight times at most; the last call is left alone."""
-    table = CONTENT | {
-        "rounds": 1_500,  # enough for several kills on an idle machine
-        "seeds": 1,
-        "checkpoint_every": 100,
-        "record_every": 50,
-        "algorithms": [{"name": "bkb"}, {"name": "igp-ucb"}, {"name": "bbkb", "batch": "rule"}, {"name": "gp-ts"}],
-    }
-    spec = parse_spec(table)
-    whole = run_experiment(spec, tmp_path / "whole", workers=1).records
-    (tmp_path / "spec.json").write_text(json.dumps(table), encoding="utf-8")
-    folder, lots = tmp_path / "killed", random.Random(workers)
-    process = start("run", tmp_path / "spec.json", "--directory", folder, "--workers", workers)
-    wait_for(folder / "experiment.json", process)
-    kills = 0
+    """SIGKILL after a random time, eight times at most, which no worker outlives; the last call is left alone."""
+    whole = run_experiment(parse_spec(LONG), tmp_path / "whole", workers=1).records
+    folder, lots, kills = tmp_path / "runs", random.Random(workers), 0
+    process = started(tmp_path, workers, "experiment.json")
     for _ in range(8):
         time.sleep(lots.uniform(0.0, 2.0))
         if process.poll() is not None:
             break
+        children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.communicate()
+        assert not psutil.wait_procs(children, timeout=20.0)[1], "workers outlived their parent"
         kills += 1
         process = start("resume", folder, "--workers", workers)
         # The wait for imports is not part of the lot: else most kills would come before anything is done.
         time.sleep(lots.uniform(3.0, 6.0))
-    assert process.wait(timeout=300) == 0
+    process.communicate(timeout=300)
+    assert process.returncode == 0
     assert kills >= 2
     records, losses = load_experiment(folder)
     assert [outcome(record) for record in records] == [outcome(record) for record in whole]
@@ -310,9 +280,15 @@ def test_runs_killed_at_random_moments_and_resumed_are_those_of_an_unbroken_expe
     assert {path.name for path in folder.iterdir()} == {"records.jsonl", "experiment.json", ".lock"}
 
 
-def wait_for(file: Path, process):
-    deadline = time.monotonic() + 120.0
-    while not file.exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+@pytest.mark.slow
+def test_an_interrupted_experiment_keeps_what_is_finished(tmp_path):
+    process = started(tmp_path, 2, "records.jsonl")
+    # As a terminal does: to the process and to all its children.
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Finished runs are kept" in errors
+    assert "Traceback" not in errors
+    records, losses = read_records(tmp_path / "runs")
+    assert 1 <= len(records) < 4
+    assert not losses

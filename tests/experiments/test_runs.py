@@ -1,140 +1,28 @@
-"""A run's regret is that of what was played; runs are kept, taken up again, and equal however they are made."""
+"""Runs are kept, taken up again, and equal however they are made."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import oracles
-import psutil
 import pytest
 import torch
 from problems import dense
 from small_experiments import content, outcome, small
 
-from torch_kbandits import InputError, KernelBanditError, algorithms
+from torch_kbandits import InputError, KernelBanditError
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
 from torch_kbandits.experiments import trial as trial_module
-from torch_kbandits.experiments.directory import sole_writer
-from torch_kbandits.extras import MissingExtraError, require
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
 
-def bandit(environment, name="gp-ucb", **options):
-    return algorithms.build(
-        name,
-        candidates=environment.arms,
-        kernel=environment.kernel,
-        regularization=environment.regularization,
-        beta=2.0,
-        seed=1,
-        **options,
-    )
-
-
-def means_of(environment, points: np.ndarray) -> np.ndarray:
-    """The means of points (n, d), found among the arms by distance; shares no code with the environment's look-up."""
-    arms, means = dense(environment.arms, environment.means)
-    distances = np.abs(points[:, None] - arms[None]).sum(-1)
-    assert distances.min(1).max() == 0.0
-    return means[distances.argmin(1)]
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
-def test_regret_is_that_of_the_history(record_every, batch):
-    environment = build("test-function", function="branin", num_arms=40, standardize=False, seed=3)
-    player = bandit(environment, "bbkb")
-    trace = play(player, environment, 40, record_every=record_every, batch=batch)
-    assert trace.rounds == [*range(record_every, 40, record_every), 40]
-    X = dense(player.history.X)[0]
-    assert len(X) == 40
-    regret = np.cumsum(float(environment.means.max()) - means_of(environment, X))
-    assert regret[-1] > 0.0
-    np.testing.assert_allclose(trace.regret, regret[np.array(trace.rounds) - 1], rtol=1e-12)
-    assert np.all(np.diff(trace.seconds) >= 0.0)
-    assert trace.seconds[-1] > 0.0
-    assert trace.dictionary_size[-1] == len(player.inducing_points)
-    assert len(trace.rounds) == len(trace.regret) == len(trace.seconds) == len(trace.dictionary_size)
-
-
-def test_rewards_are_told_centred_and_noise_is_the_rounds():
-    environment = build("test-function", function="branin", num_arms=40, standardize=False, seed=3)
-    assert abs(environment.center) > 1.0
-    player = bandit(environment)
-    play(player, environment, 12)
-    for t, (x, y) in enumerate(zip(player.history.X, player.history.Y, strict=True)):
-        assert float(y) == pytest.approx(float(environment.pull(x[None], t)) - environment.center, abs=1e-10)
-
-
-def test_seconds_are_those_of_ask_and_tell_alone():
-    """An environment that takes 20 ms a round adds nothing to ten rounds; the bandit sleeps 2 ms in each call."""
-    environment = build("rkhs-function", num_arms=5, seed=0)
-
-    class Sleepy:
-        inducing_points = environment.arms[:2]
-
-        def ask(self):
-            time.sleep(0.002)
-            return environment.arms[:1]
-
-        def tell(self, x, y):
-            time.sleep(0.002)
-
-    class Slow:
-        center, regret = 0.0, environment.regret
-
-        def pull(self, X, round):
-            time.sleep(0.02)
-            return environment.pull(X, round)
-
-    trace = play(Sleepy(), Slow(), 10)
-    assert 0.04 <= trace.seconds[-1] < 0.2
-    assert trace.dictionary_size == [2] * 10
-
-
-def test_the_time_of_the_environment_is_not_that_of_a_bandit_that_runs():
-    environment = build("rkhs-function", num_arms=5, seed=0)
-
-    class Slow:
-        center, regret = 0.0, environment.regret
-
-        def pull(self, X, round):
-            time.sleep(0.05)
-            return environment.pull(X, round)
-
-    player = bandit(environment)
-    player.run(lambda x: environment.pull(x, 0), 1)  # compiles its loops
-    assert 0.0 < play(player, Slow(), 10).seconds[-1] < 0.4
-
-
-def test_asking_and_telling_of_a_subclass_are_heard():
-    environment, told = build("rkhs-function", num_arms=5, seed=0), []
-    plain = bandit(environment)
-
-    class Listening(type(plain)):
-        def tell(self, x, y, **words):
-            told.append(float(y))
-            super().tell(x, y, **words)
-
-    player = bandit(environment)
-    player.__class__ = Listening
-    play(player, environment, 4)
-    assert told == player.history.Y.tolist()
-
-
 def test_a_record_says_what_was_run_and_recommends_the_best_posterior_mean():
-    spec = small(algorithms=[{"name": "gp-ucb"}], seeds=[4])
-    (trial,) = spec.trials()
+    (trial,) = small(algorithms=[{"name": "gp-ucb"}], seeds=[4]).trials()
+    threads, state = torch.get_num_threads(), torch.random.get_rng_state()
     record, warnings = run_one(trial)
+    assert (torch.get_num_threads(), torch.random.get_rng_state().tolist()) == (threads, state.tolist())
     environment = build("rkhs-function", num_arms=25, seed=4)
     assert record.key == trial.key
     assert (record.rounds, record.seed, record.best_mean) == (30, 4, float(environment.means.max()))
@@ -151,15 +39,9 @@ def test_a_record_says_what_was_run_and_recommends_the_best_posterior_mean():
     X, Y = dense(player.history.X, player.history.Y)
     kernel, noise = oracles.rbf(0.2), environment.regularization
     mean = kernel(X, X) @ np.linalg.solve(kernel(X, X) + noise * np.eye(len(X)), Y)
-    assert record.recommended_mean == pytest.approx(means_of(environment, X)[mean.argmax()], rel=1e-12)
-
-
-def test_a_run_leaves_the_generator_and_the_threads_as_they_were():
-    threads = torch.get_num_threads()
-    state = torch.random.get_rng_state()
-    run_one(next(small(rounds=3).trials()))
-    assert torch.equal(torch.random.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
+    arms, means = dense(environment.arms, environment.means)
+    best = np.abs(arms - X[mean.argmax()]).sum(-1).argmin()
+    assert record.recommended_mean == pytest.approx(means[best], rel=1e-12)
 
 
 def test_only_what_is_new_is_run(tmp_path, monkeypatch):
@@ -261,11 +143,6 @@ def test_workers_are_at_least_one_and_at_most_the_cores(tmp_path, monkeypatch):
     assert lines[0] == "64 workers were asked for and there are 1 core(s): 1 will run."
 
 
-def test_a_directory_has_one_writer(tmp_path):
-    with sole_writer(tmp_path), pytest.raises(InputError, match="Another run is writing"):
-        run_experiment(small(rounds=2), tmp_path, workers=1)
-
-
 def test_no_records_are_named(tmp_path):
     with pytest.raises(InputError, match=r"no finished runs in .*: it has no file records\.jsonl"):
         load_experiment(tmp_path)
@@ -274,75 +151,3 @@ def test_no_records_are_named(tmp_path):
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="holds no finished run"):
         load_experiment(tmp_path)
-
-
-def test_a_missing_extra_has_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[experiments\]'"):
-        require("tqdm")
-
-
-# ---------------------------------------------------------------- real processes
-
-LONG = content(rounds=250, seeds=8, record_every=10, algorithms=[{"name": "gp-ucb"}])
-
-
-def start(directory: Path, workers: int) -> subprocess.Popen:
-    """Start the long experiment and return when it has kept a run, so that it is in the middle."""
-    spec = directory / "spec.json"
-    spec.write_text(json.dumps(LONG), encoding="utf-8")
-    command = [sys.executable, "-m", "torch_kbandits.cli", "run", str(spec)]
-    process = subprocess.Popen(
-        [*command, "--directory", str(directory / "runs"), "--workers", str(workers)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        start_new_session=True,
-        # Where the tests run in the background interrupts are ignored, and children would inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    records = directory / "runs" / "records.jsonl"
-    deadline = time.monotonic() + 60.0
-    while not (records.exists() and records.stat().st_size):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return process
-
-
-@pytest.mark.slow
-def test_a_killed_experiment_is_taken_up_again(tmp_path):
-    """By two workers, and finds what one worker finds that nothing interrupts."""
-    process = start(tmp_path, workers=2)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=20.0)
-    for child in alive:
-        child.kill()
-    process.communicate()
-    assert not alive, "workers outlived their parent"
-    kept = len(read_records(tmp_path / "runs")[0])
-    assert 1 <= kept < 8
-    resumed = run_experiment(small(**LONG), tmp_path / "runs", workers=2)
-    assert resumed.skipped == kept
-    whole = run_experiment(small(**LONG), tmp_path / "whole", workers=1)
-    assert [outcome(record) for record in resumed.records] == [outcome(record) for record in whole.records]
-    reread, losses = load_experiment(tmp_path / "runs")
-    assert [outcome(record) for record in reread] == [outcome(record) for record in whole.records]
-    assert not losses
-
-
-@pytest.mark.slow
-def test_an_interrupted_experiment_keeps_what_is_finished(tmp_path):
-    process = start(tmp_path, workers=2)
-    # As a terminal does: to the process and to all its children.
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "Finished runs are kept" in errors
-    assert "Traceback" not in errors
-    records, losses = read_records(tmp_path / "runs")
-    assert 1 <= len(records) < 8
-    assert not losses

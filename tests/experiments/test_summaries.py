@@ -45,17 +45,25 @@ def test_numbers_by_hand():
     assert second.difference is None
 
 
-def test_problems_with_other_best_means_are_compared_by_what_is_missed():
-    runs = [record(seed, "A", best_mean=10.0 * seed, recommended_mean=10.0 * seed - 0.5) for seed in range(3)]
-    (row,) = summarize(runs)
-    assert row.simple_regret == Estimate(0.5, 0.5, 0.5, 0.5, 0.0)
-
-
-def test_one_seed_has_no_spread():
+def test_one_seed_has_no_spread_and_what_differs_is_not_mixed():
     (row,) = summarize(A[:1])
     assert row.regret == Estimate(2.0, 2.0, 2.0, 2.0, None)
     assert str(row.regret) == row.regret.mean_and_error == "2"
     assert "its mean" not in render([row])
+    # Problems with other best means are compared by what is missed.
+    runs = [record(seed, "A", best_mean=10.0 * seed, recommended_mean=10.0 * seed - 0.5) for seed in range(3)]
+    assert summarize(runs)[0].simple_regret == Estimate(0.5, 0.5, 0.5, 0.5, 0.0)
+    longer, other = record(0, "A", rounds=8, recorded_rounds=[4, 8]), record(0, "A", settings={"beta": 1.0})
+    groups = [(entry.algorithm, len(entry.runs)) for entry in group([*A, longer, other])]
+    assert groups == [("A", 3), ("A (2)", 1), ("A (3)", 1)]
+    elsewhere = {"label": "F", "name": "gp-sample", "options": {}}
+    mixed = [A[0], record(1, "B", environment=elsewhere), B[0]]
+    rows = summarize(mixed, baseline="B")  # without a common seed
+    assert [(row.environment, row.algorithm) for row in rows] == [("E", "A"), ("E", "B"), ("F", "B")]
+    assert [row.difference for row in rows] == [None, None, None]
+    assert "| a\\|b |" in render(summarize([record(0, "a|b")]), "markdown")
+    with pytest.raises(InputError, match="'BB' is no algorithm; did you mean 'B'"):
+        summarize([*A, *B], baseline="BB")
 
 
 @pytest.mark.parametrize("n", range(2, 21))
@@ -85,33 +93,6 @@ def test_quartiles_are_those_of_torch(values):
     assert ours.mean == pytest.approx(float(of.mean()), rel=1e-12, abs=1e-9)
     if len(values) > 1:
         assert ours.error == pytest.approx(float(of.std() / math.sqrt(len(values))), rel=1e-9, abs=1e-9)
-
-
-def test_a_baseline_without_common_seeds_or_environment_gives_no_difference():
-    elsewhere = record(1, "B", environment={"label": "F", "name": "gp-sample", "options": {}})
-    rows = summarize([A[0], B[0], elsewhere], baseline="B")
-    assert [row.difference for row in rows] == [None, None, None]
-
-
-def test_an_unknown_baseline_is_named():
-    with pytest.raises(InputError, match="'BB' is no algorithm; did you mean 'B'"):
-        summarize([*A, *B], baseline="BB")
-
-
-def test_configurations_under_one_label_are_not_mixed():
-    longer = record(0, "A", rounds=8, recorded_rounds=[4, 8])
-    other = record(0, "A", settings={"beta": 1.0})
-    assert [(entry.algorithm, len(entry.runs)) for entry in group([*A, longer, other])] == [
-        ("A", 3),
-        ("A (2)", 1),
-        ("A (3)", 1),
-    ]
-
-
-def test_environments_stay_together_in_the_order_in_which_they_come():
-    elsewhere = {"label": "F", "name": "gp-sample", "options": {}}
-    mixed = [record(0, "A"), record(0, "A", environment=elsewhere), record(0, "B")]
-    assert [(row.environment, row.algorithm) for row in summarize(mixed)] == [("E", "A"), ("E", "B"), ("F", "A")]
 
 
 @pytest.mark.parametrize(
@@ -149,10 +130,6 @@ def test_formats_hold_the_same_numbers():
         render(rows, "html")
 
 
-def test_a_bar_in_a_label_does_not_break_the_table():
-    assert "| a\\|b |" in render(summarize([record(0, "a|b")]), "markdown")
-
-
 # ---------------------------------------------------------------- figures
 
 
@@ -175,30 +152,32 @@ def many(algorithms: int, environments: int) -> list:
     ]
 
 
-FIGURES = ["regret.png", "average-regret.png", "regret-against-time.png", "dictionary.png", "time.png"]
+ONE = [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("records", [pytest.param(many(9, 4), marks=pytest.mark.slow),
-    pytest.param(many(1, 1), marks=pytest.mark.slow), A + B, pytest.param(A[:1], marks=pytest.mark.slow),
-    [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]])  # fmt: skip
+@pytest.mark.parametrize(
+    "records", [ONE, *(pytest.param(each, marks=pytest.mark.slow) for each in (many(9, 4), many(1, 1), A + B, A[:1]))]
+)
 def test_figures_are_drawn(tmp_path, records):
     files = plot(records, tmp_path)
-    assert [file.name for file in files] == FIGURES
+    names = ["regret.png", "average-regret.png", "regret-against-time.png", "dictionary.png", "time.png"]
+    assert [file.name for file in files] == names
     for file in files:
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size > 8_000
 
 
 @pytest.mark.usefixtures("unrendered")
-@pytest.mark.parametrize("band", ["deviation", "seeds"])
-def test_algorithms_are_told_apart_without_colours_and_named_once(band):
-    for name, figure in figures(many(6, 2), band=band, baseline="algorithm 0").items():
+def test_algorithms_are_told_apart_without_colours_named_once_and_look_the_same_everywhere():
+    looks = {}
+    for name, figure in figures(many(6, 2), band="seeds", baseline="algorithm 0").items():
         assert [panel.get_title() for panel in figure.axes] == ["problem 0", "problem 1"]
         (legend,) = figure.legends
         # The baseline has no difference from itself.
         names = [f"algorithm {a}" for a in range(int(name == "difference"), 6)]
         assert [text.get_text() for text in legend.get_texts()] == names
+        for line, own in zip(legend.get_lines(), names, strict=True):
+            looks.setdefault(own, set()).add((line.get_color(), line.get_marker()))
         for panel in figure.axes:
             assert panel.get_xlabel()
             assert panel.get_ylabel()
@@ -206,15 +185,7 @@ def test_algorithms_are_told_apart_without_colours_and_named_once(band):
             assert len({line.get_color() for line in lines}) == len(names)
             assert len({(line.get_marker(), line.is_dashed()) for line in lines}) == len(names)
             thin = [line for line in panel.lines if line.get_alpha() is not None]
-            assert len(thin) == (3 * 6 if band == "seeds" and name != "difference" else 0)
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_an_algorithm_looks_the_same_in_every_figure():
-    looks = {}
-    for figure in figures(many(6, 2), baseline="algorithm 0").values():
-        for line, text in zip(figure.legends[0].get_lines(), figure.legends[0].get_texts(), strict=True):
-            looks.setdefault(text.get_text(), set()).add((line.get_color(), line.get_marker()))
+            assert len(thin) == (0 if name == "difference" else 3 * 6)
     assert [len(each) for each in looks.values()] == [1] * 6
 
 
@@ -228,70 +199,55 @@ def test_many_algorithms_have_several_panels_before_the_others_in_grey():
     for panel, names in zip(figure.axes[:3], named, strict=True):
         assert max(map(len, named)) == 5
         grey = [line for line in panel.lines if line.get_color() == "0.8"]
-        assert len(panel.lines) == 13
-        assert len(grey) == 13 - len(names)
+        assert (len(panel.lines), len(grey)) == (13, 13 - len(names))
         assert panel.get_ylim() == figure.axes[0].get_ylim()
         assert panel.get_ylim()[1] >= max(line.get_ydata().max() for line in panel.lines)
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_curves_are_medians_with_quartiles_or_means_with_errors():
-    runs = [record(seed, cumulative_regret=[1.0, value]) for seed, value in enumerate([1.0, 2.0, 3.0, 4.0, 90.0])]
-
-    def last(band):
+def test_curves_are_those_of_the_runs():
+    values = [1.0, 2.0, 3.0, 4.0, 90.0]  # of mean 20
+    runs = [record(seed, cumulative_regret=[1.0, value]) for seed, value in enumerate(values)]
+    deviation = math.sqrt(sum((value - 20.0) ** 2 for value in values) / 4)
+    for band, middle, top in (
+        ("quartiles", 3.0, 4.0),
+        ("error", 20.0, 20.0 + deviation / math.sqrt(5)),
+        ("deviation", 20.0, 20.0 + deviation),
+    ):
         (panel,) = figures(runs, band=band)["regret"].axes
-        (shade,) = panel.collections
-        return panel.lines[0].get_ydata()[-1], shade.get_paths()[0].get_extents().y0, shade
-
-    middle, _, shade = last("quartiles")
-    assert (middle, shade.get_paths()[0].get_extents().y1) == (3.0, 4.0)
-    mean, _, shade = last("error")
-    assert mean == 20.0
-    deviation = math.sqrt(sum((value - 20.0) ** 2 for value in [1.0, 2.0, 3.0, 4.0, 90.0]) / 4)
-    assert shade.get_paths()[0].get_extents().y1 == pytest.approx(20.0 + deviation / math.sqrt(5))
-    assert last("deviation")[2].get_paths()[0].get_extents().y1 == pytest.approx(20.0 + deviation)
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_averages_differences_and_seconds_are_those_of_the_runs():
+        assert panel.lines[0].get_ydata()[-1] == middle
+        assert panel.collections[0].get_paths()[0].get_extents().y1 == pytest.approx(top)
     drawn = figures(many(3, 1), baseline="algorithm 0")
-    (panel,) = drawn["average-regret"].axes
-    x, y = panel.lines[1].get_data()
-    assert y == pytest.approx((2 * x**0.5 + 1.0) / x)  # the median over the seeds 0, 1, 2
-    (panel,) = drawn["difference"].axes
-    x, y = panel.lines[1].get_data()
-    assert y == pytest.approx(2 * x**0.5)  # algorithm 2 less algorithm 0, whatever the seed
-    (panel,) = drawn["time"].axes
-    x, y = panel.lines[1].get_data()
-    assert y == pytest.approx(0.02 * x)  # 0.01 · 2 seconds a round
+    for name, expected in (
+        ("average-regret", lambda x: (2 * x**0.5 + 1.0) / x),  # the median over the seeds 0, 1, 2
+        ("difference", lambda x: 2 * x**0.5),  # algorithm 2 less algorithm 0, whatever the seed
+        ("time", lambda x: 0.02 * x),  # 0.01 · 2 seconds a round
+    ):
+        x, y = drawn[name].axes[0].lines[1].get_data()
+        assert y == pytest.approx(expected(x))
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_regret_has_a_logarithmic_axis_where_spans_ask_for_it():
     far = [record(0, "A", cumulative_regret=[1.0, 2.0]), record(0, "B", cumulative_regret=[40.0, 50.0])]
-    near, kinds = many(2, 1), ("regret", "average-regret", "regret-against-time", "dictionary", "time")
-
-    def scales(records, scale):
+    for records, scale, expected in ((far, "auto", "log"), (many(2, 1), "auto", "linear"), (far, "linear", "linear")):
         drawn = figures(records, scale=scale)
-        return [drawn[kind].axes[0].get_yscale() for kind in kinds]
-
-    logarithmic, linear = ["log"] * 3 + ["linear"] * 2, ["linear"] * 5
-    assert scales(far, "auto") == scales(far, "log") == scales(near, "log") == logarithmic
-    assert scales(near, "auto") == scales(far, "linear") == linear
+        for kind in ("regret", "average-regret", "regret-against-time"):
+            assert drawn[kind].axes[0].get_yscale() == expected
+        assert drawn["dictionary"].axes[0].get_yscale() == drawn["time"].axes[0].get_yscale() == "linear"
     worse = [record(0, "C", cumulative_regret=[1.0, 1.9])]
     (panel,) = figures(far + worse, baseline="A")["difference"].axes
-    assert panel.get_yscale() == figures(far + worse, baseline="A", scale="log")["difference"].axes[0].get_yscale()
     assert panel.get_yscale() == "symlog"
     assert [0.0, 0.0] in [list(line.get_ydata()) for line in panel.lines]
 
 
 def test_bad_figures_are_named(tmp_path):
     for arguments, message in (
-        ({"records": A, "band": "eror"}, "'eror' is no band; did you mean 'error'"),
-        ({"records": A, "scale": "lin"}, "'lin' is no scale; did you mean 'linear'"),
-        ({"records": A, "baseline": "C"}, "'C' is no algorithm"),
-        ({"records": A, "format": "gif"}, "'gif' is no format of figures"),
+        ({"band": "eror"}, "'eror' is no band; did you mean 'error'"),
+        ({"scale": "lin"}, "'lin' is no scale; did you mean 'linear'"),
+        ({"baseline": "C"}, "'C' is no algorithm"),
+        ({"format": "gif"}, "'gif' is no format of figures"),
         ({"records": []}, "no finished run"),
     ):
         with pytest.raises(InputError, match=message):
-            plot(directory=tmp_path, **arguments)
+            plot(directory=tmp_path, **({"records": A} | arguments))

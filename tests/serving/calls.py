@@ -22,11 +22,14 @@ class Answer(NamedTuple):
         return self.json["error"]["type"]
 
 
-async def call(app, method, path, body=b"", headers=LOCAL, breaks=False):
-    """The answer to a request whose body comes in these pieces of bytes, or is this JSON; or breaks off after them."""
+async def call(app, method, path, body=b"", headers=LOCAL, breaks=None):
+    """The answer to a request whose body comes in these pieces of bytes, or is this JSON.
+
+    Where it breaks off, that is waited for once all pieces came, before the other side is gone.
+    """
     parts = [body] if isinstance(body, bytes) else body if isinstance(body, list) else [json.dumps(body).encode()]
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts[:-1]]
-    messages.append({"type": "http.request", "body": parts[-1], "more_body": breaks})
+    messages.append({"type": "http.request", "body": parts[-1], "more_body": breaks is not None})
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
@@ -36,6 +39,8 @@ async def call(app, method, path, body=b"", headers=LOCAL, breaks=False):
     sent = []
 
     async def receive():
+        if not messages and breaks is not None:
+            await breaks
         return messages.pop(0) if messages else {"type": "http.disconnect"}
 
     async def send(message):

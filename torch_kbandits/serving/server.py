@@ -83,8 +83,8 @@ class _Connection(H11Protocol):
         self._look_later()
         there = [each for each in cast(set[_Connection], self.connections) if not each.transport.is_closing()]
         if len(there) > _most_connections():
-            idle = (each for each in there if each.is_idle)  # this one is
-            min(idle, key=lambda each: each.idle_since).transport.abort()
+            waiting = (each for each in there if each.is_idle or each.cycle.more_body)  # this one is
+            min(waiting, key=lambda each: each.idle_since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._watch is not None:
