@@ -127,9 +127,7 @@ def composed(rule, **words):
 
 BANDITS = {
     "bkb": lambda arms: algorithms.BKB(candidates=arms, kernel=rbf(0.3), beta=2.0, **COMMON),
-    "bbkb": lambda arms: algorithms.BBKB(
-        candidates=arms, kernel=rbf(0.3), batch_threshold=1.5, beta=2.0, **COMMON
-    ),
+    "bbkb": lambda arms: algorithms.BBKB(candidates=arms, kernel=rbf(0.3), batch_threshold=1.5, beta=2.0, **COMMON),
     "gp-ucb": lambda arms: algorithms.GPUCB(candidates=arms, kernel=rbf(0.3), beta=2.0, **COMMON),
     "no columns": lambda arms: algorithms.BKB(
         candidates=Arms(arms.source, column_memory=0), kernel=matern(0.3), beta=2.0, **COMMON

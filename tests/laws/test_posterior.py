@@ -13,7 +13,7 @@ import oracles
 import pytest
 import torch
 from forgetting import BETA, KERNEL, LAMBDA, MEMORIES
-from problems import DOUBLE, data, dense, difference, matern
+from problems import DOUBLE, data, dense, difference, matern, scaled
 from torch import Tensor
 
 from torch_kbandits import (
@@ -34,8 +34,9 @@ from torch_kbandits import (
     RidgeLeverageSampling,
     UniformDictionary,
 )
-from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import Width
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import BackToPrior, Memory
 
 FEW = torch.cat([data(22, 2, 51)[0], data(4, 2, 51)[0]])
@@ -105,11 +106,24 @@ def correlated(times, now):
 
 
 IN_TIME = oracles.in_time(KERNEL, RATE)
+
+
+def of_days(A, B):
+    """That, and what all have in common at a time."""
+    return IN_TIME(A, B) + 0.8 * 0.7 ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
+
+
+def kernel_of_days():
+    common = scaled(ForgettingKernel(0.3, active_dims=(0,)), 0.8)
+    return SpaceTimeKernel(matern(0.5, 1.7), ForgettingKernel(RATE)) + common
+
+
 REMEMBERED = {
     "all": Remembered(None, untouched),
     **{name: Remembered(*case) for name, case in MEMORIES.items()},
     "prior on time": Remembered(BackToPrior(RATE), untouched, IN_TIME, True),
     "prior on time to a limit": Remembered(BackToPrior(RATE, 0.5), correlated, IN_TIME, True),
+    "a kernel of time": Remembered(None, untouched, of_days, True),
 }
 
 
@@ -134,12 +148,15 @@ class Program:
         self.rule, self.width, self.draw = DICTIONARIES[dictionary], width, np.random.default_rng(seed)
         if dictionary == "fixed" and self.remembered.points_know_the_time:
             self.rule = FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
+        knows_the_time = memory == "a kernel of time"
+        self.has_clock = self.remembered.memory is not None or knows_the_time
         self.new = lambda: Bandit(
-            candidates=self.space.make(folder),
+            candidates=Timed(self.space.make(folder)) if knows_the_time else self.space.make(folder),
             dictionary=self.rule,
             memory=self.remembered.memory,
             width=ConstantWidth(BETA) if width == "constant" else Evident(width),
-            **({"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 5} | words),
+            kernel=kernel_of_days() if knows_the_time else matern(0.5, 1.7),
+            **({"regularization": LAMBDA, "seed": 5} | words),
         )
         self.bandit, self.now, self.turn = self.new(), 0.0, 0
         self.X, self.Y, self.times = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
@@ -147,10 +164,6 @@ class Program:
         self.counted = self.at(self.X, 0.0)
 
     # -------------------------------------------------------------- what a round brings
-
-    @property
-    def has_clock(self):
-        return self.remembered.memory is not None
 
     @property
     def context(self):
