@@ -111,6 +111,25 @@ def dtc_information_gain(kernel: DenseKernel, X: Array, noise: Array, Z: Array) 
     return 0.5 * float(np.linalg.slogdet(np.eye(len(Z)) + known @ known.T)[1])
 
 
+def evidence(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array | None) -> dict[str, float]:
+    """What widths read of a posterior, by name: the exact one, or that of a dictionary Z.
+
+    Of Q = K, or Q = K_XZ K_ZZ⁻¹ K_ZX: ½ log det(I + Σ^-½ Q Σ^-½); Σ_s σ²(x_s) / λ_s; Σ_s (k − q)(x_s, x_s) / λ_s; and
+    the norm of μ, which is that of (Q + Σ)⁻¹ y under Q.
+    """
+    gram = kernel(X, X)
+    spanned = gram if Z is None else kernel(X, Z) @ np.linalg.solve(kernel(Z, Z), kernel(Z, X))
+    root, weights = np.sqrt(noise), np.linalg.solve(spanned + np.diag(noise), y)
+    variance = np.diag(gram - spanned @ np.linalg.solve(spanned + np.diag(noise), spanned))
+    return {
+        "information_gain": 0.5 * float(np.linalg.slogdet(np.eye(len(X)) + spanned / root / root[:, None])[1]),
+        "effective_dimension": float((variance / noise).sum()),
+        "projection_error": float((np.diag(gram - spanned) / noise).sum()),
+        "mean_norm": float(max(weights @ spanned @ weights, 0.0) ** 0.5),
+        "kernel_bound": float(np.diag(gram).max(initial=0.0)),
+    }
+
+
 def chosen_by_stages(
     bounds: Callable[[int], tuple[Array, Array]], horizon: int, tie: float = 1e-7
 ) -> tuple[NDArray[np.int64], int, bool]:

@@ -14,7 +14,6 @@ from torch_kbandits import Arms, AtMost, Bandit, InputError, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB, WGPUCB
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS
-from torch_kbandits.tables import lazy, store
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
@@ -39,84 +38,53 @@ HOT = AtMost(Outcome("heat", Prior(matern(), 0.1)), 0.9, beta=1.0, safe_seed=lam
 
 CASES = {
     "grows": lambda arms: BKB(candidates=arms, resampling="growth", **WORDS),
-    "coupled": lambda arms: BKB(candidates=arms, resampling="coupled", **WORDS),
+    "exact, few arms": lambda arms: IGPUCB(candidates=arms[:60], **WORDS),
     "fresh": lambda arms: BKB(candidates=arms, resampling="fresh", **WORDS),
-    "capped": lambda arms: BKB(candidates=arms, max_dictionary=4, when_full="stop", **WORDS),
     "batches": lambda arms: BBKB(candidates=arms, **WORDS),
     "exact": lambda arms: IGPUCB(candidates=arms, **WORDS),
-    "exact, few arms": lambda arms: IGPUCB(candidates=arms[:60], **WORDS),
     "window": lambda arms: SWGPUCB(candidates=arms, window=5, **WORDS),
     "draws": lambda arms: GPTS(candidates=arms, **WORDS),
     "ages": lambda arms: WGPUCB(candidates=arms, discount=0.9, **WORDS),
     "offered": lambda arms: Bandit(candidates=Arms(arms), dictionary=KORS(), width=ConstantWidth(2.0), **PRIOR),
     "exchanged": lambda arms: BKB(candidates=arms, max_dictionary=4, mean=mean(arms), **WORDS),
     "limits": lambda arms: BKB(candidates=arms, constraints=[HOT], **WORDS),
+    "coupled": lambda arms: BKB(candidates=arms, resampling="coupled", **WORDS),
 }
 
 
-def rounds(bandit, number):
-    """What is asked for, (n, d), round by round, and four points at once in the last; and what is recommended."""
-    chosen, limited = [], bandit.outcomes != ()
-    for turn in range(number):
-        x = bandit.ask(4 if turn == number - 1 else 1)
-        assert x.device == bandit.candidates.source.device
-        known = x.cpu()
-        chosen.append(known)
-        bandit.tell(x, reward(known), outcomes={"heat": heat(known)} if limited else None)
-    return torch.cat([*chosen, bandit.recommend().cpu()])
+def played(case, arms):
+    """What is asked for, round by round, and four points at once in the last; what is recommended and known.
+
+    Some are told as copies, some were written over since, so that they are no arms, and some were never asked for;
+    rewards are on the device and off it.
+    """
+    bandit, chosen = CASES[case](arms), []
+    for turn in range(10):
+        x = bandit.ask(4 if turn == 9 else 1)
+        assert x.device == arms.device
+        chosen.append(x.cpu().clone())
+        if turn % 4 == 1 and not bandit.outcomes:
+            x.add_(0.01)
+        x = x.clone() if turn % 4 == 2 else x
+        y = reward(chosen[-1]).to(arms.dtype)
+        measured = {"heat": heat(chosen[-1])} if bandit.outcomes else None
+        bandit.tell(x, y.to(arms.device) if turn % 3 else y, outcomes=measured)
+        if turn == 5 and not bandit.outcomes:
+            bandit.tell(torch.cat([x + 0.02, x + 0.03]), y.expand(2))
+    return torch.cat(
+        [*chosen, *(part.cpu() for part in (bandit.recommend(), bandit.inducing_points, bandit.history.X))]
+    )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(DOUBLE, marks=pytest.mark.slow)])
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
 @pytest.mark.parametrize("case", CASES)
 def test_bandits_choose_as_on_the_cpu(case, dtype):
-    arms, number = ARMS.to(dtype), 12
+    arms = ARMS.to(dtype)
     there = PretendDevice(len(arms))
     with there:
-        chosen = rounds(CASES[case](arms.to(there.device)), number)
-    assert torch.equal(chosen, rounds(CASES[case](arms), number))
-
-
-@pytest.mark.parametrize("case", ["grows", "exact", "exchanged", "window"])
-def test_what_is_told_need_not_be_what_was_asked(case):
-    """Points that are no arms, some asked for and written over since, and a copy; rewards on the device and off it."""
-
-    def played(arms):
-        bandit, chosen = CASES[case](arms), []
-        for turn in range(12):
-            x = bandit.ask()
-            chosen.append(x.cpu().clone())
-            if turn % 4 == 1:
-                x.add_(0.01)
-            if turn % 4 == 2:
-                x = x.clone()
-            y = reward(x.cpu()).to(arms.dtype)
-            bandit.tell(x, y.to(arms.device) if turn % 3 else y)
-            if turn == 5:
-                bandit.tell(torch.cat([x + 0.02, x + 0.03]), reward(chosen[-1]).expand(2))
-        return torch.cat([*chosen, bandit.recommend().cpu(), bandit.inducing_points.cpu(), bandit.history.X.cpu()])
-
-    arms = ARMS.float()
-    there = PretendDevice(len(arms))
-    with there:
-        found = played(arms.to(there.device))
-    assert torch.equal(found, played(arms))
-
-
-def test_bounds_read_less_than_a_pass_and_choose_alike(monkeypatch):
-    arms, there, read = data(2000, 3, 1)[0].float(), PretendDevice(2000), []
-    monkeypatch.setattr(store, "_SEGMENT_ELSEWHERE", 700)
-    monkeypatch.setattr(lazy, "_WORTHWHILE_ELSEWHERE", 0)
-    with there:
-        bandit, chosen = CASES["grows"](arms.to(there.device)), []
-        for _ in range(30):
-            with there.counted() as counts:
-                x = bandit.ask()
-            chosen.append(x.cpu())
-            read.append(counts.bytes / len(arms))
-            bandit.tell(x, reward(chosen[-1]))
-    monkeypatch.setattr(lazy, "_WORTHWHILE", 10**9)
-    assert torch.equal(torch.cat(chosen), rounds(CASES["grows"](arms), 31)[:30])
-    assert max(read) < 100  # and a pass more than 150
+        found = played(case, arms.to(there.device))
+    assert torch.equal(found, played(case, arms))
 
 
 @pytest.mark.slow
@@ -156,11 +124,7 @@ LIMITS = {
 }
 
 
-def _size(bandit):
-    points = bandit.inducing_points
-    return 0 if points is None else len(points)
-
-
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("case", LIMITS)
 def test_a_round_has_few_launches_and_synchronisations(case):
     counted: dict[str, list[tuple[int, ...]]] = {name: [] for name in LIMITS[case]}
@@ -169,18 +133,15 @@ def test_a_round_has_few_launches_and_synchronisations(case):
     with there:
         bandit = CASES[case](arms.to(there.device))
         for _ in range(40):
-            size = _size(bandit)
+            size = len(bandit.inducing_points)
             with there.counted() as counts:
                 x = bandit.ask()
             y = reward(x.cpu())
             with there.counted() as more:
                 bandit.tell(x, y)
-            found = (
-                counts.launches + more.launches,
-                counts.syncs.total() + more.syncs.total(),
-                counts.sent + more.sent,
-            )
-            counted["stays" if _size(bandit) == size else "grows"].append(found)
+            waits, sent = counts.syncs.total() + more.syncs.total(), counts.sent + more.sent
+            kind = "stays" if len(bandit.inducing_points) == size else "grows"
+            counted[kind].append((counts.launches + more.launches, waits, sent))
     for name, limits in LIMITS[case].items():
         columns = [sorted(column) for column in zip(*counted[name], strict=True)]
         for column, *most in zip(columns, *limits, strict=True):
@@ -208,13 +169,8 @@ def test_the_device_refuses_what_a_gpu_refuses_and_counts():
             _ = x + numbers
         with pytest.raises(TypeError, match="numpy"):
             x.numpy()
-    with pytest.raises(RuntimeError, match="outside of its device"):
-        x.sum()
-
-
-def test_points_of_another_device_are_refused():
-    there = PretendDevice(100)
-    with there:
         bandit = BKB(candidates=ARMS.to(there.device), **WORDS)
         with pytest.raises(InputError, match="pretend"):
             bandit.tell(ARMS[:1], 0.0)
+    with pytest.raises(RuntimeError, match="outside of its device"):
+        x.sum()

@@ -1,5 +1,9 @@
-"""Candidates whose points know the time: whatever they are and however they are described, beside dense formulas."""
+"""Points that know when they are played: however they are described, under priors on time that are given or chosen.
 
+The moments under a prior on time are in ``test_posterior``.
+"""
+
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -7,8 +11,8 @@ import oracles
 import pytest
 import torch
 from forgetting import ACTIONS, ARMS, BETA, BOUNDS, DICTIONARIES, KERNEL, LAMBDA, offer, reward
-from gpytorch.kernels import RBFKernel
-from problems import DOUBLE, dense, difference, matern
+from gpytorch.kernels import RBFKernel, ScaleKernel
+from problems import DOUBLE, dense, difference, matern, rbf, scaled
 
 from torch_kbandits import (
     Arms,
@@ -19,24 +23,20 @@ from torch_kbandits import (
     ConstantWidth,
     ContextualActions,
     InputError,
+    LearnedPrior,
     Number,
+    algorithms,
 )
+from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit, ResidualTrigger
-from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Timed, TimedActions
-from torch_kbandits.kernels import ForgettingKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.kernels import ForgettingKernel, PrecomputedKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
 RATE, LEAST = 0.1, 0.6
 PRIOR = BackToPrior(RATE, LEAST)
 EFFORT = {"num_restarts": 2, "raw_samples": 16}
-KINDS = {
-    "arms": lambda: Arms(ARMS),
-    "actions": lambda: ContextualActions(ACTIONS, context_dim=1),
-    "actions of the round": lambda: ContextualActions(action_dim=1, context_dim=1),
-    "box": lambda: Box(BOUNDS, **EFFORT),
-    "box in a context": lambda: ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, **EFFORT),
-}
 #: The same set, or the same box, described in several ways.
 SAME = {
     "arms": (
@@ -51,71 +51,34 @@ SAME = {
         lambda: TimedActions(bounds=BOUNDS, **EFFORT),
     ),
 }
+WORDS = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 5}
 
 
-def make(candidates, kind=Bandit, **words):
-    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "width": ConstantWidth(BETA), "seed": 5}
-    settings |= {} if "memories" in words else {"memory": PRIOR}
-    return kind(candidates=candidates, **(settings | words))
+def make(candidates, **words):
+    settings = {"width": ConstantWidth(BETA)} | WORDS | ({} if "memories" in words else {"memory": PRIOR})
+    return Bandit(candidates=candidates, **(settings | words))
 
 
-def play(bandit, moments, q=1):
+def play(bandit, moments, sign=lambda number: 1.0):
     """Ask and tell at each of some times; return what was asked for."""
     asked = []
     for number, now in enumerate(moments):
         words = offer(bandit, number)
-        asked.append(bandit.ask(q, time=now, **words))
-        bandit.tell(asked[-1], reward(asked[-1].expand(-1, 2)) + 0.1 * now, context=words.get("context"))
-    return asked
+        asked.append(bandit.ask(time=now, **words))
+        y = sign(number) * reward(asked[-1].expand(-1, 2)) + 0.1 * now
+        bandit.tell(asked[-1], y, context=words.get("context"))
+    return torch.cat(asked)
 
 
-@pytest.mark.one_in(10)
-@pytest.mark.parametrize("dictionary", ["exact", "fresh"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_posterior_is_that_of_the_product_kernel_and_ask_maximises_it(kind, dictionary):
-    bandit = make(KINDS[kind](), dictionary=DICTIONARIES[dictionary])
-    moments = [0.0, 1.0, 1.0, 2.5, 4.0, 9.0, 9.5]
-    asked = play(bandit, moments)
-    words = offer(bandit, 3)
-    context = words.get("context", ARMS[0, :0])
-    history, x = bandit.history, torch.cat(asked)
-    assert history.X[:, 0].tolist() == history.times.tolist() == moments
-    assert torch.equal(bandit.candidates.actions(history.X), x)
-
-    domain = bandit.candidates.in_round(context if len(context) else None, words.get("candidates"), 12.0)
-    offered = domain.arms if domain.arms is not None else domain.in_context(torch.rand(50, 3, dtype=DOUBLE))
-    assert offered[:, : 1 + len(context)].unique(dim=0).tolist() == [[12.0, *context.tolist()]]
-    before = bandit.state_dict()
-    best, chosen = bandit.recommend(time=12.0, **words), bandit.ask(time=12.0, **words)
-    points = torch.cat([offered, bandit.candidates.points(torch.cat([best, chosen]), words.get("context"), 12.0)])
-    counts = (1.0 - RATE) ** (0.5 * (12.0 - history.times)) >= LEAST
-    assert 0 < int(counts.sum()) < len(counts)
-    X, y, T, Z = dense(history.X[counts], history.Y[counts], points, bandit.inducing_points)
-    noise = np.full(len(X), LAMBDA)
-    kernel = oracles.in_time(KERNEL, RATE)
-    is_exact = dictionary == "exact"
-    expected = oracles.exact(kernel, X, y, noise, T) if is_exact else oracles.dtc(kernel, X, y, noise, Z, T)
-    posterior = bandit.model.posterior(points.unsqueeze(-2))
-    assert difference(posterior.mean.flatten(), expected.mean) < expected.rounding
-    assert difference(posterior.variance.flatten(), expected.variance) < expected.rounding
-    bound = expected.mean + BETA * np.sqrt(np.maximum(expected.variance, 0.0))
-    assert expected.mean[-2] >= expected.mean.max() - 1e-6
-    assert bound[-1] >= bound.max() - 1e-6
-    assert bandit.pending.shape == (1, points.shape[-1])
-    assert torch.equal(bandit.pending, points[-1:])
-
-    bandit.forget()
-    again = make(KINDS[kind](), dictionary=DICTIONARIES[dictionary])
-    again.load_state_dict(before)
-    # The posterior is computed afresh, so a search ends elsewhere by rounding.
-    torch.testing.assert_close(again.ask(time=12.0, **words), chosen, rtol=0.0, atol=1e-4 if "box" in kind else 0.0)
+# ---------------------------------------------------------------- however they are described
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("dictionary", ["exact", "fresh", "kors"])
 @pytest.mark.parametrize("described", SAME)
-def test_the_same_set_is_the_same_however_it_is_described(described, dictionary):
+def test_the_same_set_is_the_same_however_it_is_described(described, dictionary, tmp_path):
+    """Also from a file."""
     bandits = [make(candidates(), dictionary=DICTIONARIES[dictionary]) for candidates in SAME[described]]
     for number in range(4):
         # Before any reward all arms are alike, and only who has arms has an order of them.
@@ -126,21 +89,30 @@ def test_the_same_set_is_the_same_however_it_is_described(described, dictionary)
             bandit.tell(asked[0], reward(asked[0]) * (-1.0) ** (number // 2))
         assert all(torch.equal(left.recommend(), right.recommend()) for left, right in pairwise(bandits))
         assert all(torch.equal(left.history.X, right.history.X) for left, right in pairwise(bandits))
+    for bandit in bandits:
+        bandit.ask(2)
+        bandit.save(tmp_path / "bandit")
+        loaded = Bandit.load(tmp_path / "bandit")
+        assert type(loaded.candidates) is type(bandit.candidates)
+        assert torch.equal(loaded.pending, bandit.pending)
+        assert difference(loaded.ask(), bandit.ask()) < (1e-4 if described == "box" else 1e-15)
 
 
 def test_ties_between_arms_are_broken_in_their_own_order_also_with_a_time():
-    still, moving = make(Arms(ARMS), memory=None), make(Arms(ARMS))
-    assert torch.equal(moving.ask(), still.ask())
+    assert torch.equal(make(Arms(ARMS)).ask(), make(Arms(ARMS), memory=None).ask())
 
 
 def test_the_kernel_may_know_the_time_itself():
-    """Then there need be no memory, and a prior on time as a memory goes with it as a factor."""
+    """Then there need be no memory, and a prior on time as a memory goes with it as a factor: that of TV-GP-UCB."""
     kernel = SpaceTimeKernel(matern(0.5, 1.7), ForgettingKernel(0.2))
-    alone, as_memory = make(Timed(Arms(ARMS)), kernel=kernel, memory=None), make(Arms(ARMS), memory=BackToPrior(0.2))
-    twice = make(Arms(ARMS), kernel=kernel, memory=BackToPrior(0.1))
-    product = make(Arms(ARMS), memory=BackToPrior(1.0 - 0.8 * 0.9))
-    for one, other in ((alone, as_memory), (twice, product)):
-        assert torch.equal(torch.cat(play(one, range(5))), torch.cat(play(other, range(5))))
+    theirs = algorithms.TVGPUCB(candidates=ARMS, forgetting=0.2, beta=BETA, **WORDS)
+    pairs = [
+        (make(Timed(Arms(ARMS)), kernel=kernel, memory=None), make(Arms(ARMS), memory=BackToPrior(0.2))),
+        (make(Arms(ARMS), kernel=kernel, memory=BackToPrior(0.1)), make(Arms(ARMS), memory=BackToPrior(1.0 - 0.72))),
+        (theirs, make(Arms(ARMS), memory=BackToPrior(0.2))),
+    ]  # fmt: skip
+    for one, other in pairs:
+        assert torch.equal(play(one, range(6)), play(other, range(6)))
 
 
 def test_a_kernel_that_counts_its_columns_counts_them_without_the_time():
@@ -148,11 +120,12 @@ def test_a_kernel_that_counts_its_columns_counts_them_without_the_time():
     kernel.lengthscale = torch.tensor([[0.3, 0.6]], dtype=DOUBLE)
     bandit = make(Arms(ARMS), kernel=kernel)
     play(bandit, range(3))
-    X, y, T = dense(bandit.history.X, bandit.history.Y, bandit.candidates.points(ARMS, None, 3.0))
-    squares = oracles.in_time(oracles.rbf(1.0), RATE)
-    scale = np.array([1.0, 0.3, 0.6])
     bandit.ask(time=3.0)
-    expected = oracles.exact(squares, X / scale, y, np.full(3, LAMBDA), T / scale)
+    X, y, T = dense(bandit.history.X, bandit.history.Y, bandit.candidates.points(ARMS, None, 3.0))
+    scale = np.array([1.0, 0.3, 0.6])
+    expected = oracles.exact(
+        oracles.in_time(oracles.rbf(1.0), RATE), X / scale, y, np.full(3, LAMBDA), T / scale
+    )  # fmt: skip
     found = bandit.model.posterior(torch.from_numpy(T).unsqueeze(-2))
     assert difference(found.mean.flatten(), expected.mean) < expected.rounding
     assert difference(found.variance.flatten(), expected.variance) < expected.rounding
@@ -173,9 +146,8 @@ def test_arms_that_a_kernel_knows_by_number():
 
 def test_what_candidates_are_made_of_is_kept(tmp_path):
     contexts = ColumnSpec([Number("age", 0.0, 100.0), Category("plan", ["basic", "full"])])
-    actions = ContextualActions(
-        ACTIONS, context_columns=contexts, num_restarts=3, raw_samples=17, row_memory=0, dtype=DOUBLE
-    )
+    words = {"context_columns": contexts, "num_restarts": 3, "raw_samples": 17, "row_memory": 0, "dtype": DOUBLE}
+    actions = ContextualActions(ACTIONS, **words)
     bandit = make(actions, dictionary=DICTIONARIES["kors"])
     assert bandit.candidates.untimed is actions
     assert bandit.candidates.describe() == actions.describe() | {"context_dim": 1 + contexts.width}
@@ -185,38 +157,17 @@ def test_what_candidates_are_made_of_is_kept(tmp_path):
     bandit.save(tmp_path / "bandit")
     loaded = Bandit.load(tmp_path / "bandit")
     kept = loaded.candidates.untimed
-    assert (kept.num_restarts, kept.raw_samples, kept.row_memory) == (3, 17, 0)
-    assert kept.context_columns == contexts
+    assert (kept.num_restarts, kept.raw_samples, kept.row_memory, kept.context_columns) == (3, 17, 0, contexts)
     context = {"age": 70.0, "plan": "full"}
     assert torch.equal(loaded.ask(context=context), bandit.ask(context=context))
-    assert torch.equal(loaded.history.X, bandit.history.X)
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("described", SAME)
-@pytest.mark.parametrize("dictionary", ["exact", "kors"])
-def test_saved_and_loaded_it_goes_on_however_it_is_described(described, dictionary, tmp_path):
-    for number, candidates in enumerate(SAME[described]):
-        bandit = make(candidates(), dictionary=DICTIONARIES[dictionary])
-        play(bandit, range(4))
-        bandit.ask(2, time=4.0)
-        bandit.save(tmp_path / str(number))
-        loaded = Bandit.load(tmp_path / str(number))
-        assert type(loaded.candidates) is type(bandit.candidates)
-        assert torch.equal(loaded.pending, bandit.pending)
-        after = loaded.ask(time=5.0), bandit.ask(time=5.0)
-        torch.testing.assert_close(*after, rtol=0.0, atol=1e-4 if described == "box" else 0.0)
-
-
-def test_states_of_timed_actions_are_what_they_were():
     described = ContextualActions(ACTIONS, context_dim=2).describe()
     assert TimedActions(ACTIONS, context_dim=2).describe() == described | {"context_dim": 3}
-    window = make(Arms(ARMS), memory=SlidingWindow(5.0))
-    assert isinstance(window.candidates, Arms)
-    assert set(window.candidates.describe()) == {"arms"}
+    assert set(make(Arms(ARMS), memory=SlidingWindow(5.0)).candidates.describe()) == {"arms"}
 
 
-@pytest.mark.one_in(2)
+# ---------------------------------------------------------------- when they are told
+
+
 @pytest.mark.parametrize("rule", [GlobalBatchRule(60.0), LocalBatchRule(40.0)])
 def test_a_batch_told_at_one_time_is_learned_alike_in_one_call_and_in_many(rule):
     at_once, one_by_one = (make(Arms(ARMS), batches=rule) for _ in range(2))
@@ -246,55 +197,198 @@ def test_points_are_known_again_whenever_they_are_told():
     # It is of the time at which it was asked for, unless another is given.
     bandit.tell(ids=number, y=1.0)
     assert bandit.history.X[-1, 0] == bandit.history.times[-1] == 1.0
-    assert bandit.now == 2.0
     bandit.tell(x[2:], 1.0, time=0.5)
     assert bandit.history.X[-1, 0] == bandit.history.times[-1] == 0.5
     assert bandit.now == 2.0
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    "words",
-    [
-        {"memories": BanditOverBandit((BackToPrior(0.3), BackToPrior(0.05)), 2, 0.5)},
-        {"trigger": ResidualTrigger(0.3)},
-    ],
-    ids=["memories", "trigger"],
-)
-def test_bandits_that_adapt_take_any_candidates(words, tmp_path):
-    bandits = [make(candidates(), Bandit, **words) for candidates in SAME["arms"]]
-    for number in range(12):
+# ---------------------------------------------------------------- priors on time that are chosen
+
+FAMILIES = {
+    "memories": {"memories": BanditOverBandit((BackToPrior(0.3), BackToPrior(0.05)), 2, 0.5)},
+    "trigger": {"trigger": ResidualTrigger(0.3)},
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bandits_that_adapt_take_any_candidates(name, tmp_path):
+    bandits = [make(candidates(), **FAMILIES[name]) for candidates in SAME["arms"]]
+    for number in range(10):
         x = bandits[0].ask()
         assert number == 0 or all(torch.equal(bandit.ask(remember=False), x) for bandit in bandits[1:])
         for bandit in bandits:
             bandit.tell(x, 3.0 * reward(x) * (-1.0) ** (number // 6))
     assert len({bandit.num_since_restart for bandit in bandits}) == len({bandit.memory for bandit in bandits}) == 1
-    if "trigger" in words:
-        assert bandits[0].num_since_restart < 12
+    assert name != "trigger" or bandits[0].num_since_restart < 10
     bandits[0].save(tmp_path / "bandit")
-    loaded = Bandit.load(tmp_path / "bandit")
-    assert isinstance(loaded.candidates.untimed, Arms)
-    assert torch.equal(loaded.ask(), bandits[0].ask())
+    assert torch.equal(Bandit.load(tmp_path / "bandit").ask(), bandits[0].ask())
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("candidates", SAME["arms"][::3])
 def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
     """Each is in force as if it were alone: a window takes what it keeps for a function that stays."""
     kinds = (SlidingWindow(3.0), Discount(0.7), BackToPrior(0.3))
     bandit = make(candidates(), memories=BanditOverBandit(kinds, 2, 1.0))
     seen = set()
-    for number in range(16):
-        x = bandit.ask()
+    for number in range(14):
+        x, told = bandit.ask(), bandit.history
         alone = make(Arms(ARMS), memory=bandit.memory)
-        told = bandit.history
         for row, (action, y) in enumerate(zip(bandit.candidates.actions(told.X), told.Y, strict=True)):
             alone.tell(action.unsqueeze(0), y, time=float(row))
         assert torch.equal(alone.ask(time=float(number)), x) or number == 0
-        points = [each.candidates.points(ARMS, None, float(number)) for each in (bandit, alone)]
-        ours, theirs = (e._belief.moments(X) for e, X in zip((bandit, alone), points, strict=True))
-        assert difference(ours[0], theirs[0]) < 1e-10
-        assert difference(ours[1], theirs[1]) < 1e-10
+        ours, theirs = (
+            each.model.posterior(each.candidates.points(ARMS, None, float(number))) for each in (bandit, alone)
+        )
+        assert difference(ours.mean, theirs.mean) < 1e-10
+        assert difference(ours.variance, theirs.variance) < 1e-10
         seen.add(bandit.memory)
         bandit.tell(x, reward(x) * (-1.0) ** (number // 5))
     assert seen == set(kinds)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("score_discount", [0.5, 0.9])
+def test_the_rate_in_force_predicted_best(score_discount):
+    """And a saved and a replayed bandit go on alike; what counts is bounded by the least correlation."""
+    rates, block = (0.4, 0.1, 0.01, 0.0), 3
+    words = {"candidates": ARMS, "forgettings": rates, "least_correlation": 0.01, "block_size": block, "beta": 1.5}
+    bandit, replayed = (algorithms.DMSTVGPUCB(score_discount=score_discount, **words, **WORDS) for _ in range(2))
+    play(bandit, range(15), lambda number: (-1.0) ** (number // 8))
+    X, y = dense(bandit.history.X, bandit.history.Y)
+    totals, chosen = np.zeros(len(rates)), []
+    for start in range(0, 15, block):
+        scores = []
+        for rate in rates:
+            kernel, predicted = oracles.in_time(KERNEL, rate), []
+            for row in range(start, start + block):  # each on its own, at the time at which it was made
+                known = X[:start], y[:start], np.full(start, LAMBDA)
+                found = oracles.exact(kernel, *known, X[row, None])
+                spread = found.variance[0] + LAMBDA
+                predicted.append(-0.5 * ((y[row] - found.mean[0]) ** 2 / spread + np.log(spread)))
+            scores.append(sum(predicted))
+        totals = score_discount**block * totals + scores
+        chosen.append(rates[totals.argmax()])
+    assert bandit.memory.forgetting == chosen[-1]
+    assert len(set(chosen)) > 1
+    replayed.replay(bandit.history)
+    assert torch.equal(replayed.ask(time=15.0), bandit.ask(time=15.0))
+    counts = int((bandit.weights > 0.0).sum())
+    assert counts <= 1 + 2.0 * math.log(0.01) / math.log1p(-max(bandit.memory.forgetting, 1e-9))
+
+
+def test_what_stays_leads_to_the_least_rate_and_what_jumps_to_a_large_one():
+    words = {"candidates": ARMS, "forgettings": (0.3, 0.0), "beta": 1.5}
+    stays, jumps = (algorithms.DMSTVGPUCB(**words, **WORDS) for _ in range(2))
+    for t in range(15):
+        for bandit, sign in ((stays, 1.0), (jumps, (-1.0) ** (t // 4))):
+            x = bandit.ask()
+            bandit.tell(x, 2.0 * sign * torch.cos(4.0 * x.sum(-1)))
+    assert stays.memory.forgetting == 0.0
+    assert jumps.memory.forgetting == 0.3
+
+
+# ---------------------------------------------------------------- what all have in common at a time
+
+
+def of_a_day(variance=4.0, share=0.1, own=0.01):
+    """A kernel of the arms of which a share is replaced in a unit of time, and that of what they have in common."""
+    common = scaled(ForgettingKernel(share, active_dims=(0,)), variance)
+    return SpaceTimeKernel(rbf(0.15), ForgettingKernel(own)) + common
+
+
+LINE = torch.linspace(0.0, 1.0, 25, dtype=DOUBLE).unsqueeze(-1)
+
+
+@pytest.mark.parametrize("offset", [3.0, -50.0])
+def test_what_days_add_to_all_rewards_does_not_matter_where_they_may_differ_by_any_amount(offset):
+    """Of four arms on each of five days the differences count."""
+    words = {"kernel": of_a_day(1e6, 0.99), "regularization": 0.01, "beta": 2.0, "seed": 0}
+    bandit = algorithms.GPUCB(candidates=Timed(Arms(LINE)), **words)
+    generator = torch.Generator().manual_seed(1)
+    for day in range(5):
+        X = LINE[torch.randperm(len(LINE), generator=generator)[:4]]
+        bandit.tell(X, torch.sin(6.0 * X.squeeze(-1)) + offset * day**2, time=float(day))
+        bandit.ask(time=day + 0.5, remember=False)
+    points = torch.cat([torch.full((len(LINE), 1), 5.0, dtype=DOUBLE), LINE], -1)
+    mean, truth = bandit.model.posterior(points).mean.squeeze(-1).detach(), torch.sin(6.0 * LINE.squeeze(-1))
+    assert ((mean - mean.mean()) - (truth - truth.mean())).abs().max() < 0.2
+
+
+@pytest.mark.slow
+def test_knowing_of_it_takes_a_third_of_the_regret_off():
+    """120 rounds on a function that drifts while all of it goes up and down together.
+
+    Claimed before these seeds were run: at most 0.7 times, after 0.24 to 0.51 on others; it was 0.234 to 0.371.
+    """
+
+    def regret(seed, kernel):
+        generator = torch.Generator().manual_seed(seed)
+        places = oracles.rbf(0.15)(LINE.numpy(), LINE.numpy()) + 1e-8 * np.eye(len(LINE))
+        factor = torch.from_numpy(np.linalg.cholesky(places))
+        words = {"kernel": kernel, "regularization": 0.01, "beta": 2.0, "seed": seed}
+        bandit = algorithms.GPUCB(candidates=Timed(Arms(LINE)), **words)
+        normals = torch.randn(120, len(LINE) + 2, generator=generator, dtype=DOUBLE)
+        function, level, lost = factor @ normals[0, 2:], 0.0, 0.0
+        for day, (up, noise, *_) in enumerate(normals.tolist()):
+            function = 0.99**0.5 * function + 0.01**0.5 * (factor @ normals[day, 2:])
+            level = 0.9**0.5 * level + 0.4**0.5 * up
+            x = bandit.ask(time=float(day))
+            arm = int((x == LINE).all(-1).nonzero()[0])
+            lost += float(function.max() - function[arm]) / 120.0
+            bandit.tell(x, float(function[arm]) + level + 0.1 * noise, time=float(day))
+        return lost
+
+    alone = SpaceTimeKernel(rbf(0.15), ForgettingKernel(0.01))
+    with_it, without = (sum(regret(seed, kernel) for seed in range(10, 16)) for kernel in (of_a_day(), alone))
+    assert with_it <= 0.7 * without
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+class Scattered(Arms):
+    """Arms of which nobody here has any, as those of shards."""
+
+    domain = Domain()
+
+
+def no_mean(X, time):
+    return torch.zeros_like(X[..., 0])
+
+
+def test_what_does_not_fit_is_refused():
+    still = {"candidates": Arms(ARMS), "width": ConstantWidth(1.0)} | WORDS
+    chosen = {"candidates": ARMS} | WORDS
+    wrong = [
+        (lambda: BackToPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
+        (lambda: BackToPrior(-0.1), "forgetting must be at least 0"),
+        (lambda: BackToPrior(math.nan), "forgetting must be"),
+        (lambda: BackToPrior(True), "forgetting must be a number"),
+        (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
+        (lambda: Timed(ARMS), "candidates must be"),
+        (lambda: Timed(TimedActions(ARMS)), "know the time already"),
+        (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
+        (lambda: Bandit(memory=BackToPrior(0.1), batches=StayRule(), **still), "a time that the points know"),
+        (lambda: algorithms.MiniGPUCB(beta=1.0, memory=BackToPrior(0.1), **chosen), "a time that"),
+        (lambda: algorithms.DMSTVGPUCB(forgettings=0.1, **chosen), "forgettings must be several shares"),
+        (lambda: algorithms.DMSTVGPUCB(forgettings=(0.1, math.nan), **chosen), "at least 0 and below 1"),
+        (lambda: algorithms.DMSTVGPUCB(forgettings=(), **chosen), "memories must be one or more"),
+        (
+            lambda: SpaceTimeKernel(RBFKernel() * WienerKernel(active_dims=(1,)), ForgettingKernel(0.1)),
+            "WienerKernel in ProductKernel would take",
+        ),
+    ]
+    own = SpaceTimeKernel(rbf(0.15), ForgettingKernel(0.01))
+    for taking in ({"memory": BackToPrior(0.1)}, {"mean": no_mean}):
+        # for which a kernel would take a column of space for the time
+        for kernel in (of_a_day(), rbf(0.2) + ForgettingKernel(0.1, active_dims=(0,)), ScaleKernel(own)):
+            words = {"candidates": Timed(Arms(LINE)), "kernel": kernel, "regularization": 0.01, "beta": 1.0, "seed": 0}
+            wrong.append(
+                (lambda w=words | taking: algorithms.GPUCB(**w), "take a column of space for the time.*leave out")
+            )
+    prior = LearnedPrior(own, mean=no_mean)
+    words = {"candidates": Timed(Arms(LINE)), "prior": prior, "memory": BackToPrior(0.1), "beta": 1.0, "seed": 0}
+    wrong.append((lambda: algorithms.GPUCB(**words), "SpaceTimeKernel in ScaleKernel would take"))
+    for call, message in wrong:
+        with pytest.raises(InputError, match=message):
+            call()

@@ -1,0 +1,432 @@
+"""One posterior: whatever happened to a bandit, what it shows, predicts and chooses is what dense formulas say.
+
+They know what was told and when, which points are pending, and the dictionary. They share no code with the package.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from forgetting import BETA, KERNEL, LAMBDA, MEMORIES
+from problems import DOUBLE, data, dense, difference, matern, scaled
+from torch import Tensor
+
+from torch_kbandits import (
+    KDPP,
+    KORS,
+    ArmBlocks,
+    Arms,
+    Bandit,
+    Box,
+    CappedDictionary,
+    ConstantWidth,
+    ContextualActions,
+    EmptyHistoryError,
+    FixedDictionary,
+    GreedyDictionary,
+    InputError,
+    MappedArms,
+    RidgeLeverageSampling,
+    UniformDictionary,
+)
+from torch_kbandits.candidates import Candidates, Timed
+from torch_kbandits.confidence import Width
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory import BackToPrior, Memory
+
+FEW = torch.cat([data(22, 2, 51)[0], data(4, 2, 51)[0]])
+#: More arms than those of which an exact posterior keeps all covariances.
+MANY = torch.cat([data(516, 2, 52)[0], FEW[:3], FEW[:3]])
+ACTIONS, CONTEXTS, BOX = FEW[:12, 1:], data(5, 1, 53)[0], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
+TESTED, RATE = data(5, 2, 54)[0], 0.15
+SEARCH = {"num_restarts": 1, "raw_samples": 4}
+
+
+class Space(NamedTuple):
+    """Candidates, and what may be played of them, (A, a); None on a box."""
+
+    make: Callable[[Path], Candidates]
+    actions: Tensor | None = None
+    context_dim: int = 0
+    each_round: bool = False
+    is_listed: bool = False
+
+
+def in_a_file(folder):
+    np.save(folder / "arms.npy", FEW.numpy())
+    return Arms(MappedArms(folder / "arms.npy"))
+
+
+SPACES = {
+    "arms": Space(lambda _: Arms(FEW), FEW, is_listed=True),
+    "many arms": Space(lambda _: Arms(MANY), MANY, is_listed=True),
+    "arms in a file": Space(in_a_file, FEW, is_listed=True),
+    "arms in blocks": Space(lambda _: Arms(ArmBlocks(FEW.split(8).__getitem__, 4)), FEW, is_listed=True),
+    "box": Space(lambda _: Box(BOX, **SEARCH)),
+    "actions": Space(lambda _: ContextualActions(FEW, context_dim=0), FEW, is_listed=True),
+    "actions in a context": Space(lambda _: ContextualActions(ACTIONS, context_dim=1), ACTIONS, 1),
+    "actions of each round": Space(lambda _: ContextualActions(action_dim=1, context_dim=1), ACTIONS, 1, True),
+    "box in a context": Space(lambda _: ContextualActions(bounds=BOX[:, :1], context_dim=1, **SEARCH), None, 1),
+}
+DICTIONARIES = {
+    "exact": None,
+    "fresh": RidgeLeverageSampling(1.0),
+    "coupled": RidgeLeverageSampling(1.0, "coupled"),
+    "growth": RidgeLeverageSampling(0.5, "growth"),
+    "kors": KORS(0.5),
+    "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop", learns_residual=False),
+    "capped kors": CappedDictionary(KORS(0.5), 5, "stop", learns_residual=False),
+    "greedy": GreedyDictionary(5),
+    "uniform": UniformDictionary(4),
+    "k-dpp": KDPP(4, num_swaps=10),
+    "fixed": FixedDictionary(FEW[1:17:3]),
+}
+
+
+class Remembered(NamedTuple):
+    """A memory, the noise variances (n,) that it leaves at times (n,), infinite of what is gone, and its kernel."""
+
+    memory: Memory | None
+    noise: Callable[[np.ndarray, float], np.ndarray]
+    kernel: oracles.DenseKernel = KERNEL
+    points_know_the_time: bool = False
+
+
+def untouched(times, now):
+    return np.full(len(times), LAMBDA)
+
+
+def correlated(times, now):
+    return np.where((1.0 - RATE) ** (0.5 * (now - times)) < 0.5, np.inf, LAMBDA)
+
+
+IN_TIME = oracles.in_time(KERNEL, RATE)
+
+
+def of_days(A, B):
+    """That, and what all have in common at a time."""
+    return IN_TIME(A, B) + 0.8 * 0.7 ** (0.5 * np.abs(A[:, :1] - B[:, 0]))
+
+
+def kernel_of_days():
+    common = scaled(ForgettingKernel(0.3, active_dims=(0,)), 0.8)
+    return SpaceTimeKernel(matern(0.5, 1.7), ForgettingKernel(RATE)) + common
+
+
+REMEMBERED = {
+    "all": Remembered(None, untouched),
+    **{name: Remembered(*case) for name, case in MEMORIES.items()},
+    "prior on time": Remembered(BackToPrior(RATE), untouched, IN_TIME, True),
+    "prior on time to a limit": Remembered(BackToPrior(RATE, 0.5), correlated, IN_TIME, True),
+    "a kernel of time": Remembered(None, untouched, of_days, True),
+}
+
+
+@dataclass(frozen=True)
+class Evident(Width):
+    """A width that is what other widths read of a posterior: so ``beta`` shows it, and bounds are made of it."""
+
+    name: str
+
+    def __call__(self, evidence):
+        return getattr(evidence, self.name)()
+
+
+WIDTHS = ["constant", "information_gain", "effective_dimension", "projection_error", "mean_norm", "kernel_bound"]
+
+
+class Program:
+    """Random calls to a bandit, beside a picture of what it was told, when, and what is pending."""
+
+    def __init__(self, space, dictionary, memory, folder, seed=0, width="constant", **words):
+        self.space, self.remembered = SPACES[space], REMEMBERED[memory]
+        self.rule, self.width, self.draw = DICTIONARIES[dictionary], width, np.random.default_rng(seed)
+        if dictionary == "fixed" and self.remembered.points_know_the_time:
+            self.rule = FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
+        knows_the_time = memory == "a kernel of time"
+        self.has_clock = self.remembered.memory is not None or knows_the_time
+        self.new = lambda: Bandit(
+            candidates=Timed(self.space.make(folder)) if knows_the_time else self.space.make(folder),
+            dictionary=self.rule,
+            memory=self.remembered.memory,
+            width=ConstantWidth(BETA) if width == "constant" else Evident(width),
+            kernel=kernel_of_days() if knows_the_time else matern(0.5, 1.7),
+            **({"regularization": LAMBDA, "seed": 5} | words),
+        )
+        self.bandit, self.now, self.turn = self.new(), 0.0, 0
+        self.X, self.Y, self.times = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
+        self.first, self.pending, self.asked_at, self.surprise = 0, np.zeros((0, 2)), np.zeros(0), 0.0
+        self.counted = self.at(self.X, 0.0)
+
+    # -------------------------------------------------------------- what a round brings
+
+    @property
+    def context(self):
+        return CONTEXTS[self.turn % len(CONTEXTS)][: self.space.context_dim]
+
+    @property
+    def actions(self):
+        """What may be played now, (A, a)."""
+        actions = self.space.actions
+        return actions[: 7 + self.turn % 5] if self.space.each_round else actions
+
+    def where(self, time=None):
+        words = {"context": self.context} if self.space.context_dim else {}
+        return words | ({"time": self.now if time is None else time} if self.has_clock else {})
+
+    def words(self):
+        return self.where() | ({"candidates": self.actions} if self.space.each_round else {})
+
+    def some(self, number):
+        """Points that may be played, and in one of six turns some that may not, (number, a)."""
+        pool = FEW[:, self.space.context_dim :] if self.actions is None else self.actions
+        chosen = pool[self.draw.integers(len(pool) if self.draw.random() < 0.5 else 6, size=number)]
+        return chosen + 0.013 * (self.draw.random() < 1 / 6 and self.actions is not None)
+
+    def joint(self, x):
+        return dense(torch.cat([self.context.expand(len(x), -1), x], dim=-1))[0]
+
+    def reward(self, x):
+        (X,) = dense(x)
+        wave = np.sin(4.0 * X[:, 0] - 3.0 * X[:, -1] + 0.1 * self.now)
+        return torch.as_tensor(wave + 0.2 * self.draw.standard_normal(len(x)))
+
+    # -------------------------------------------------------------- what the formulas say
+
+    def at(self, points, times):
+        """Points as the kernel sees them."""
+        if not self.remembered.points_know_the_time:
+            return points
+        return np.concatenate([np.broadcast_to(times, len(points))[:, None], points], axis=-1)
+
+    def known(self):
+        """Points, rewards and noise variances of what counts."""
+        noise = self.remembered.noise(self.times[self.first :], self.now)
+        counts = np.isfinite(noise)
+        X, y, times = (part[self.first :][counts] for part in (self.X, self.Y, self.times))
+        return self.at(X, times), y, noise[counts]
+
+    def posterior(self, T):
+        known, (Z,) = self.known(), dense(self.bandit.inducing_points)
+        if self.rule is None or not len(known[0]):
+            return oracles.exact(self.remembered.kernel, *known, T)
+        return oracles.dtc(self.remembered.kernel, *known, Z, T)
+
+    def ahead(self, T):
+        return oracles.with_pending(self.posterior, T, self.at(self.pending, self.asked_at), LAMBDA)
+
+    def bounds(self, T):
+        """Upper confidence bounds, and what rounding may take of them."""
+        found, beta = self.ahead(T), float(self.bandit.beta)
+        return found.mean + beta * np.sqrt(np.maximum(found.variance, 0.0)), found.upper_rounding(beta)
+
+    # -------------------------------------------------------------- what happens
+
+    def tell(self, x, y, *, time=None, ids=None):
+        times = np.full(len(x), self.now if time is None else time)
+        self.note(x, y, times, is_pending=ids is None)
+        if ids is None:
+            self.bandit.tell(x, y, **self.where(time))
+        else:
+            self.bandit.tell(ids=ids, y=y)
+        self.turn += 1
+        if np.isfinite(self.remembered.noise(self.times[self.first :], self.now)[-len(x) :]).any():
+            self.counted = self.known()[0]
+
+    def note(self, x, y, times, *, is_pending=True):
+        """Note what will be told, and by how much it is not what is predicted, as health sums it up."""
+        joint, (Y,) = self.joint(x), dense(y)
+        before, noise = self.posterior(self.at(joint, times)), self.remembered.noise(times, self.now)
+        if self.surprise is not None and "observations" not in repr(self.remembered.memory):
+            self.surprise += ((Y - before.mean) / np.sqrt(before.variance + noise))[np.isfinite(noise)].sum()
+        else:  # how many others there are decides which of them count
+            self.surprise = None
+        self.X, self.Y = np.concatenate([self.X, joint]), np.concatenate([self.Y, Y])
+        self.times = np.concatenate([self.times, times])
+        for point in joint if is_pending else ():  # of equal ones that are pending the first is told
+            self.no_longer_pending((self.pending == point).all(-1).nonzero()[0][:1])
+
+    def some_rewards(self):
+        x = self.some(int(self.draw.integers(1, 4)))
+        self.tell(x, self.reward(x))
+
+    def many_rewards(self):
+        x = self.some(14)
+        self.tell(x, self.reward(x))
+
+    def a_late_reward(self):
+        self.be_late()
+        x = self.some(1)
+        self.tell(x, self.reward(x), time=self.now - 1.5 if self.has_clock else None)
+
+    def rounds(self):
+        for _ in range(4):
+            x = self.bandit.ask(**self.words())
+            self.is_pending(x)
+            self.tell(x, self.reward(x))
+
+    def rounds_in_one_call(self):
+        if self.has_clock or self.space.context_dim:
+            return
+
+        def pull(x):
+            self.is_pending(x)
+            y = self.reward(x)
+            self.note(x, y, np.zeros(1))
+            return y
+
+        self.bandit.run(pull, 4)
+        self.counted = self.known()[0]
+
+    def several_asked_and_one_told(self):
+        asked = self.bandit.ask(3, return_ids=True, **self.words())
+        self.is_pending(asked.actions[[0, 2]])
+        self.tell(asked.actions[1:2], self.reward(asked.actions[1:2]), ids=asked.ids[1])
+
+    def points_marked(self):
+        x = self.some(2)
+        self.bandit.mark_pending(x, **self.where())
+        self.is_pending(x)
+
+    def nothing_pending(self):
+        self.bandit.forget()
+        self.no_longer_pending(slice(None))
+
+    def is_pending(self, x):
+        self.pending = np.concatenate([self.pending, self.joint(x)])
+        self.asked_at = np.append(self.asked_at, [self.now] * len(x))
+
+    def no_longer_pending(self, rows):
+        self.pending, self.asked_at = (np.delete(part, rows, axis=0) for part in (self.pending, self.asked_at))
+
+    def time_passes(self):
+        self.now += float(self.draw.choice([0.4, 1.0, 2.5, 7.0]))
+
+    def be_late(self):
+        """Let the bandit know how late it is."""
+        if self.has_clock:
+            self.bandit.forget(ids=self.bandit.mark_pending(self.some(1), **self.where()))
+
+    def restart(self):
+        self.bandit.restart()
+        self.first, self.surprise, self.counted = len(self.X), 0.0, self.counted[:0]
+
+    def a_mistake(self):
+        with pytest.raises(InputError):
+            self.bandit.tell(self.some(2), [0.5, np.nan], **self.where())
+
+    def loaded(self):
+        """The order of what is pending and all that is drawn go on."""
+        state, self.bandit = self.bandit.state_dict(), self.new()
+        self.bandit.load_state_dict(state)
+
+    STEPS = (
+        *(some_rewards, some_rewards, rounds, many_rewards, several_asked_and_one_told, points_marked, time_passes),
+        *(nothing_pending, a_late_reward, rounds_in_one_call, restart, loaded, a_mistake),
+    )
+
+    def play(self, steps):
+        """Take steps in a random order, and compare after each."""
+        order = [Program.some_rewards, *(self.STEPS[k] for k in self.draw.permutation(len(self.STEPS)))]
+        for step in order[:steps]:
+            step(self)
+            self.check(step.__name__)
+            self.now += 0.0 if self.draw.random() < 0.5 else 1.0
+
+    # -------------------------------------------------------------- what is compared
+
+    def check(self, step):
+        bandit, (X, y, noise) = self.bandit, self.known()
+        self.be_late()
+        self.check_dictionary(X, step)
+        T = self.at(self.joint(TESTED[:, self.space.context_dim :]), self.now)
+        expected, shown = self.posterior(T), bandit.model.posterior(torch.as_tensor(T).unsqueeze(-2))
+        assert difference(shown.mean.flatten(), expected.mean) < expected.rounding, step
+        assert difference(shown.variance.flatten(), expected.variance) < expected.rounding, step
+        if self.width != "constant":
+            read = oracles.evidence(self.remembered.kernel, X, y, noise, self.spanning(X))[self.width]
+            if self.width != "kernel_bound":  # of arms the largest of all
+                scale = expected.rounding * max(1.0, len(X) / LAMBDA)
+                assert float(bandit.beta) == pytest.approx(read, abs=scale, rel=1e-9), step
+        bounds, rounding = self.bounds(T)
+        values = bandit.acquisition(**self.words())(TESTED[:, self.space.context_dim :].unsqueeze(-2)).detach()
+        assert difference(values, bounds) < rounding, (step, self.width)
+        if self.surprise is not None and len(self.X):
+            health = bandit.health()
+            found = health.recent_mean * health.num_residuals if health.num_residuals else 0.0
+            assert found == pytest.approx(self.surprise, abs=1e-6 + 1e3 * expected.rounding), step
+        self.check_pending(step)
+        if self.actions is not None:
+            self.check_choice(step)
+        self.check_recommendation(X, step)
+
+    def spanning(self, X):
+        return None if self.rule is None else dense(self.bandit.inducing_points)[0]
+
+    def check_dictionary(self, X, step):
+        """Of points that counted when rewards were told last; a rule that decides once keeps some of others."""
+        decides_once = isinstance(getattr(self.rule, "rule", self.rule), KORS)
+        told = self.at(self.X[self.first :], self.times[self.first :]) if decides_once else self.counted
+        points = self.bandit.inducing_points, X, told
+        found, counts, counted = ({tuple(row) for row in part.tolist()} for part in points)
+        if self.rule is None:
+            assert found == counts, step
+        elif not isinstance(self.rule, FixedDictionary):
+            assert found <= counted, step
+            assert found or not counted, step
+
+    def check_pending(self, step):
+        """By how much points pending make variances smaller, as a batch rule reads it."""
+        if not len(self.pending):
+            return
+        P = self.at(self.pending, self.asked_at)
+        if self.space.is_listed and not self.remembered.points_know_the_time:
+            T = dense(self.actions)[0] if isinstance(self.bandit.candidates, Arms) else P
+            now, ahead = self.posterior(T), self.ahead(T)
+            ratio = (now.variance / ahead.variance).max()
+        else:
+            now = self.posterior(P)
+            ratio = 1.0 + now.variance.sum() / LAMBDA
+        assert self.bandit.pending_ratio() == pytest.approx(ratio, rel=1e-6, abs=1e3 * now.rounding), step
+
+    def check_choice(self, step):
+        """Asked for is what has the largest bound; actions that repeat tie."""
+        actions, (joint,) = self.actions, dense(torch.as_tensor(self.joint(self.actions)))
+        bounds, rounding = self.bounds(self.at(joint, self.now))
+        x = self.bandit.ask(remember=False, **self.words())
+        row = int((x == actions).all(-1).nonzero()[0])
+        assert bounds[row] >= bounds.max() - 2.0 * rounding - 1e-9, step
+
+    def check_recommendation(self, X, step):
+        is_offered = (
+            self.space.context_dim
+            or self.remembered.points_know_the_time
+            or isinstance(self.bandit.candidates, ContextualActions)
+        )
+        if not len(X):
+            with pytest.raises(EmptyHistoryError):
+                self.bandit.recommend(**self.words())
+        elif is_offered and self.actions is not None:
+            best = self.bandit.recommend(**self.words())
+            among = self.posterior(self.at(self.joint(torch.cat([best, self.actions])), self.now))
+            assert among.mean[0] >= among.mean.max() - 2.0 * among.rounding, step
+        elif not is_offered:
+            best = self.bandit.recommend(**self.words())
+            rows = X if self.actions is None else X[(X[:, None] == dense(self.actions)[0]).all(-1).any(-1)]
+            among = self.posterior(np.concatenate([dense(best)[0], rows]))
+            assert among.mean[0] >= among.mean.max() - 2.0 * among.rounding, step
+
+
+@pytest.mark.one_in(41)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("memory", REMEMBERED)
+@pytest.mark.parametrize("dictionary", DICTIONARIES)
+@pytest.mark.parametrize("space", SPACES)
+def test_whatever_happens_the_posterior_is_the_dense_one(space, dictionary, memory, tmp_path):
+    seed = [*SPACES].index(space) + 20 * [*DICTIONARIES].index(dictionary) + 400 * [*REMEMBERED].index(memory)
+    Program(space, dictionary, memory, tmp_path, seed, WIDTHS[seed % 6]).play(9)
