@@ -12,18 +12,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import composed, same
+from kinds import composed
 from problems import DOUBLE, believed, data, dense, difference, rbf, reward
 
 from torch_kbandits import (
-    KORS,
     Arms,
     Box,
     ConstantWidth,
     ContextualActions,
     History,
     InputError,
-    NumericalError,
     RidgeLeverageSampling,
     StateMismatchError,
     algorithms,
@@ -198,31 +196,6 @@ def test_what_a_batch_rule_holds_is_forgotten_pending_points_stay_and_rewards_of
     bandit.tell(ARMS[3:6], torch.tensor([0.0, 0.0, 30.0], dtype=DOUBLE))
     assert bandit.num_since_restart == 3
     assert torch.equal(bandit.model.train_inputs[0], ARMS[3:6])
-
-
-FAILED = {
-    "covariances": {},
-    "many arms": {"candidates": Arms(torch.cat([ARMS, data(600, 2, 5)[0]]))},
-    "features": {"dictionary": RidgeLeverageSampling(5.0)},
-    "box": {"candidates": Box(BOX), "dictionary": RidgeLeverageSampling()},
-    "growing": {"candidates": ContextualActions(ARMS, context_dim=0), "dictionary": KORS(5.0)},
-    "memory": {"dictionary": RidgeLeverageSampling(5.0), "memory": SlidingWindow(100)},
-}
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", FAILED)
-def test_a_tell_that_triggers_a_restart_and_then_fails_changes_nothing(name):
-    bandit = make(trigger=ResidualTrigger(0.1), **FAILED[name])
-    for row in range(5):
-        bandit.tell(ARMS[row, None], 0.1)
-    bandit.ask(2)
-    before, expected = bandit.state_dict(), bandit.ask(3, remember=False)
-    with pytest.raises(NumericalError):
-        bandit.tell(data(1, 2, 9)[0].repeat(40, 1), torch.full((40,), 1.7e308, dtype=DOUBLE))
-    assert same(bandit.state_dict(), before)
-    assert torch.equal(bandit.ask(3, remember=False), expected)
-    assert bandit.num_since_restart == 5
 
 
 def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_time():
@@ -448,17 +421,10 @@ def test_what_makes_no_sense_is_refused():
 
 
 def test_states_of_other_settings_are_refused():
-    for bandit, others, message in (
-        (over_bandits(), [over_bandits(exploration=0.3), over_bandits(block_size=4)], "memories"),
-        (selecting(), [selecting(score_discount=0.9)], "memories"),
-        (
-            algorithms.ETGPUCB(**WORDS),
-            [algorithms.ETGPUCB(**WORDS, false_alarm_probability=0.2)],
-            r"trigger\.false_alarm_probability: saved 0\.1, here 0\.2",
-        ),
+    for bandit, other, message in (
+        (over_bandits(), over_bandits(exploration=0.3), "memories"),
+        (selecting(), selecting(score_discount=0.9), "memories"),
+        (make(trigger=ResidualTrigger(0.1)), make(trigger=ResidualTrigger(0.2)), r"trigger.*: saved 0\.1, here 0\.2"),
     ):
-        play(bandit, 4)
-        for other in others:
-            with pytest.raises(StateMismatchError, match=message):
-                other.load_state_dict(bandit.state_dict())
-            assert other.round == 0
+        with pytest.raises(StateMismatchError, match=message):
+            other.load_state_dict(bandit.state_dict())

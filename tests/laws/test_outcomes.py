@@ -312,26 +312,6 @@ def test_at_least_is_at_most_turned_round_and_both_may_hold_at_once():
     play_within(limited("arms", SAFE, AtLeast("heat", -0.9, "optimistic")), 12, check)
 
 
-def test_among_hopeful_arms_the_one_of_the_highest_bound_is_played():
-    """The law of the optimistic mode: the largest μ + βσ of the reward where the lower bound of the outcome allows."""
-    num_other = 0
-
-    def check(history, x):
-        nonlocal num_other
-        if not len(history.X):
-            return
-        lower, _, rounding = bounds(history.X, history.outcomes[:, 0], SEEDED, 1.0)
-        noise, kernel = np.full(len(history.X), 0.05), oracles.matern52(0.5, 1.7)
-        found = oracles.exact(kernel, *dense(history.X, history.Y), noise, *dense(SEEDED))
-        score = found.mean + 2.0 * np.sqrt(found.variance)
-        mine = score[(x == SEEDED).all(-1).numpy()][0]
-        assert mine >= score[lower <= 0.3 - rounding].max() - 1e-6
-        num_other += int(score.max() > mine + 1e-6)
-
-    play_within(limited("arms", AtMost(HOT, 0.3, "optimistic", beta=1.0)), 25, check)
-    assert num_other > 3  # the limit mattered
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_ask_maximises_the_acquisition_where_the_limit_allows(place):
     bandit = limited(place, AtMost(HOT, 0.4, "optimistic", beta=1.0))
