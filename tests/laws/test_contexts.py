@@ -377,11 +377,8 @@ def assert_refused(bandit, call, *parts):
 
 BAD_CONTEXTS = [
     (torch.zeros(3, dtype=DOUBLE), "2 column(s)", "shape (3,)"),
-    (torch.zeros(1, 4, dtype=DOUBLE), "2 column(s)", "shape (1, 4)"),
     (torch.tensor(0.5, dtype=DOUBLE), "2 column(s)", "shape ()"),
-    (torch.zeros(1, 1, 2, dtype=DOUBLE), "2 column(s)", "shape (1, 1, 2)"),
     (None, "context is missing", "(2,)"),
-    (torch.tensor([0.1, NAN], dtype=DOUBLE), "context must be finite", "1 of 2"),
     (torch.tensor([[float("inf"), 0.0]], dtype=DOUBLE), "context must be finite", "1 of 2"),
 ]
 
@@ -409,11 +406,8 @@ def test_contexts_that_do_not_fit():
 
 BAD_ACTIONS = [
     (ACTIONS[:0], "at least one action", "shape (0, 2)"),
-    (torch.zeros(3, 1, dtype=DOUBLE), "d = 2 columns", "shape (3, 1)"),
     (torch.zeros(2, dtype=DOUBLE), "shape (n, d)", "shape (2,)"),
-    (torch.zeros(1, 3, 2, dtype=DOUBLE), "(A, 2)", "shape (1, 3, 2)"),
     (torch.tensor([[0.1, NAN]], dtype=DOUBLE), "must be finite", "(0, 1)"),
-    (None, "give those of this round", "candidates (A, 2)"),
 ]
 
 
@@ -435,15 +429,10 @@ def test_actions_that_do_not_fit():
 
 BAD_IDS = [
     (11, "id 11 is unknown", "11 point(s)", "numbered from 0"),
-    (-1, "id -1 is unknown"),
     (8, "id 8 is not pending", "told or forgotten already"),
-    ([9, 3], "id 3 is not pending"),
     ([9, 9], "must differ", "[9, 9]"),
-    ([], "one or more whole numbers", "[]"),
     (9.0, "whole numbers", "9.0"),
-    ("9", "whole numbers", "'9'"),
     (True, "whole numbers", "True"),
-    (torch.tensor([9.0]), "whole numbers", "tensor([9.])"),
 ]
 
 
@@ -454,15 +443,10 @@ def test_ids_and_rewards_that_do_not_fit():
         assert_refused(bandit, lambda b, i=ids: b.forget(ids=i), *parts)
     for call, *parts in (
         (lambda b: b.tell(ids=[9, 10], y=Y), "each of the 2 point(s)", "shape (3,)"),
-        (lambda b: b.tell(ids=[9, 10], y=0.5), "a reward for each of the 2 point(s)", "0.5"),
         (lambda b: b.tell(ids=9, y=NAN), "y must be finite"),
-        (lambda b: b.tell(ids=9), "y is missing"),
         (lambda b: b.tell(y=0.5, context=CONTEXT), "x is missing"),
-        (lambda b: b.tell(ACTIONS[:1], 0.5, ids=9), "either x (and its context) or ids"),
         (lambda b: b.tell(ids=9, y=0.5, context=CONTEXT), "either x (and its context) or ids"),
-        (lambda b: b.forget(ids=9, context=CONTEXT), "either x (and its context) or ids"),
         (lambda b: b.forget(context=CONTEXT), "x is missing"),
-        (lambda b: b.forget(ACTIONS[:1] + 9.0, context=CONTEXT), "1 point(s) are pending; 2 are"),
         (lambda b: b.ask(context=CONTEXT, remember=False, return_ids=True), "needs remember=True"),
     ):
         assert_refused(bandit, call, *parts)
@@ -486,19 +470,12 @@ def test_rows_that_are_no_context():
 
 SET_UPS = [
     ({"context_dim": 2}, "action_dim is missing", "actions, bounds or action_columns"),
-    ({"actions": ACTIONS}, "context_dim is missing", "context_columns"),
     ({"actions": ACTIONS, "bounds": BOUNDS, "context_dim": 2}, "either a finite set", "not both"),
-    ({"actions": ACTIONS[:0], "context_dim": 2}, "at least one action", "shape (0, 2)"),
     ({"actions": ACTIONS[0], "context_dim": 2}, "shape (n, d)", "shape (2,)"),
-    ({"actions": ACTIONS * NAN, "context_dim": 2}, "actions must be finite"),
     ({"actions": ACTIONS, "context_dim": 2, "action_dim": 3}, "action_dim gives 3", "have 2"),
-    ({"bounds": BOUNDS, "context_dim": 2, "action_columns": ColumnSpec([Number("price")])}, "gives 1", "have 2"),
     ({"bounds": BOUNDS.flip(0), "context_dim": 2}, "lower bound must be below"),
-    ({"action_dim": 2, "context_dim": 2, "context_columns": SPEC}, "context_dim=2", "give 3"),
     ({"action_dim": 2, "context_dim": -1}, "context_dim", "at least 0", "-1"),
-    ({"action_dim": 0, "context_dim": 1}, "action_dim", "at least 1", "0"),
     ({"action_dim": 2, "context_dim": 1, "dtype": torch.long}, "float64 or", "int64"),
-    ({"action_dim": 2, "context_dim": 1, "row_memory": -1}, "row_memory", "-1"),
 ]
 
 

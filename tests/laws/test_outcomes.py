@@ -157,15 +157,10 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
     before = bandit.state_dict()
     for y, given, says in (
         (1.0, {"haet": 1.0}, "did you mean 'heat'"),
-        (1.0, {"pressure": 1.0}, "not declared"),
         (1.0, {"heat": [1.0, 2.0]}, "a number for each of 1 play"),
-        (1.0, {"heat": "hot"}, "heat"),
         (1.0, {"heat": float("inf")}, "finite"),
-        (1.0, [1.0], "must be a mapping"),
         (None, None, "y is missing"),
-        (None, {}, "y is missing"),
         (None, {"heat": None, "cost": float("nan")}, "y is missing"),
-        (None, {"pressure": 1.0}, "not declared"),
     ):
         with pytest.raises(InputError, match=says):
             bandit.tell(x, y, outcomes=given)
@@ -176,9 +171,7 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
         assert bandit.history.outcomes[-1, 1].isnan()
     for words, says in (
         ({"outcomes": "heat"}, "must be a list"),
-        ({"outcomes": [3]}, r"outcomes\[0\] must be a name or an Outcome"),
         ({"outcomes": [HEAT, Outcome("heat")]}, "declared once"),
-        ({"constraints": [HEAT]}, r"constraints\[0\] must be a limit"),
         ({"constraints": [AtMost(Outcome("heat"), 1.0)]}, "declared once"),
     ):
         with pytest.raises(InputError, match=says):
@@ -421,9 +414,7 @@ def test_a_seed_of_configurations_and_what_is_no_limit():
     assert asked["power"] == pytest.approx(0.1)
     for words, says in (
         ({"outcome": 3, "value": 1.0}, "outcome must be a name"),
-        ({"outcome": "heat", "value": float("nan")}, "value"),
         ({"outcome": "heat", "value": 1.0, "mode": "sfae"}, "mode"),
-        ({"outcome": "heat", "value": 1.0, "beta": -1.0}, "must be"),
         ({"outcome": "heat", "value": 1.0, "mode": "optimistic", "safe_seed": COOL}, "leave it out"),
     ):
         with pytest.raises(InputError, match=says):
