@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import torch
-from problems import DOUBLE, data, matern, rbf, reward
+from problems import DOUBLE, believed, data, matern, rbf, reward
 from torch import Tensor
 
 from torch_kbandits import (
@@ -197,7 +197,8 @@ KINDS = {
     ),
     "outcomes": Kind(
         lambda: composed(
-            outcomes=[HEAT, COST], constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)], memory=Discount(0.9)
+            outcomes=[HEAT, COST], constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)], memory=Discount(0.9),
+            dictionary=RidgeLeverageSampling(0.5),
         ),
         told=measured,
     ),
@@ -232,6 +233,16 @@ def started(kind: Kind) -> Bandit:
     play(kind, bandit, kind.rounds)
     bandit.ask(2, **kind.words(kind.rounds))
     return bandit
+
+
+def known(kind: Kind, bandit: Bandit) -> Tensor:
+    """What is believed of rewards at some points, of outcomes and of failures, (n,)."""
+    X = bandit.history.X[:4]
+    parts = [*believed(bandit, X), bandit.beta.reshape(1)]
+    if kind.told is measured:
+        parts.append(bandit.failure_probability(X[:, -2:]))
+        parts += [bandit.outcome_model(name).posterior(X).mean.detach().flatten() for name in bandit.outcomes]
+    return torch.cat(parts)
 
 
 def points(asked: Any) -> Tensor:

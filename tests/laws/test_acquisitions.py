@@ -285,7 +285,6 @@ SPACE = ParameterSpace(
     }
 )
 CONTINUOUS = [0, 7]
-BEST = {"x": 0.3, "c": "c", "n": 7, "flag": False, "y": 1.0}
 
 
 class Score(AcquisitionFunction):
@@ -312,15 +311,6 @@ def ucb(seed=0):
     return KernelUCB(model, beta=1.0)
 
 
-def test_from_any_start_the_best_of_a_bowl_is_found():
-    target = SPACE.encode([BEST])[0]
-    found = climb(
-        Score(lambda X: -(X - target).square().sum(-1)), starts(), continuous=CONTINUOUS, neighbours=SPACE.neighbours
-    )
-    assert (found - target).abs().max() < 1e-4
-    assert all(values | {"x": 0, "y": 0} == BEST | {"x": 0, "y": 0} for values in SPACE.decode(found))
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_near_what_is_found_scores_higher(seed):
@@ -338,20 +328,6 @@ def test_nothing_near_what_is_found_scores_higher(seed):
     (gradient,) = torch.autograd.grad(function(points.unsqueeze(1)).sum(), points)
     inside = gradient[:, CONTINUOUS][(found[:, CONTINUOUS] > 0.0) & (found[:, CONTINUOUS] < 1.0)]
     assert inside.abs().max() < 0.05
-
-
-def test_functions_without_a_gradient_are_searched_by_exchanges():
-    target = SPACE.encode([BEST])[0]
-    function = Score(lambda X: (target == X).sum(-1).double())
-    found = climb(function, starts(), continuous=CONTINUOUS, neighbours=SPACE.neighbours)
-    assert [values["c"] for values in SPACE.decode(found)] == ["c"] * 6
-    kinked = Score(lambda X: -(X - target).abs().sqrt().sum(-1))  # its gradient at the best y is not a number
-    begin = starts()
-    begin[:, -1] = 1.0
-    assert (kinked(climb(kinked, begin, continuous=[7])[:, None]) >= kinked(begin[:, None])).all()
-    nowhere = climb(function, starts(), continuous=CONTINUOUS, neighbours=lambda x: x[:0])
-    assert torch.equal(nowhere, starts())
-    assert nowhere.dtype == DOUBLE
 
 
 def test_what_may_not_be_played_is_not_climbed_to():

@@ -227,38 +227,18 @@ def test_specs_are_values():
     ("change", "message"),
     [
         ({"age": None}, "column 'age' must be a finite number; row 1 has None of type NoneType. The value is missing"),
-        ({"age": math.nan}, "column 'age' must be a finite number; row 1 has nan of type float. The value is missing"),
         ({"age": pd.NA}, "column 'age' must be a finite number; row 1 has <NA> of type NAType. The value is missing"),
-        ({"age": math.inf}, "column 'age' must be a finite number; row 1 has inf of type float."),
         ({"age": 10**400}, "column 'age' must be a finite number; row 1 has 1000"),
-        ({"age": "31"}, "row 1 has '31' of type str. Convert it, or make the column a Category."),
         ({"age": True}, "row 1 has True of type bool. Convert it, or make the column a Category."),
-        ({"age": 1 + 0j}, "row 1 has (1+0j) of type complex."),
         ({"age": Decimal("1.5")}, "row 1 has Decimal('1.5') of type Decimal. Convert it"),
-        ({"age": np.array([1.0, 2.0])}, "row 1 has a ndarray of shape (2,)."),
         ({"price": 0.0}, "column 'price' must be a number above 0, since log=True; row 1 has 0.0 of type float."),
-        (
-            {"city": "paris"},
-            "column 'city' must be one of its 3 levels; row 1 has 'paris' of type str. "
-            "The nearest is 'Paris'; add the value to levels, or set other=True.",
-        ),
         ({"member": "True"}, "row 1 has 'True' of type str. The nearest is True; add"),
-        ({"city": math.nan}, "row 1 has nan of type float. The value is missing"),
         ({"city": ["Paris"]}, "column 'city' must be a string, a boolean or a finite number; row 1 has ['Paris']"),
-        ({"plan": {}}, "column 'plan' must be a string, a boolean or a finite number; row 1 has {} of type dict."),
     ],
 )  # fmt: skip
 def test_values_that_do_not_belong_are_refused(change, message):
     with pytest.raises(InputError, match=re.escape(message)):
         SPEC.encode([good(), good(**change)])
-
-
-@pytest.mark.parametrize("dtype", ["float64", "Float64", "Int64", "object", "category"])
-@pytest.mark.parametrize("column", [Number("x"), Category("x", [1, 2]), Category("x", [1, 2], other=True)])
-def test_missing_values_of_pandas_are_refused(column, dtype):
-    frame = pd.DataFrame({"x": pd.Series([1, 2, None], dtype=dtype)})
-    with pytest.raises(InputError, match=r"column 'x' must be .*; row 2 has .* The value is missing"):
-        ColumnSpec([column]).encode(frame)
 
 
 def test_unknown_levels_are_zeros_where_other_is_allowed():
@@ -281,14 +261,10 @@ def test_numbers_beyond_the_dtype_are_refused():
     ("rows", "message"),
     [
         ({"Age": 1}, "row 0 must have column 'age', got columns ['Age']. Did you mean 'Age'?"),
-        (pd.DataFrame(ROWS).drop(columns="city"), "the DataFrame must have column 'city', got columns ['age', 'price'"),
         (pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)[["city"]]], axis=1),
          "the DataFrame must have column 'city' once, got it 2 times."),
-        (pd.concat([pd.Series(ROWS[0]), pd.Series({"age": 4})]), "row 0 must have column 'age' once, got it 2 times."),
         ([[1, 2, 3]], "row 0 must be a mapping or a pandas Series, got [1, 2, 3] of type list."),
-        ([good(), pd.DataFrame(ROWS)], "row 1 must be a mapping or a pandas Series, got a DataFrame of shape (3, 6)."),
         (None, "or a list of these, got None of type NoneType."),
-        (torch.zeros(3, 11), "or a list of these, got a tensor of shape (3, 11) and dtype torch.float32."),
     ],
 )  # fmt: skip
 def test_what_is_no_row_is_refused(rows, message):
@@ -300,28 +276,16 @@ def test_what_is_no_row_is_refused(rows, message):
     ("make", "message"),
     [
         (lambda: Number(""), "the name of a column must be a non-empty string, got ''."),
-        (lambda: Number("x", 1, 1), "column 'x' must have finite numbers low < high"),
         (lambda: Number("x", low=0), "got low=0, high=None, log=False."),
-        (lambda: Number("x", math.nan, 1), "got low=nan, high=1, log=False."),
         (lambda: Number("x", -1e308, 1e308), "got low=-1e+308, high=1e+308, log=False."),
-        (lambda: Number("x", "0", 1), "got low='0', high=1, log=False."),
         (lambda: Number("x", 0, 1, log=True), "above 0 if log=True, or no range and log=False; got low=0, high=1"),
-        (lambda: Number("x", log=True), "got low=None, high=None, log=True."),
         (lambda: Number("x", 1, 2, log="yes"), "log of column 'x' must be True or False, got 'yes' of type str."),
-        (lambda: Category("c", []), "levels of column 'c' must have at least one entry, got none."),
         (lambda: Category("c", "ab"), "levels of column 'c' must be a list or another sequence, got 'ab' of type str."),
-        (lambda: Category("c", ["a", "b", "a"]), "column 'c' must differ, also as text; these repeat: ['a']."),
         (lambda: Category("c", [1, "1"]), "levels of column 'c' must differ, also as text; these repeat: ['1']."),
-        (lambda: Category("c", ["a", None]), "must be strings, booleans or finite numbers, got None of type NoneType."),
         (lambda: Category("c", ["a"], other=1), "other of column 'c' must be True or False, got 1 of type int."),
-        (lambda: ColumnSpec([]), "columns must have at least one entry, got none."),
         (lambda: ColumnSpec(["x"]), "columns must be Number or Category objects, got 'x' of type str."),
-        (lambda: ColumnSpec([Number("c=1"), Category("c", [1])]), "also once encoded; these repeat: ['c=1']."),
         (lambda: SPEC.encode(ROWS, dtype=torch.int64), "dtype must be torch.float64 or torch.float32, got torch.int64"),
-        (lambda: SPEC.decode([["a"]]), "points must be real numbers"),
-        (lambda: SPEC.decode(SPEC.encode(ROWS)[0]), "A single point is points.reshape(1, -1)."),
         (lambda: SPEC.decode(SPEC.encode(ROWS)[:, 1:]), "points must have d = 11 columns, got a tensor of shape (3, 1"),
-        (lambda: SPEC.decode(SPEC.encode(ROWS) / 0.0), "points must be finite"),
         (lambda: SPEC.decode(SPEC.encode(ROWS) * 1e6), "the decoded column 'price' must be finite"),
     ],
 )  # fmt: skip

@@ -249,13 +249,9 @@ def test_limits_are_kept_where_plays_fail():
     ("words", "said"),
     [
         ({"y": [1.0, 2.0], "failed": True}, "no reward"),
-        ({"y": [1.0, 2.0], "failed": [True, False]}, "no reward"),
         ({"y": [None, None], "failed": [True, False]}, "y must"),
-        ({"failed": [True, False]}, "y is missing"),
         ({"y": [None, 2.0], "failed": [True]}, "one for each"),
-        ({"y": [None], "failed": [True, False]}, "each of the 2"),
         ({"y": [None, 2.0], "failed": [1, 0]}, "True or False"),
-        ({"y": [None, 2.0], "failed": "yes"}, "True or False"),
         ({"y": [math.nan, 2.0]}, "finite"),
     ],
 )

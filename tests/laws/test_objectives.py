@@ -320,15 +320,10 @@ def test_a_play_without_a_reward_counts_for_what_was_measured():
     ("words", "message"),
     [
         ({"objectives": {}}, "objectives must be a mapping"),
-        ({"objectives": ["reward"]}, "objectives must be a mapping"),
         ({"objectives": {"reward": "up"}}, "direction of 'reward'"),
-        ({"objectives": {"": "maximize"}}, "non-empty"),
         ({"objectives": BOTH, "weights": {"reward": 1.0}}, "one number for each"),
-        ({"objectives": BOTH, "weights": {"reward": 1.0, "cost": -1.0}}, "weight of 'cost'"),
         ({"objectives": BOTH, "weights": {"reward": 0.0, "cost": 0.0}}, "all 0"),
-        ({"objectives": BOTH, "weights": [0.5, 0.5]}, "one number for each"),
         ({"objectives": BOTH, "kind": "max"}, "kind"),
-        ({"objectives": BOTH, "augmentation": -1.0}, "augmentation"),
     ],
 )
 def test_what_is_no_scalarisation_is_refused(words, message):

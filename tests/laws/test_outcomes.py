@@ -157,15 +157,10 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
     before = bandit.state_dict()
     for y, given, says in (
         (1.0, {"haet": 1.0}, "did you mean 'heat'"),
-        (1.0, {"pressure": 1.0}, "not declared"),
         (1.0, {"heat": [1.0, 2.0]}, "a number for each of 1 play"),
-        (1.0, {"heat": "hot"}, "heat"),
         (1.0, {"heat": float("inf")}, "finite"),
-        (1.0, [1.0], "must be a mapping"),
         (None, None, "y is missing"),
-        (None, {}, "y is missing"),
         (None, {"heat": None, "cost": float("nan")}, "y is missing"),
-        (None, {"pressure": 1.0}, "not declared"),
     ):
         with pytest.raises(InputError, match=says):
             bandit.tell(x, y, outcomes=given)
@@ -176,9 +171,7 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
         assert bandit.history.outcomes[-1, 1].isnan()
     for words, says in (
         ({"outcomes": "heat"}, "must be a list"),
-        ({"outcomes": [3]}, r"outcomes\[0\] must be a name or an Outcome"),
         ({"outcomes": [HEAT, Outcome("heat")]}, "declared once"),
-        ({"constraints": [HEAT]}, r"constraints\[0\] must be a limit"),
         ({"constraints": [AtMost(Outcome("heat"), 1.0)]}, "declared once"),
     ):
         with pytest.raises(InputError, match=says):
@@ -312,26 +305,6 @@ def test_at_least_is_at_most_turned_round_and_both_may_hold_at_once():
     play_within(limited("arms", SAFE, AtLeast("heat", -0.9, "optimistic")), 12, check)
 
 
-def test_among_hopeful_arms_the_one_of_the_highest_bound_is_played():
-    """The law of the optimistic mode: the largest μ + βσ of the reward where the lower bound of the outcome allows."""
-    num_other = 0
-
-    def check(history, x):
-        nonlocal num_other
-        if not len(history.X):
-            return
-        lower, _, rounding = bounds(history.X, history.outcomes[:, 0], SEEDED, 1.0)
-        noise, kernel = np.full(len(history.X), 0.05), oracles.matern52(0.5, 1.7)
-        found = oracles.exact(kernel, *dense(history.X, history.Y), noise, *dense(SEEDED))
-        score = found.mean + 2.0 * np.sqrt(found.variance)
-        mine = score[(x == SEEDED).all(-1).numpy()][0]
-        assert mine >= score[lower <= 0.3 - rounding].max() - 1e-6
-        num_other += int(score.max() > mine + 1e-6)
-
-    play_within(limited("arms", AtMost(HOT, 0.3, "optimistic", beta=1.0)), 25, check)
-    assert num_other > 3  # the limit mattered
-
-
 @pytest.mark.parametrize("place", PLACES)
 def test_ask_maximises_the_acquisition_where_the_limit_allows(place):
     bandit = limited(place, AtMost(HOT, 0.4, "optimistic", beta=1.0))
@@ -441,9 +414,7 @@ def test_a_seed_of_configurations_and_what_is_no_limit():
     assert asked["power"] == pytest.approx(0.1)
     for words, says in (
         ({"outcome": 3, "value": 1.0}, "outcome must be a name"),
-        ({"outcome": "heat", "value": float("nan")}, "value"),
         ({"outcome": "heat", "value": 1.0, "mode": "sfae"}, "mode"),
-        ({"outcome": "heat", "value": 1.0, "beta": -1.0}, "must be"),
         ({"outcome": "heat", "value": 1.0, "mode": "optimistic", "safe_seed": COOL}, "leave it out"),
     ):
         with pytest.raises(InputError, match=says):
