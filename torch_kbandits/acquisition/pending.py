@@ -1,5 +1,6 @@
 """Models with points pending, and whether a model has changed since."""
 
+from contextlib import nullcontext
 from typing import Any, cast
 
 from botorch.exceptions.errors import UnsupportedError
@@ -11,14 +12,15 @@ from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from torch_kbandits.models import NystromGP
+from torch_kbandits.models import FactoredGP, NystromGP
 
 
 def hallucinate(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays."""
     if isinstance(model, NystromGP):
         return model.hallucinated(X)
-    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    with model.at_points() if isinstance(model, FactoredGP) else nullcontext():
+        mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     likelihood = getattr(model, "likelihood", None)
     kwargs: dict[str, Any] = {}
     if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
