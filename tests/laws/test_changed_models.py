@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputPerturbation, Warp
@@ -203,6 +204,17 @@ def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
     assert torch.allclose(shown, plain.posterior(around).mean, atol=1e-9)
     with pytest.raises(UnsupportedError, match=r"InputPerturbation makes several points of one.*posterior_transform"):
         KernelUCB(model, beta=2.0, X_pending=T[:2])
+    together = ExpectationPosteriorTransform(n_w=2)
+    with torch.no_grad():
+        bounds = [
+            KernelUCB(model, beta=each, posterior_transform=together, X_pending=new[0])(T.unsqueeze(-2))
+            for each in (0.0, 1.0)
+        ]
+        deviation = together(conditioned.posterior(T.unsqueeze(-2))).variance.sqrt().flatten()
+        mean = together(model.posterior(T.unsqueeze(-2))).mean.flatten()
+    assert torch.allclose(bounds[0], mean, atol=1e-9)
+    if kind == "online":  # the other model has the points in its dictionary once it is conditioned
+        assert torch.allclose(bounds[1], mean + deviation, atol=1e-8)
 
 
 def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Self, cast
 
 import torch
@@ -102,7 +103,8 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """
     if isinstance(model, NystromGP):
         return model.hallucinated(X)
-    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    with model.at_points() if isinstance(model, FactoredGP) else nullcontext():
+        mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
             f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "

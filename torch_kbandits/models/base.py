@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -275,14 +275,17 @@ class FactoredGP(SingleTaskGP):
             # Fantasies of a point share its noise, so it comes without their dimension.
             noise = checks.rows("noise", noise, dimension=self.num_outputs, like=given)
             kwargs["noise"] = checked_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
-        # Observations are at points, not at all that a transform such as InputPerturbation makes of one to predict.
-        one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
-        with fantasize() if one_to_many else nullcontext():
+        with self.at_points():
             conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
         kept = cast(Cache | None, conditioned.prediction_strategy)
         if kept is not None:  # BoTorch has noted the points as they were given since the factors were kept
             conditioned.prediction_strategy = replace(kept, source=conditioned._source().kept())
         return conditioned
+
+    def at_points(self) -> AbstractContextManager[Any]:
+        """Return a context in which points are those observed, not all that InputPerturbation and such make of one."""
+        is_one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
+        return fantasize() if is_one_to_many else nullcontext()
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return a copy with more observations; all arguments already transformed.
