@@ -238,7 +238,9 @@ class AcquisitionRule(ABC):
 class _OfAction(FixedFeatureAcquisitionFunction):
     """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
 
-    def _construct_X_full(self, X: Tensor) -> Tensor:
+    values: Tensor
+
+    def _construct_X_full(self, X: Tensor) -> Tensor:  # noqa: N802
         return super()._construct_X_full(X.to(self.values))
 
 
