@@ -290,6 +290,8 @@ class AcquisitionRule(ABC):
 class _OfAction(FixedFeatureAcquisitionFunction):
     """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
 
+    values: Tensor
+
     @override
     def _construct_X_full(self, X: Tensor) -> Tensor:
         return super()._construct_X_full(X.to(self.values))
