@@ -10,7 +10,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch_kbandits import checks
 from torch_kbandits.errors import FileError, InputError
 
 #: What ``write_whole`` calls the file beside that of a name.
@@ -100,9 +99,9 @@ def checked_path(path: Any) -> str:
     Raises:
         InputError: if it is none.
     """
-    checks.instance("path", path, (str, PathLike), "the path of a file")
-    if not isinstance(text := os.fspath(path), str) or "\0" in text:
-        raise InputError(f"path must be the path of a file as a text, got {checks.describe(path)}.")
+    text = os.fspath(path) if isinstance(path, (str, PathLike)) else None
+    if not isinstance(text, str) or "\0" in text:
+        raise InputError(f"path must be that of a file, a text or a path of pathlib, got a {type(path).__name__}.")
     return text
 
 

@@ -33,6 +33,7 @@ from torch_kbandits.confidence import GreedyGain, effective_dimension, greedy_in
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.environments import BoxFunction, FiniteArms, LoggedInteractions
 from torch_kbandits.experiments import replay_log
+from torch_kbandits.serving import Service
 
 ARMS, REWARDS = data(12, 2, 1)
 REWARDS = REWARDS.squeeze(-1)
@@ -229,6 +230,18 @@ def test_rows_of_rewards_and_truths_may_be_mixed():
     assert mixed.history.Y.tolist() == [1.0, 0.5, 0.0]
     mixed.run(lambda x: True, 3)
     assert mixed.history.Y[3:].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_click_told_over_http_is_a_reward_of_one(tmp_path):
+    measuring("bought").save(tmp_path / "bandit")
+    served = Service.open(tmp_path / "bandit")
+    try:
+        ids = served.answer("ask", {"q": 2})["ids"]
+        served.answer("tell", {"ids": ids, "y": [True, False], "outcomes": {"bought": [False, True]}})
+        assert served.bandit.history.Y.tolist() == [1.0, 0.0]
+        assert served.bandit.history.outcomes.flatten().tolist() == [0.0, 1.0]
+    finally:
+        served.close()
 
 
 @pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor, pd.Series, pd.Index])

@@ -570,7 +570,7 @@ BAD_MODELS = {
     "too few rewards": ({"train_Y": Y[:5]}, r"shape \(40, 1\) for one output"),
     "mixed dtypes": ({"train_Y": Y.float()}, "train_Y must have dtype torch.float64"),
     "integers": ({"train_X": X.long()}, "train_X must have a floating dtype"),
-    "a list": ({"train_X": [[0.0]]}, "train_X must be a torch tensor"),
+    "texts": ({"train_X": [["a"]]}, "train_X must be real numbers"),
     "zero regularization": ({"regularization": 0.0}, "regularization must be a finite number above 0"),
     "negative variances": ({"train_Yvar": -Y.abs()}, "train_Yvar must not be negative"),
     "variances of another shape": ({"train_Yvar": Y[:3].abs()}, "the shape of train_Y"),

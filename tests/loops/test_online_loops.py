@@ -395,7 +395,7 @@ BAD_MODELS = {
     "too few rewards": ({"train_Y": Y[:5]}, r"shape \(40, 1\) for one output"),
     "mixed dtypes": ({"train_Y": Y.float()}, "train_Y must have dtype torch.float64"),
     "integers": ({"train_X": X.long()}, "train_X must have a floating dtype"),
-    "a list": ({"train_X": [[0.0]]}, "train_X must be a torch tensor"),
+    "texts": ({"train_X": [["a"]]}, "train_X must be real numbers"),
     "zero regularization": ({"regularization": 0.0}, "regularization must be a finite number above 0"),
     "bad regularization beside variances": (
         {"regularization": float("nan"), "train_Yvar": Y.abs()},

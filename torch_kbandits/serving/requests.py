@@ -234,15 +234,20 @@ def _require_known(request: Mapping[str, Any], *names: str) -> None:
 
 def _numbers(name: str, value: Any) -> float | list[float]:
     if isinstance(value, list) and value:
-        return [checks.finite_number(name, each) for each in value]
-    return checks.finite_number(name, value)
+        return [_number(name, each) for each in value]
+    return _number(name, value)
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a finite number as a float; true is 1."""
+    return checks.finite_number(name, int(value) if isinstance(value, bool) else value)
 
 
 def _measured(name: str, value: Any) -> Any:
     """Return numbers, with None for what was not measured."""
     if isinstance(value, list) and value:
-        return [None if each is None else checks.finite_number(name, each) for each in value]
-    return None if value is None else checks.finite_number(name, value)
+        return [None if each is None else _number(name, each) for each in value]
+    return None if value is None else _number(name, value)
 
 
 def _date(time: Any) -> Any:
