@@ -98,13 +98,6 @@ def test_what_is_told_of_trials(direction, trials, words, rewards):
     assert 0.0 <= next_parameters(study)["x"] <= 1.0
 
 
-def test_minimising_is_maximising_the_negative():
-    least, most = study_with(quick(), direction="minimize"), study_with(quick())
-    play(least, lambda trial: -peak(trial), 6)
-    play(most, peak, 6)
-    assert parameters(least) == parameters(most)
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [{}, {"failed": "ignore"}], ids=["learn", "ignore"])
 def test_what_fails_is_not_suggested_again_and_again(words):
@@ -219,6 +212,7 @@ def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monk
     assert bandit_of(study).num_told == (12 if "failed" in words else 13)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change", ["value", "params", "state"])
 def test_a_copy_of_a_study_whose_trials_were_changed_is_read_anew(change):
     """By one sampler, whose trials have the same numbers and dates."""
@@ -416,13 +410,13 @@ def test_which_parameters_follow_from_which(rows, conditions, left_out):
 
 def test_parameters_that_follow_from_a_choice_are_chosen_with_the_others():
     study = study_with(quick(), direction="minimize")
-    play(study, network, 12)
+    play(study, network, 9)
     assert together(study) == {"rate", "width", "layers", "dropout", "optimizer", "momentum"}
-    assert bandit_of(study).num_told == 11  # all but the last
+    assert bandit_of(study).num_told == 8  # all but the last
     with warnings.catch_warnings():
         warnings.simplefilter("error", KernelBanditWarning)
-        assert study.sampler.recommend(study).number < 12
-        for _ in range(3):  # the values are those that were chosen together
+        assert study.sampler.recommend(study).number < 9
+        for _ in range(2):  # the values are those that were chosen together
             trial = study.ask()
             network(trial)
             assert trial.params == trial.relative_params
@@ -481,6 +475,7 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
 # ---------------------------------------------------------------- time
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [SlidingWindow(6), BackToPrior(0.1)])
 def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
     study = study_with(quick(memory=memory))

@@ -230,6 +230,7 @@ def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
         assert searched(space={"depth": [3], "kind": ["b"]}, recommend="posterior").best_params_["depth"] == 3
 
 
+@pytest.mark.slow
 def test_the_best_cell_of_a_grid_is_found_in_a_sixth_of_the_evaluations():
     space = {"rate": list(10.0 ** np.arange(-5.0, 1.0, 0.5)), "depth": list(range(1, 11))}
     search = searched(space=space, n_iter=20, num_initial=8)
@@ -319,6 +320,7 @@ def test_error_scores():
     assert (np.isnan(search.cv_results_["mean_test_one"]) == np.isnan(search.cv_results_["mean_test_two"])).all()
 
 
+@pytest.mark.slow
 def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
     def diverging(estimator, X, y):
         value = quality(np.log10(estimator.rate), estimator.depth, estimator.kind)
