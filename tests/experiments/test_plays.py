@@ -42,6 +42,11 @@ ENVIRONMENTS = {
 }
 
 
+#: Which reads a file that takes most of a second.
+DIGITS = pytest.param("digits", marks=pytest.mark.slow)
+SHORT = [name for name in ENVIRONMENTS if name != "digits"]
+
+
 def made(name, seed=3):
     return Changing(0.1, seed) if name == "changing" else build(name, seed=seed, **ENVIRONMENTS[name])
 
@@ -72,7 +77,7 @@ def regret_of(environment, told) -> np.ndarray:
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
-@pytest.mark.parametrize("name", [*ENVIRONMENTS, "changing", "a bandit"])
+@pytest.mark.parametrize("name", [*SHORT, "changing", "a bandit", DIGITS])
 def test_regret_is_that_of_what_was_played(name, record_every, batch):
     environment = made("test-function" if name == "a bandit" else name)
     player = bandit(environment, "bbkb") if name == "a bandit" else rotation(environment)
@@ -233,7 +238,7 @@ def test_a_spec_replays_a_file(tmp_path):
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "chessboard", "step-diagonal", "digits"])
+@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "chessboard", "step-diagonal", DIGITS])
 def test_named_algorithms_learn(name, batch):
     """Within 60 rounds, in which little changes, GP-UCB's regret is below that of random arms, for one seed."""
     slow = {"drift": {"variation_budget": 1.0}, "periodic": {"period": 2000}}.get(name, {})

@@ -215,7 +215,7 @@ def make_up_records(options, rounds):
     Path(options["locations"]).write_text("\n".join(f"{name},{i},0" for i, name in enumerate(names)), encoding="utf-8")
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
 def test_the_papers_specs_are_valid(file, tmp_path, monkeypatch):
     assert len(SPECS) >= 4
