@@ -42,6 +42,11 @@ ENVIRONMENTS = {
 }
 
 
+#: Which reads a file that takes most of a second.
+DIGITS = pytest.param("digits", marks=pytest.mark.slow)
+SHORT = [name for name in ENVIRONMENTS if name != "digits"]
+
+
 def made(name, seed=3):
     return Changing(0.1, seed) if name == "changing" else build(name, seed=seed, **ENVIRONMENTS[name])
 
@@ -72,32 +77,22 @@ def regret_of(environment, told) -> np.ndarray:
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
-@pytest.mark.parametrize("name", [*ENVIRONMENTS, "changing"])
+@pytest.mark.parametrize("name", [*SHORT, "changing", "a bandit", DIGITS])
 def test_regret_is_that_of_what_was_played(name, record_every, batch):
-    environment = made(name)
-    player = rotation(environment)
+    environment = made("test-function" if name == "a bandit" else name)
+    player = bandit(environment, "bbkb") if name == "a bandit" else rotation(environment)
     trace = play(player, environment, 24, record_every=record_every, batch=batch)
-    regret = regret_of(environment, player.told)
+    told = [(None, player.history.X, None)] if name == "a bandit" else player.told
+    regret = regret_of(environment, told)
     assert len(regret) == 24
     assert regret[-1] > 0.0
     assert trace.rounds == [*range(record_every, 24, record_every), 24]
     np.testing.assert_allclose(trace.regret, regret[np.array(trace.rounds) - 1], rtol=1e-12, atol=1e-13)
     assert np.all(np.diff(trace.seconds) >= 0.0)
-    assert trace.dictionary_size[-1] == 24
-    assert len(trace.seconds) == len(trace.dictionary_size) == len(trace.rounds)
-    offered = [environment.candidates(t) for t in range(24)] if name == "changing" and batch == 1 else []
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(player.offered, offered, strict=False))
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("batch", [1, "rule"])
-def test_regret_is_that_of_a_bandits_history(batch):
-    environment = made("test-function")
-    player = bandit(environment, "bbkb")
-    trace = play(player, environment, 40, batch=batch)
-    told = [(None, player.history.X, None)]
-    np.testing.assert_allclose(trace.regret, regret_of(environment, told)[np.array(trace.rounds) - 1], rtol=1e-12)
     assert trace.dictionary_size[-1] == len(player.inducing_points)
+    assert len(trace.seconds) == len(trace.dictionary_size) == len(trace.rounds)
+    if name == "changing" and batch == 1:
+        assert all(torch.equal(offered, environment.candidates(t)) for t, offered in enumerate(player.offered))
 
 
 def bandit(environment, name="gp-ucb"):
@@ -243,7 +238,7 @@ def test_a_spec_replays_a_file(tmp_path):
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "chessboard", "step-diagonal", "digits"])
+@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "chessboard", "step-diagonal", DIGITS])
 def test_named_algorithms_learn(name, batch):
     """Within 60 rounds, in which little changes, GP-UCB's regret is below that of random arms, for one seed."""
     slow = {"drift": {"variation_budget": 1.0}, "periodic": {"period": 2000}}.get(name, {})
@@ -258,37 +253,29 @@ def test_named_algorithms_learn(name, batch):
 
 def test_the_environment_is_its_own_expert():
     environment = build("moving-peak", num_arms=30, seed=4)
-    expert = EnvironmentExpert(environment, 0.5, batch=3)
-    X = environment.arms[[3, 8, 20]].repeat(400, 1)
+    expert, X = EnvironmentExpert(environment, 0.5, batch=3), environment.arms[[3, 8, 20]].repeat(400, 1)
     values, variance = expert(X, 7)
     assert variance == 0.25
-    error = (values - (environment.mean(X, 21) - 1.5)) / 0.5
+    assert torch.equal(expert(X, 7)[0], values)
+    assert not torch.equal(expert(X, 8)[0], values)
+    error, noise = (values - (environment.mean(X, 21) - 1.5)) / 0.5, environment.pull(X, 21) - environment.mean(X, 21)
     # 1,200 standard normals: the mean and the variance are within five of their standard errors.
     assert abs(float(error.mean())) < 5.0 / 1200**0.5
     assert abs(float(error.var()) - 1.0) < 5.0 * (2.0 / 1200) ** 0.5
-    assert torch.equal(expert(X, 7)[0], values)
-    assert not torch.equal(expert(X, 8)[0], values)
-    noise = environment.pull(X, 21) - environment.mean(X, 21)
     assert abs(float(torch.corrcoef(torch.stack([noise, error]))[0, 1])) < 5.0 / 1200**0.5
 
 
-def test_specs_play_algorithms_that_ask_an_expert(tmp_path):
-    players = [
-        {"name": "sparq-gp-ucb", "label": "noisy", "batch": 2},
-        {"name": "sparq-gp-ucb", "label": "exact", "expert": 0.0, "questions": 2.0, "cutoff": 3.0},
-    ]
-    outcome = run_experiment(spec({"name": "moving-peak", "num_arms": 15}, algorithms=players), tmp_path, workers=1)
+def test_specs_play_algorithms_that_ask_an_expert_and_name_those_that_they_cannot_have(tmp_path):
+    def run(environment, *options):
+        players = [{"name": "sparq-gp-ucb", "label": str(number), **each} for number, each in enumerate(options)]
+        return run_experiment(spec({"num_arms": 15, **environment}, algorithms=players), tmp_path, workers=1)
+
+    outcome = run({"name": "moving-peak"}, {"batch": 2}, {"expert": 0.0, "questions": 2.0, "cutoff": 3.0})
     assert (outcome.failures, outcome.notes, len(outcome.records)) == ([], [], 2)
-
-
-@pytest.mark.parametrize(
-    ("environment", "player", "message"),
-    [
-        ({"name": "rkhs-function", "num_arms": 15}, {}, "'rkhs-function' does not change with time"),
-        ({"name": "drift", "num_arms": 15}, {"batch": "rule"}, "has no batch rule"),
-        ({"name": "drift", "num_arms": 15}, {"expert": -0.1}, "expert must be a finite number of at least 0"),
-    ],
-)
-def test_experts_that_a_run_cannot_have_are_named(tmp_path, environment, player, message):
-    with pytest.raises(InputError, match=message):
-        run_experiment(spec(environment, algorithms=[{"name": "sparq-gp-ucb", **player}]), tmp_path, workers=1)
+    for name, options, message in (
+        ("rkhs-function", {}, "'rkhs-function' does not change with time"),
+        ("drift", {"batch": "rule"}, "has no batch rule"),
+        ("drift", {"expert": -0.1}, "expert must be a finite number of at least 0"),
+    ):
+        with pytest.raises(InputError, match=message):
+            run({"name": name}, options)

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -25,84 +24,51 @@ from torch_kbandits.experiments.directory import sole_writer
 MOVING = {"name": "moving-peak", "num_arms": 40}
 #: Every kind of state: arms, batches, contexts, a memory with its clock, a choice among memories, an expert.
 VARIED = {
-    words["algorithms"][0]["name"]: words
-    for words in (
-        {"algorithms": [{"name": "bkb"}]},
-        {"algorithms": [{"name": "bbkb", "batch": "rule"}]},
-        {"algorithms": [{"name": "ek-ucb", "batch": 4}]},
-        {"algorithms": [{"name": "gp-ts"}]},
-        {"algorithms": [{"name": "w-gp-ucb"}], "environments": [MOVING]},
-        {"algorithms": [{"name": "bob-gp-ucb", "block_size": 4}], "environments": [MOVING]},
-        {"algorithms": [{"name": "sparq-gp-ucb"}], "environments": [MOVING]},
-        {
-            "algorithms": [{"name": "k-ucb"}],
-            "environments": [{"name": "bump", "settings": {"kernel": "rbf", "regularization": 0.1}}],
-        },
-    )
+    "bkb": {},
+    "bbkb": {"batch": "rule"},
+    "ek-ucb": {"batch": 4},
+    "gp-ts": {},
+    "w-gp-ucb": {"environment": MOVING},
+    "bob-gp-ucb": {"block_size": 4, "environment": MOVING},
+    "sparq-gp-ucb": {"environment": MOVING},
+    "k-ucb": {"environment": {"name": "bump", "settings": {"kernel": "rbf", "regularization": 0.1}}},
 }
-QUICK = ("bkb", "bbkb", "bob-gp-ucb")
 
 
 class StopError(Exception):
-    """Stands for a kill at a chosen moment."""
+    """Stands for a kill."""
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in VARIED]
-)
+@pytest.mark.parametrize("name", VARIED)
 def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, monkeypatch):
-    words = {"rounds": 30, "seeds": 1, "checkpoint_every": 7, "settings": {"beta": 1.0}} | VARIED[name]
-    trial = next(small(**words).trials())
+    player, words = {"name": name, **VARIED[name]}, {"rounds": 30, "checkpoint_every": 7, "settings": {"beta": 1.0}}
+    words |= {"environments": [player.pop("environment")]} if "environment" in player else {}
+    trial = next(small(**words, algorithms=[player]).trials())
     whole, _ = run_one(trial)
-    asked = []
-    play = trial_module.play
+    play, keep, kept, resumed_at = trial_module.play, Checkpoint.keep, [], []
 
-    def stopping(bandit, *args, **options):
-        run, tell = bandit.run, bandit.tell
+    def killed(self, bandit, progress, warnings):
+        kept.append(progress.rounds)
+        keep(self, bandit, progress, warnings)
+        if len(kept) == 2:
+            raise StopError
 
-        def count(x):
-            asked.append(len(x))
-            if sum(asked) > 18:
-                raise StopError
-
-        def counted(pull):
-            if not callable(pull):  # rewards of all arms, of rounds that are played together
-                count(pull)
-                return pull
-            return lambda x: (count(x), pull(x))[1]
-
-        def told(x, *given, **named):
-            count(x)
-            tell(x, *given, **named)
-
-        bandit.tell, bandit.run = told, lambda pull, *given, **named: run(counted(pull), *given, **named)
-        return play(bandit, *args, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(trial_module, "play", stopping)
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "keep", killed)
         with pytest.raises(StopError):
             run_one(trial, tmp_path)
-    assert (tmp_path / "checkpoints" / f"{trial.key}.kb").exists()
-    resumed_at = []
 
     def noting(bandit, *args, **options):
-        resumed_at.append((bandit.round, options["progress"].rounds))
+        resumed_at.append((bandit.round > 0, options["progress"].rounds))
         return play(bandit, *args, **options)
 
     monkeypatch.setattr(trial_module, "play", noting)
     resumed, warnings = run_one(trial, tmp_path)
-    assert 7 <= resumed_at[0][1] <= 18
-    assert resumed_at[0][0] > 0
+    assert resumed_at == [(True, kept[1])]
+    assert 14 <= kept[1] < 30
     assert outcome(resumed) == outcome(whole)
     assert not [words for words in warnings if "begins anew" in words]
-
-
-def test_checkpoints_are_part_of_what_a_run_is_only_where_there_are_any():
-    with_them, without = (next(small(checkpoint_every=every).trials()) for every in (5, None))
-    assert with_them.key != without.key
-    assert "checkpoint_every" not in without.config()
-    assert replace(with_them, checkpoint_every=None).key == without.key
 
 
 def test_what_is_finished_leaves_no_checkpoint_and_no_draft(tmp_path):
@@ -142,22 +108,6 @@ def kbandits(*arguments):
     result = CliRunner().invoke(main, list(map(str, arguments)))
     assert "Traceback" not in result.output
     return result
-
-
-def test_resume_goes_on_with_what_is_left(tmp_path):
-    spec = small(rounds=6)
-    whole = run_experiment(spec, tmp_path / "whole", workers=1).records
-    run_experiment(spec, tmp_path / "part", workers=1)
-    file = tmp_path / "part" / "records.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    file.write_text("".join(lines[:2]) + lines[2][:50], encoding="utf-8")
-    result = kbandits("resume", tmp_path / "part", "--workers", "1")
-    assert result.exit_code == 0
-    assert "2 run(s) were finished before" in result.output
-    records, losses = load_experiment(tmp_path / "part")
-    assert [outcome(record) for record in records] == [outcome(record) for record in whole]
-    assert losses == []
-    assert "4 run(s) were finished before" in kbandits("resume", tmp_path / "part").output
 
 
 def test_a_checkpoint_that_does_not_serve_or_cannot_be_written_is_said_and_the_run_comes_out_the_same(

@@ -118,36 +118,30 @@ def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
 
 
 def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
-    spec = small(environments=[{"name": "gaussian-bumps", "num_arms": 9}])
-    with pytest.raises(InputError, match="gp-ucb on gaussian-bumps: gp-ucb needs kernel and regularization"):
-        run_experiment(spec, tmp_path, workers=1)
-    spec = small(environments=[{"name": "rkhs-function", "kernel": "rfb"}])
-    with pytest.raises(InputError, match=r"gp-ucb on rkhs-function: .*kernel"):
-        run_experiment(spec, tmp_path, workers=1)
-    assert not (tmp_path / "records.jsonl").exists()
-
-
-def test_a_warning_is_said_once_for_each_label(tmp_path):
-    lines: list[str] = []
-    run_experiment(small(rounds=2, seeds=3), tmp_path, workers=1, say=lines.append)
-    assert [line.partition(":")[0] for line in lines] == ["gp-ucb", "BKB"]
-
-
-def test_workers_are_at_least_one_and_at_most_the_cores(tmp_path, monkeypatch):
-    for workers in (0, -1, 1.5, True):
+    for environment, said in (
+        ({"name": "gaussian-bumps", "num_arms": 9}, "gp-ucb on gaussian-bumps: gp-ucb needs kernel and regularization"),
+        ({"name": "rkhs-function", "kernel": "rfb"}, r"gp-ucb on rkhs-function: .*kernel"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run_experiment(small(environments=[environment]), tmp_path, workers=1)
+    for workers in (0, 1.5, True):
         with pytest.raises(InputError, match="workers must be a whole number of at least 1"):
             run_experiment(small(rounds=2), tmp_path, workers=workers)
-    monkeypatch.setattr(run_module, "available_cores", lambda: 1)
-    lines: list[str] = []
-    run_experiment(small(rounds=2), tmp_path, workers=64, say=lines.append)
-    assert lines[0] == "64 workers were asked for and there are 1 core(s): 1 will run."
-
-
-def test_no_records_are_named(tmp_path):
-    with pytest.raises(InputError, match=r"no finished runs in .*: it has no file records\.jsonl"):
-        load_experiment(tmp_path)
-    with pytest.raises(InputError, match="cannot be read"):
-        load_experiment(tmp_path / "records.jsonl")
+    assert not (tmp_path / "records.jsonl").exists()
+    for path, said in (
+        (tmp_path, r"no finished runs in .*: it has no file rec"),
+        (tmp_path / "none", "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=said):
+            load_experiment(path)
     (tmp_path / "records.jsonl").write_text("{", encoding="utf-8")
     with pytest.raises(InputError, match="holds no finished run"):
         load_experiment(tmp_path)
+
+
+def test_workers_are_at_most_the_cores_and_a_warning_is_said_once_for_each_label(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_module, "available_cores", lambda: 1)
+    lines: list[str] = []
+    run_experiment(small(rounds=2, seeds=3), tmp_path, workers=64, say=lines.append)
+    assert lines[0] == "64 workers were asked for and there are 1 core(s): 1 will run."
+    assert [line.partition(":")[0] for line in lines[1:]] == ["gp-ucb", "BKB"]

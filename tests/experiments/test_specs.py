@@ -56,7 +56,8 @@ def test_keys_follow_the_content_and_not_the_labels():
     relabelled["algorithms"][0]["label"] = "another"
     assert [trial.key for trial in parse_spec(relabelled).trials()] == keys(name="another") == base
     assert keys(settings={"norm_bound": 2.0, "noise_scale": 0.2, "beta": 2}) == keys(seeds=3)[:4] == base
-    for change in ({"rounds": 31}, {"record_every": 2}, {"settings": {"beta": 2.5}}, {"settings": {}}):
+    assert "checkpoint_every" not in next(small().trials()).config()
+    for change in ({"rounds": 31}, {"record_every": 2}, {"checkpoint_every": 5}, {"settings": {"beta": 2.5}}):
         assert not set(keys(**change)) & set(base)
 
 
@@ -214,7 +215,7 @@ def make_up_records(options, rounds):
     Path(options["locations"]).write_text("\n".join(f"{name},{i},0" for i, name in enumerate(names)), encoding="utf-8")
 
 
-@pytest.mark.one_in(16)
+@pytest.mark.one_in(32)
 @pytest.mark.parametrize("file", SPECS, ids=lambda file: file.stem)
 def test_the_papers_specs_are_valid(file, tmp_path, monkeypatch):
     assert len(SPECS) >= 4

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import random
+import re
 import signal
 import socket
+from contextlib import suppress
 
 import pytest
-from calls import LOCAL, call
+from calls import LOCAL, call, malformed
 from processes import Nursery, end, free_port, insist
 from served import BANDITS, saved
 
@@ -94,3 +97,23 @@ def test_an_upload_that_breaks_off_is_no_mistake_of_ours(parts, tmp_path, caplog
     assert caplog.text == ""
     assert served.bandit.num_asked == 0
     served.close()
+
+
+def test_connections_that_break_and_bytes_that_are_no_request_leave_a_server_as_it_was(port, request):
+    asked, random_ = insist(port, "POST", "/ask", {"q": 3}), random.Random(1)
+    for _ in range(100 if request.config.option.markexpr == "not slow" else 2000):
+        method, route, parts, headers = malformed(random_)
+        body = b"".join(parts)
+        length = ("content-length", str(len(body) + random_.choice([0, 0, 7, -1])))
+        lines = [f"{method} {route} HTTP/1.1", *(f"{name}: {value}" for name, value in [*headers, length])]
+        raw = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+        with suppress(ConnectionError), connected(port) as connection:
+            if random_.random() < 0.3:
+                connection.sendall(raw[: random_.randrange(len(raw))])
+                continue
+            connection.sendall(raw)
+            connection.shutdown(socket.SHUT_WR)
+            first = connection.makefile("rb").readline()
+            assert re.fullmatch(rb"(HTTP/1.1 (200|4\d\d|503) .*\r\n)?", first), (raw, first)
+    assert insist(port, "GET", "/ready") == {"ready": True}
+    assert insist(port, "GET", "/pending")["ids"][:3] == asked["ids"]

@@ -1,15 +1,11 @@
 """Servers that are killed under load lose nothing that was answered, and do nothing twice."""
 
 import random
-import re
 import signal
-import socket
 import time
-from contextlib import suppress
 
 import pytest
 import torch
-from calls import malformed
 from processes import Client, Nursery, end, free_port, insist
 from served import BANDITS, saved
 
@@ -73,31 +69,6 @@ def test_a_few_kills(compact_after, tmp_path):
 def test_a_hundred_kills(compact_after, tmp_path):
     path, crowd = killed_under_load(tmp_path, kills=100, clients=4, compact_after=compact_after, seed=compact_after)
     assert audit(path, crowd) > 100
-
-
-def test_connections_that_break_and_bytes_that_are_no_request_leave_a_server_as_it_was(tmp_path, request):
-    path, port, random_ = saved(BANDITS["bkb"], tmp_path), free_port(), random.Random(1)
-    nursery = Nursery(path, port)
-    pid = nursery.start()
-    asked = insist(port, "POST", "/ask", {"q": 3})
-    for _ in range(100 if request.config.option.markexpr == "not slow" else 2000):
-        method, route, parts, headers = malformed(random_)
-        body = b"".join(parts)
-        length = ("content-length", str(len(body) + random_.choice([0, 0, 7, -1])))
-        lines = [f"{method} {route} HTTP/1.1", *(f"{name}: {value}" for name, value in [*headers, length])]
-        raw = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
-        with socket.create_connection(("127.0.0.1", port), timeout=20.0) as connection, suppress(ConnectionError):
-            if random_.random() < 0.3:
-                connection.sendall(raw[: random_.randrange(len(raw))])
-                continue
-            connection.sendall(raw)
-            connection.shutdown(socket.SHUT_WR)
-            first = connection.makefile("rb").readline()
-            assert re.fullmatch(rb"(HTTP/1.1 (200|4\d\d|503) .*\r\n)?", first), (raw, first)
-    assert insist(port, "GET", "/ready") == {"ready": True}
-    assert insist(port, "GET", "/pending")["ids"][:3] == asked["ids"]
-    end(pid, signal.SIGKILL)
-    nursery.close()
 
 
 def test_who_is_asked_to_stop_saves_the_bandit_whole(tmp_path):

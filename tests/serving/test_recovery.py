@@ -27,7 +27,7 @@ def seen(served):
     return bandit.pending.tolist(), bandit.pending_ids, bandit.round, bandit.num_asked, told
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", BANDITS)
 def test_what_was_taken_can_be_read_again_however_odd_it_is(name, tmp_path):
     """Requests some of whose fields are wrong: what was answered is there after a crash."""
@@ -183,7 +183,7 @@ def f(action):
     return float(torch.sin(torch.tensor(5.0 * action[0])) * action[1])
 
 
-@pytest.mark.parametrize("name", ["fitted", "fitted_outcome"])
+@pytest.mark.parametrize("name", [pytest.param("fitted", marks=pytest.mark.slow), "fitted_outcome"])
 def test_no_fit_is_made_again_after_a_crash(name, tmp_path, monkeypatch):
     served, fits, fitted = Service.open(saved(BANDITS[name], tmp_path)), [], LearnedPrior.fitted
 
@@ -192,7 +192,7 @@ def test_no_fit_is_made_again_after_a_crash(name, tmp_path, monkeypatch):
         return fitted(self, told, seed, units_only=units_only)
 
     monkeypatch.setattr(LearnedPrior, "fitted", counted)
-    for _ in range(8):
+    for _ in range(6):
         asked = served.answer("ask", {"q": 1})
         words = {"outcomes": {"heat": asked["actions"][0][0]}} if "outcome" in name else {}
         served.answer("tell", {"ids": asked["ids"], "y": f(asked["actions"][0]), **words})

@@ -49,7 +49,7 @@ def done(bandit, operation, words):
     return True
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", BANDITS)
 @hypothesis.given(steps=STEPS)
 @hypothesis.example(
