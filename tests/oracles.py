@@ -76,7 +76,9 @@ def exact(kernel: DenseKernel, X: Array, y: Array, noise: Array, T: Array) -> Ma
     return Marginals(mean, np.diag(covariance), covariance, rounding(len(X), condition, _scale(prior, y)))
 
 
-def dtc(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array, T: Array) -> Marginals:
+def dtc(
+    kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array, T: Array, *, learns_residual: bool = False
+) -> Marginals:
     """DTC posterior (Zenati et al., Prop. 4.2) with noise variances of their own, as least squares.
 
     With K_ZZ = L Lᵀ and A = L⁻¹ K_ZX Σ^-½ it is ridge regression on A. QR factorises (Aᵀ, I), where the paper's
@@ -87,7 +89,13 @@ def dtc(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array, T: Arra
     orthogonal, upper = np.linalg.qr(np.concatenate([known.T, np.eye(len(Z))]))
     seen = np.linalg.solve(upper.T, at)
     mean = seen.T @ (orthogonal[: len(X)].T @ (y / np.sqrt(noise)))
-    covariance = prior - at.T @ at + seen.T @ seen
+    residual, left = prior - at.T @ at, seen.T @ seen
+    if learns_residual:  # of what Z does not span so much is left as if rewards had told of it as of what it does
+        k, q = np.diag(prior), np.diag(at.T @ at)
+        precision = (q / np.maximum(np.diag(left), 1e-9 * k) - 1.0) / k
+        root = 1.0 / np.sqrt(1.0 + q / (q + 0.3 * k) * np.diag(residual) * precision)
+        residual = np.outer(root, root) * residual
+    covariance = residual + left
     condition = float(np.linalg.cond(factor) * np.linalg.cond(upper)) if len(Z) else 1.0
     return Marginals(mean, np.diag(covariance), covariance, rounding(len(X) + len(Z), condition, _scale(prior, y)))
 

@@ -1,0 +1,283 @@
+"""What rewards cost, in kernel values: one what it changes, many in one call what they cost in parts."""
+
+from functools import cache
+from itertools import product
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from gpytorch.kernels import RBFKernel
+from problems import DOUBLE, data, dense, difference, exactly, rbf
+
+from torch_kbandits import (
+    KORS,
+    Arms,
+    Bandit,
+    Box,
+    CappedDictionary,
+    ConstantWidth,
+    ContextualActions,
+    FixedDictionary,
+    NystromGP,
+    RidgeLeverageSampling,
+    algorithms,
+)
+from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.errors import DictionaryFullError
+from torch_kbandits.memory import (
+    Discount,
+    Linear,
+    Quadratic,
+    Restart,
+    SlidingWindow,
+    UncertaintyInjection,
+)
+
+LAMBDA = 0.02
+N, PART, CAP = 400, 80, 12
+X = data(N, 2, seed=41)[0]
+Y = torch.sin(4.0 * X[:, 0] - 3.0 * X[:, 1]) + 0.1 * data(N, 1, seed=42)[0][:, 0]
+TESTED = data(50, 2, seed=43)[0]
+BOX = torch.tensor([[-2.0, -2.0], [2.0, 2.0]], dtype=DOUBLE)
+SEARCH = {"num_restarts": 1, "raw_samples": 8}
+DOMAINS = {
+    "arms": lambda: Arms(X[:100]),
+    "box": lambda: Box(BOX, **SEARCH),
+    "actions": lambda: ContextualActions(X[:100], context_dim=0),
+    "contexts": lambda: ContextualActions(action_dim=1, context_dim=1),
+    "box in a context": lambda: ContextualActions(bounds=BOX[:, :1], context_dim=1, **SEARCH),
+}
+RULES = {
+    "fresh": RidgeLeverageSampling(3.0),
+    "coupled": RidgeLeverageSampling(3.0, "coupled"),
+    "growth": RidgeLeverageSampling(3.0, "growth"),
+    "kors": KORS(1.0),
+    "capped": CappedDictionary(RidgeLeverageSampling(3.0), CAP, "stop"),
+    "capped growth": CappedDictionary(RidgeLeverageSampling(3.0, "growth"), CAP, "stop"),
+    "capped kors": CappedDictionary(KORS(1.0), CAP, "stop"),
+}
+
+
+class Counting(RBFKernel):
+    """Knows how many of its values were computed, and between how many points at once."""
+
+    computed = largest = 0
+
+    def forward(self, x1, x2, diag=False, **params):
+        values = super().forward(x1, x2, diag=diag, **params)
+        type(self).computed += values.numel()
+        if not diag:
+            type(self).largest = max(self.largest, min(x1.shape[-2], x2.shape[-2]))
+        return values
+
+
+def kernel(lengthscale=0.3):
+    counting = Counting().double()
+    counting.lengthscale = exactly(lengthscale)
+    return counting
+
+
+def make(rule, domain="arms", memory=None, **words):
+    candidates = DOMAINS[domain]() if isinstance(domain, str) else domain
+    pieces = {"candidates": candidates, "kernel": kernel(), "regularization": LAMBDA, "seed": 3} | words
+    return Bandit(dictionary=rule, memory=memory, width=ConstantWidth(2.0), **pieces)
+
+
+def tell(bandit, points, rewards):
+    if bandit.candidates.context_dim if bandit.candidates.is_contextual else False:
+        bandit.tell(points[:, 1:], rewards, context=points[:, :1])
+    else:
+        bandit.tell(points, rewards)
+
+
+def told(bandit, part):
+    """Tell everything, so many at a time; return the bandit and how many kernel values that took."""
+    before, dtype = Counting.computed, bandit.candidates.example.dtype
+    for points, rewards in zip(X.to(dtype).split(part), Y.to(dtype).split(part), strict=True):
+        tell(bandit, points, rewards)
+    return bandit, Counting.computed - before
+
+
+# ---------------------------------------------------------------- one more reward
+
+MEMORIES = {
+    "all": None,
+    "window": SlidingWindow(24),
+    "restart": Restart(60),
+    "discount": Discount(0.95),
+    "injection": UncertaintyInjection(Quadratic(0.02), 2.0),
+}
+FEW_RULES = {
+    "exact": None,
+    "kors": KORS(2.0),
+    "capped": CappedDictionary(KORS(2.0), 8, "stop"),
+    "growth": RULES["growth"],
+    "fixed": FixedDictionary(X[:12]),
+}
+
+
+@pytest.mark.one_in(23)
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("rule", FEW_RULES)
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_twenty_rewards_make_at_most_one_full_fit(domain, rule, memory):
+    """A full fit has kernel values between most of the points of the dictionary."""
+    bandit = make(FEW_RULES[rule], domain, MEMORIES[memory], kernel=kernel(0.2), regularization=0.1)
+    rows = torch.arange(44) % 30
+    tell(bandit, X[rows[:24]], Y[:24])
+    half, full_fits = len(bandit.inducing_points) // 2, 0
+    for row in range(24, 44):
+        Counting.largest = 0
+        tell(bandit, X[rows[row : row + 1]], Y[row : row + 1])
+        full_fits += Counting.largest >= half
+    assert full_fits <= 1
+
+
+#: How far apart points are told that are nearly one; None where only a smooth kernel makes them so.
+GAPS = [None, 1e-1, 1e-3, 1e-5, 1e-7, 1e-9]
+EVERY_POINT = {"exact": None, "kors": KORS(1e8), "growth": RidgeLeverageSampling(1e8, "growth")}
+
+
+def nearly_spanned(n, gap):
+    """Points (n, 3), every other one as near to one before as ``gap`` says, and rewards (n,)."""
+    (X, Y), random = data(n, 3, seed=1), np.random.default_rng(2)
+    for row in range(1, n, 2) if gap is not None else ():
+        X[row] = X[int(random.integers(row))] + gap * X[row]
+    return X, Y.squeeze(-1)
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("rule", EVERY_POINT)
+@pytest.mark.parametrize("domain", ["arms", "actions"])
+@pytest.mark.parametrize("gap", GAPS)
+def test_points_that_are_nearly_spanned_are_right_and_cost_no_full_fits(gap, domain, rule):
+    """All points are in the dictionary, so the posterior is the exact one. There were up to 81 full fits."""
+    n = 120
+    X, Y = nearly_spanned(n, gap)
+    candidates = Arms(X) if domain == "arms" else ContextualActions(action_dim=3, context_dim=0)
+    bandit = make(EVERY_POINT[rule], candidates, kernel=kernel(0.6), regularization=0.1)
+    before = Counting.computed
+    for row in range(n):
+        tell(bandit, X[row, None], Y[row, None])
+    print("WORK", (Counting.computed - before) / n**2, gap, domain, rule)
+    expected = oracles.exact(oracles.rbf(0.6), *dense(X, Y), np.full(n, 0.1), dense(X)[0])
+    offered = {} if domain == "arms" else {"candidates": X}
+    x = bandit.ask(**offered)
+    bounds = expected.mean + 2.0 * np.sqrt(expected.variance)
+    row = int((x == X).all(-1).nonzero()[0])
+    assert bounds[row] >= bounds.max() - 2.0 * expected.upper_rounding(2.0)
+    shown = bandit.model.posterior(X.unsqueeze(-2))
+    assert difference(shown.mean.flatten(), expected.mean) < 1e-6
+    assert difference(shown.variance.flatten(), expected.variance) < 1e-6
+
+
+# ---------------------------------------------------------------- many in one call
+
+#: Under all of them what is told in a few rounds counts at their end.
+LASTING = {
+    "none": None,
+    "window": SlidingWindow(1e6),
+    "discount": Discount(0.99),
+    "growing noise": UncertaintyInjection(Linear(1e-4)),
+}
+
+
+@cache
+def size_in_parts(rule):
+    return len(told(make(RULES[rule]), PART)[0].inducing_points)
+
+
+@pytest.mark.one_in(17)
+@pytest.mark.parametrize(("memory", "domain", "rule"), [*product(LASTING, ["arms", "box", "contexts"], RULES)])
+def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memory):
+    bandit, work = told(make(RULES[rule], domain, LASTING[memory]), N)
+    m, in_parts = len(bandit.inducing_points), size_in_parts(rule)
+    # Points that never leave were scored by posteriors of few rewards, where they came in parts.
+    least, most = (0.25, 1.0) if rule == "growth" else (0.5, 2.0)
+    assert least * in_parts <= m <= most * in_parts
+    assert m == CAP or not rule.startswith("capped")
+    assert work <= 8 * N * m
+    if not rule.startswith("capped") and memory == "none":
+        exact = oracles.exact(oracles.rbf(0.3), *dense(X, Y), np.full(N, LAMBDA), dense(TESTED)[0])
+        ratio = bandit.model.posterior(TESTED.unsqueeze(-2)).variance.flatten().detach().numpy() / exact.variance
+        assert ratio.min() > 1.0 / 3.0
+        assert ratio.max() < 3.0
+
+
+@pytest.mark.parametrize("memory", [None, Discount(0.99)], ids=repr)
+def test_told_at_once_in_single_precision(memory):
+    bandit, _ = told(make(RULES["fresh"], Arms(X[:100].float()), memory), N)
+    assert 0.5 * size_in_parts("fresh") <= len(bandit.inducing_points) <= 2.0 * size_in_parts("fresh")
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("rule", RULES)
+def test_replayed_and_loaded_bandits_have_the_same_dictionary(rule):
+    bandit, replayed, loaded = (make(RULES[rule]) for _ in range(3))
+    told(bandit, N)
+    bandit.tell(X[:2], Y[:2])
+    replayed.replay(bandit.history)
+    loaded.load_state_dict(bandit.state_dict())
+    for _ in range(3):
+        for each in (replayed, loaded):
+            assert torch.equal(each.inducing_points, bandit.inducing_points)
+            assert torch.equal(each.ask(remember=False), bandit.ask(remember=False))
+        for each in (bandit, replayed, loaded):
+            each.tell(TESTED[:1], 0.5)
+
+
+@pytest.mark.parametrize("rule", [RidgeLeverageSampling(3.0), KORS(1.0)], ids=repr)
+def test_a_refusal_of_many_leaves_the_bandit_as_it_was(rule):
+    bandit, twin = (make(CappedDictionary(rule, CAP, "raise")) for _ in range(2))
+    for each in (bandit, twin):
+        each.tell(X[:3], Y[:3])
+    with pytest.raises(DictionaryFullError):
+        told(bandit, N)
+    assert torch.equal(bandit.inducing_points, twin.inducing_points)
+    assert torch.equal(bandit.ask(), twin.ask())
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("batches", [GlobalBatchRule(1.2), LocalBatchRule(1.2)], ids=repr)
+@pytest.mark.parametrize(("domain", "rule"), [("arms", "fresh"), ("contexts", "fresh"), ("contexts", "kors")])
+def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(domain, rule, batches):
+    """So the work is that of the first 256; of all 400 it would be 3.1 and 4.9 times the square of 256."""
+    plain, work = told(make(RULES[rule], domain), N)
+    bandit, with_batches = told(make(RULES[rule], domain, batches=batches), N)
+    assert torch.equal(bandit.inducing_points, plain.inducing_points)
+    assert with_batches - work < {"arms": 1.5, "contexts": 2.1}[domain] * 256**2
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("rule", ["fresh", "growth", "kors", "capped", "capped kors"])
+def test_a_model_chooses_among_many_observations_at_the_work_of_its_dictionary(rule):
+    """Chosen by the rule from the start, or once a model of few points was told them."""
+    prior, before = {"covar_module": kernel(), "regularization": LAMBDA}, Counting.computed
+    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
+    chosen = NystromGP(X, Y.unsqueeze(-1), dictionary=RULES[rule], generator=generators[0], **prior)
+    moved = NystromGP(X[:3], Y[:3].unsqueeze(-1), inducing_points=X[:3], **prior)
+    moved.tell(X[3:], Y[3:].unsqueeze(-1))
+    moved.set_dictionary(RULES[rule], generators[1])
+    sizes = [len(model.inducing_points) for model in (chosen, moved)]
+    assert max(sizes) <= (CAP if rule.startswith("capped") else 2.0 * min(sizes))
+    assert Counting.computed - before <= 16 * N * max(sizes)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("ek-ucb", 300)] + [pytest.param(name, 3_000, marks=pytest.mark.slow) for name in ("ek-ucb", "bkb", "bbkb")],
+)
+def test_rewards_in_one_call_need_no_more_points_than_one_by_one(name, number):
+    """Within 1.2 times as many over three problems, since dictionaries are drawn. Half of the rewards are repeats."""
+    sizes = {number: 0, 1: 0}
+    for dimension, lengthscale in [(2, 0.3), (3, 0.6), (6, 1.5)]:
+        arms, _ = data(number // 2, dimension)
+        played = arms[torch.randint(len(arms), (number,), generator=torch.Generator().manual_seed(1))]
+        for part in sizes:
+            words = {"kernel": rbf(lengthscale), "regularization": 0.05, "beta": 2.0, "seed": 0}
+            bandit = algorithms.build(name, candidates=arms, **words)
+            for some in played.split(part):
+                bandit.tell(some, some.sum(-1).sin())
+            sizes[part] += len(bandit.inducing_points)
+    assert sizes[number] <= 1.2 * sizes[1], sizes
