@@ -48,7 +48,7 @@ from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 ARMS = data(60, 2, 3)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 CONTEXTS = data(60, 1, 5)[0]
-HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4))
+HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4, refit_share=1.0))
 CANDIDATES = {
     "arms": lambda: Arms(ARMS),
     "box": lambda: Box(BOX, num_restarts=1, raw_samples=4),
