@@ -99,9 +99,9 @@ def _stretches_begin_at_once(request, monkeypatch):
 
 @pytest.fixture
 def short_fits(request, monkeypatch):
-    """In the quick suite BoTorch's fits end after two steps: for laws that hold whatever a fit finds."""
+    """In the quick suite BoTorch's fits end after a step: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        end_after_two_steps(monkeypatch, "botorch.optim.core.minimize_with_timeout")
+        end_early(monkeypatch, "botorch.optim.core.minimize_with_timeout", 1)
 
 
 @pytest.fixture
@@ -109,16 +109,16 @@ def short_searches(request, monkeypatch, short_fits):
     """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
     if is_quick(request.config):
         for minimize in ("minimize_with_timeout", "fmin_l_bfgs_b_batched"):
-            end_after_two_steps(monkeypatch, f"botorch.generation.gen.{minimize}")
+            end_early(monkeypatch, f"botorch.generation.gen.{minimize}", 2)
 
 
-def end_after_two_steps(monkeypatch, path):
-    """Let a minimiser of BoTorch end early, whoever calls it."""
+def end_early(monkeypatch, path, steps):
+    """Let a minimiser of BoTorch end after some steps, whoever calls it."""
     module, _, name = path.rpartition(".")
     minimize = getattr(import_module(module), name)
 
-    def two_steps(*args, **words):
-        few = {"maxiter": 2}
+    def few_steps(*args, **words):
+        few = {"maxiter": steps}
         return minimize(*args, **words | ({"options": (words["options"] or {}) | few} if "options" in words else few))
 
-    monkeypatch.setattr(path, two_steps)
+    monkeypatch.setattr(path, few_steps)

@@ -138,9 +138,9 @@ BLOCKS = ArmBlocks(MANY.split(200).__getitem__, 3)
 SPACE = ParameterSpace(
     {"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"]), "C": Float(1e-3, 1e3, log=True, when={"kind": "a"})}
 )
-HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4))
+HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4, refit_share=0.8))
 MEMORY_CHOICE = BanditOverBandit((SlidingWindow(4, "observations"), Discount(0.9), SlidingWindow(math.inf)), 3, 0.6)
-LEARNED = LearnedPrior(num_initial=5)
+LEARNED = LearnedPrior(num_initial=5, refit_share=0.6)
 
 KINDS = {
     **{name: Kind(lambda name=name: make(name), loads=name != "sparq-gp-ucb") for name in NAMES},
@@ -191,7 +191,7 @@ KINDS = {
     ),
     "learned prior and memory": Kind(
         lambda: composed(
-            kernel=None, regularization=None, prior=LearnedPrior(num_initial=5, learn_memory=True),
+            kernel=None, regularization=None, prior=LearnedPrior(num_initial=5, refit_share=0.6, learn_memory=True),
             memory=Discount(0.7),
         )
     ),

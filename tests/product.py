@@ -204,7 +204,7 @@ LIMITS = {
     "safe": (AtMost(Outcome("heat", Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
     "optimistic": (AtLeast(Outcome("heat", Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
     "both": (
-        AtMost(Outcome("heat", LearnedPrior(num_initial=3)), 1.2, safe_seed=cool),
+        AtMost(Outcome("heat", LearnedPrior(num_initial=3, refit_share=1.0)), 1.2, safe_seed=cool),
         AtLeast("heat", -0.5, "optimistic"),
     ),
 }
@@ -248,7 +248,7 @@ class Combination:
             dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
         return Bandit(
             candidates=self.where.make(folder),
-            prior=LearnedPrior(num_initial=3) if kernel is None else Prior(kernel(), LAMBDA, mean),
+            prior=LearnedPrior(num_initial=3, refit_share=1.0) if kernel is None else Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
             width=WIDTHS[self.width] if rule.uses_width else None,
             acquisition=rule,

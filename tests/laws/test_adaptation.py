@@ -115,6 +115,7 @@ def restarts_by_hand(X, Y, probability):
     return numbers
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
 @given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
 def test_restarts_are_those_of_the_dense_formulas(domain, told):
@@ -290,7 +291,7 @@ def test_grids_rates_and_means_of_blocks():
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
 def test_the_posterior_is_that_of_the_window_in_force(dictionary):
     bandit, seen = over_bandits(dictionary=dictionary), set()
-    for t in range(40):
+    for t in range(30):
         play(bandit, 1)
         size = bandit.memory.size
         seen.add(size)

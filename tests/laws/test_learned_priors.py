@@ -78,7 +78,7 @@ def played(bandit, combination, rounds, factor=1.0, shift=0.0, start=0):
     return torch.cat(chosen)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("factor", "shift"), [(1e6, -3e7), (2.0**-20, 0.0)])
 @pytest.mark.parametrize("memory", ["none", "discount", "prior on time"])
@@ -89,7 +89,7 @@ def test_units_of_rewards_change_no_choice(space, memory, factor, shift, tmp_pat
     assert torch.equal(ours, played(bandit_of(it, tmp_path), it, 14, factor, shift))
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(10)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
@@ -162,7 +162,7 @@ def tough(words):
     return "trigger" in words or "batches" in words or isinstance(words.get("memory"), UncertaintyInjection)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize(
     "words",
@@ -222,6 +222,7 @@ def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp
 # ---------------------------------------------------------------- the first points
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_the_first_arms_are_all_different(tmp_path):
     it = learning("arms")
     ours = bandit_of(it, tmp_path, num_initial=20)
@@ -245,6 +246,7 @@ def test_until_a_fit_points_are_spread_and_no_function_is_maximised():
 # ---------------------------------------------------------------- what is known stays
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_what_is_given_is_not_fitted(tmp_path):
     it = learning("arms")
 
@@ -263,6 +265,7 @@ def fixed(kernel):
     return kernel.requires_grad_(False)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("factor", [1.0, 30.0])
 def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
     it, kernel = learning("arms"), fixed(rbf(0.3, factor**2))
@@ -347,6 +350,7 @@ class Profile(Mean):
 
 
 @pytest.mark.usefixtures("short_fits")
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.1)], ids=["no memory", "prior on time"])
 @pytest.mark.parametrize("mean", [profile_of, profile_of(ARMS), Profile()], ids=["function", "values", "module"])
 def test_a_mean_that_says_where_to_look_is_heard_from_the_first_round_on(mean, memory):
@@ -475,6 +479,7 @@ def test_candidates_know_what_their_columns_are():
         assert candidates.names == names
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.01)])
 def test_a_category_of_contexts_has_one_length_scale(memory):
     """Also where points know the time for the sake of a memory."""

@@ -48,7 +48,7 @@ from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 ARMS = data(60, 2, 3)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 CONTEXTS = data(60, 1, 5)[0]
-HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4))
+HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4, refit_share=1.0))
 CANDIDATES = {
     "arms": lambda: Arms(ARMS),
     "box": lambda: Box(BOX, num_restarts=1, raw_samples=4),
@@ -72,7 +72,7 @@ def play(bandit, number, outcomes=True):
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("kind", CANDIDATES)
 @pytest.mark.parametrize("memory", [None, SlidingWindow(6.0), Discount(0.9)], ids=["all", "window", "discount"])
 def test_an_outcome_has_the_posterior_of_what_was_measured_of_it(kind, memory):
@@ -88,6 +88,7 @@ def test_an_outcome_has_the_posterior_of_what_was_measured_of_it(kind, memory):
 
 
 @pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", CANDIDATES)
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(2.0), KORS()], ids=["exact", "fresh", "kors"])
 def test_outcomes_change_nothing_for_the_reward(kind, dictionary):
@@ -122,6 +123,7 @@ def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_
 
 
 @pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
 def test_outcomes_may_be_told_before_the_reward(memory):
     """The heat is told at once, and the reward with the next play but one."""
@@ -262,7 +264,7 @@ def keeps(limit, history, x):
 SAFE = AtMost(HOT, 0.6, beta=2.0, safe_seed=COOL)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("limit", [SAFE, AtMost(HOT, 0.6, "optimistic", beta=2.0)], ids=["safe", "optimistic"])
 @pytest.mark.parametrize("rule", RULES)
@@ -305,6 +307,7 @@ def test_at_least_is_at_most_turned_round_and_both_may_hold_at_once():
     play_within(limited("arms", SAFE, AtLeast("heat", -0.9, "optimistic")), 12, check)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_ask_maximises_the_acquisition_where_the_limit_allows(place):
     bandit = limited(place, AtMost(HOT, 0.4, "optimistic", beta=1.0))
@@ -327,6 +330,7 @@ IN_CONTEXTS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", IN_CONTEXTS)
 def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(place):
     """By dense formulas, where all that was played and what promises the largest reward are too hot."""
@@ -396,6 +400,7 @@ def test_infeasibility_is_said_with_its_confidence_and_changes_nothing():
         bandit.recommend()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_safe_may_be_said_in_any_form(place):
     region = Box(torch.tensor([[0.0, 0.0], [0.1, 0.1]], dtype=DOUBLE))
