@@ -463,17 +463,17 @@ class Loop:
         for values in (posterior.mean, posterior.variance, bandit.beta, bandit.weights, bandit.inducing_points):
             assert bool(values.isfinite().all()), values
         assert bool((posterior.variance >= 0.0).all())
-        if bool((bandit.weights > 0.0).any()):
-            try:
-                best = bandit.recommend(**words)
-            except InfeasibleError:
-                assert self.of.limits != "none"
-                return
-            assert bool(best.isfinite().all())
-            if self.space.is_contextual:
-                self.check_playable(best)
-        else:
-            assert _raises(EmptyHistoryError, lambda: bandit.recommend(**words))
+        try:
+            best = bandit.recommend(**words)
+        except InfeasibleError:
+            assert self.of.limits != "none"
+            return
+        except EmptyHistoryError:
+            assert not (bandit.weights > 0.0).any()
+            return
+        assert bool(best.isfinite().all())
+        if self.space.is_contextual:
+            self.check_playable(best)
 
     def check_largest(self, words: dict[str, object]) -> None:
         """What is asked for has the largest value of all of a set; a safe limit also asks for what shows more."""
@@ -506,14 +506,6 @@ class Loop:
         With more points in a dictionary than it needs a draw depends on which came first.
         """
         return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
-
-
-def _raises(error: type[Exception], call: Callable[[], object]) -> bool:
-    try:
-        call()
-    except error:
-        return True
-    return False
 
 
 def says_what_to_do(message: str) -> bool:

@@ -91,7 +91,7 @@ def test_a_fit_is_the_same_in_any_units(units):
     assert torch.allclose(scales, ours.kernel.base_kernel.lengthscale, rtol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:The length scale .* explains nothing")
+@pytest.mark.filterwarnings("ignore::torch_kbandits.KernelBanditWarning")
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("constant", [0.0, 3e-10, -1e9, 0.3])
 def test_a_column_that_is_constant_but_for_rounding_says_nothing(constant):

@@ -276,14 +276,16 @@ def test_the_largest_prior_variance_falls_when_its_point_is_removed():
     assert largest == pytest.approx([0.8 * 9.0, 0.8 * 9.0, 0.8 * 0.25])
 
 
+#: How many kernel values each call computed.
+COMPUTED = []
+
+
 class Counting(RBFKernel):
     """Counts the kernel values that it computes."""
 
-    computed = 0
-
     def forward(self, x1, x2, diag=False, **params):
         values = super().forward(x1, x2, diag=diag, **params)
-        self.computed += values.numel()
+        COMPUTED.append(values.numel())
         return values
 
 
@@ -294,10 +296,10 @@ def test_a_change_costs_what_it_changes(kind):
     kernel = Counting().double()
     model = make(kind, X.repeat(20, 1), Y.repeat(20, 1), kernel=kernel, inducing_points=X)
     model.posterior(T)
-    kernel.computed = 0
+    COMPUTED.clear()
     tell(kind, model, X[:1], Y[:1])
     model.remove([7])
-    assert kernel.computed < 6 * 20
+    assert sum(COMPUTED) < 6 * 20
 
 
 # -------------------------------------------------------------------- noise of their own
@@ -859,7 +861,7 @@ NAN = float("nan")
 BAD_TELLS = {
     "NaN in X": ((X * NAN, Y), "X must be finite"),
     "infinite Y": ((X, Y / 0.0), "Y must be finite"),
-    "a list": (([[0.0, 0.0]], Y), "X must be a torch tensor"),
+    "texts": (([["a", "b"]], Y), "X must be real numbers"),
     "1-D X": ((X[0], Y[:1]), "X must have a row for each point"),
     "1-D Y": ((X, Y[:, 0]), "Y must have a row for each point"),
     "other columns": ((torch.cat([X, X], -1), Y), "X must have d = 2 columns"),
@@ -876,13 +878,13 @@ BAD_ROWS = {
     "too large": ([0, 8], "distinct rows of the 8 observations"),
     "negative": ([-1], "distinct rows of the 8 observations"),
     "twice": ([1, 1], "distinct rows of the 8 observations"),
-    "a mask": (torch.tensor([True, False]), "rows must be whole numbers.*mask.nonzero"),
-    "fractions": ([0.5], "rows must be whole numbers"),
-    "text": ("first", "rows must be row numbers"),
+    "a mask": (torch.tensor([True, False]), "rows must be one or more whole numbers"),
+    "fractions": ([0.5], "rows must be"),
+    "text": ("first", "rows must be"),
 }
 BAD_DICTIONARIES = {
-    "a list": ([[0.0, 0.0]], "dictionary must be a torch tensor"),
-    "a class": (RidgeLeverageSampling, "dictionary must be a torch tensor"),
+    "texts": ([["a", "b"]], "dictionary must be real numbers"),
+    "a class": (RidgeLeverageSampling, "dictionary must be"),
     "NaN": (X * NAN, "dictionary must be finite"),
     "other columns": (X[:, :1], "dictionary must have d = 2 columns"),
     "other dtype": (X.float(), "dictionary must have dtype torch.float64"),
@@ -941,7 +943,7 @@ def test_what_would_make_a_posterior_nan_is_refused_and_changes_nothing(kind, wa
     for x, y in TOO_LARGE.values():
         model = make(kind, X, Y, kernel="rbf")
         before = state_of(model)
-        with pytest.raises(KernelBanditError, match=r"NaN or infinite|add up to more"):
+        with pytest.raises(KernelBanditError, match=r"NaN or infinite|add up to more|must be within"):
             WAYS[way](kind, model, x, y)
         assert_unchanged(model, before)
 

@@ -230,7 +230,8 @@ UNCHECKED = {"kwargs", "others", "known", "args"}
 MODULES = (kb, acquisition, confidence, dictionaries, kernels, memory, models, priors, families, spaces, adaptation)
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "ArmPosterior", "BlindRule", "Choice", "Cube", "DictionaryQuality", "DictionaryRule", "Domain",
+    "AcquisitionRule", "ArmPosterior", "BlindRule", "Choice", "CombinedFunction", "Cube", "DictionaryQuality",
+    "DictionaryRule", "Domain",
     "Evidence", "FactoredGP", "Family", "FamilyRule", "Growth", "Guarantee", "History", "Hypothesis",
     "InformationGain", "KnownByGain", "LargestOf", "LeavesInOrder", "Limit", "MappedArms", "Memory", "MemoryChoice",
     "NystromWidth", "Offer", "OnlineRule", "OnlineSample", "OptimisticRule", "Parameter", "PlayedPoints",

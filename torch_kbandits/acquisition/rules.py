@@ -277,7 +277,7 @@ class AcquisitionRule(ABC):
 
     def _in_order_1(self, function: AcquisitionFunction, domain: Domain) -> Climbed:
         """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
-        unit = offset = torch.ones(())
+        unit = offset = torch.ones((), dtype=torch.float64)
         if self.is_in_reward_units and isinstance(function.model, FactoredGP):
             largest = function.model.kernel_bound()
             unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
