@@ -160,6 +160,7 @@ def test_points_that_are_nearly_spanned_are_right_and_cost_no_full_fits(gap, dom
     before = Counting.computed
     for row in range(n):
         tell(bandit, X[row, None], Y[row, None])
+    assert Counting.computed - before < 10 * n**2  # a full fit in every round takes four times that
     expected = oracles.exact(oracles.rbf(0.6), *dense(X, Y), np.full(n, 0.1), dense(X)[0])
     offered = {} if domain == "arms" else {"candidates": X}
     x = bandit.ask(**offered)

@@ -1,4 +1,7 @@
-"""What a dictionary leaves out is known of every posterior, bounds the gain, and widths made of it cover."""
+"""What a dictionary leaves out bounds the gain, and widths made of it cover.
+
+That every posterior knows it is in ``test_posterior`` and ``test_models``.
+"""
 
 import math
 from dataclasses import dataclass, field
@@ -8,7 +11,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from problems import DOUBLE, data, dense, matern, reward
+from problems import DOUBLE, data, matern
 from scipy.stats import binom
 from torch import Tensor
 
@@ -19,7 +22,6 @@ from torch_kbandits import (
     OnlineGP,
     RidgeLeverageSampling,
     UniformDictionary,
-    algorithms,
 )
 from torch_kbandits.confidence import (
     BKBWidth,
@@ -31,57 +33,9 @@ from torch_kbandits.confidence import (
     information_gain,
 )
 from torch_kbandits.dictionaries import PlayedPoints, theoretical_oversampling
-from torch_kbandits.memory import Discount, SlidingWindow
-
-ARMS = data(40, 2)[0]
-LAMBDA = 0.05
 
 
-def left_out_by_hand(kernel, X, weights, Z):
-    """Return K − K̃ of the observations (n,), each scaled by √(w_s/λ)."""
-    X, weights, Z = dense(X, weights, Z)
-    spanned = kernel(X, Z) @ np.linalg.pinv(kernel(Z, Z), hermitian=True, rcond=1e-13) @ kernel(Z, X)
-    root = np.sqrt(weights / LAMBDA)
-    return root[:, None] * (kernel(X, X) - spanned) * root
-
-
-BANDITS = {
-    "bkb, q̄ = 0.5": ("bkb", {"oversampling": 0.5}),
-    "bkb, q̄ = 1": ("bkb", {"oversampling": 1.0}),
-    "bkb, coupled": ("bkb", {"oversampling": 1.0, "resampling": "coupled"}),
-    "bkb, capped": ("bkb", {"max_dictionary": 2, "when_full": "stop"}),
-    "bkb, window": ("bkb", {"oversampling": 1.0, "memory": SlidingWindow(12)}),
-    "bkb, discount": ("bkb", {"oversampling": 1.0, "memory": Discount(0.9)}),
-    "bkb on a box": ("bkb", {"oversampling": 1.0, "bounds": torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)}),
-    "ek-ucb": ("ek-ucb", {"oversampling": 0.3}),
-    "ek-ucb, context": ("ek-ucb", {"oversampling": 0.3, "context_dim": 1, "candidates": ARMS[:, :1]}),
-    "igp-ucb": ("igp-ucb", {}),
-    "igp-ucb, window": ("igp-ucb", {"memory": SlidingWindow(12)}),
-}
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", BANDITS)
-def test_what_a_dictionary_leaves_out_is_known(name):
-    algorithm, words = BANDITS[name]
-    words = {"kernel": matern(0.3, 1.0), "regularization": LAMBDA, "beta": 2.0, "seed": 1, **words}
-    words = words if {"bounds", "candidates"} & set(words) else {"candidates": ARMS, **words}
-    bandit, kernel = algorithms.build(algorithm, **words), oracles.matern52(0.3)
-    largest = 0.0
-    for t in range(30):
-        context = {"context": torch.tensor([math.cos(t)], dtype=DOUBLE)} if "context_dim" in words else {}
-        x = bandit.ask(**context)
-        bandit.tell(x, reward(x), **context)
-        left = left_out_by_hand(kernel, bandit.history.X, bandit.weights, bandit.inducing_points)
-        (Z,) = dense(bandit.inducing_points)
-        tolerance = oracles.rounding(t + 1, np.linalg.cond(kernel(Z, Z)) ** 0.5, (t + 1) / LAMBDA)
-        assert float(bandit._belief.projection_error()) == pytest.approx(np.trace(left), abs=tolerance)
-        largest = max(largest, np.trace(left))
-    assert float(bandit.model.projection_error()) == pytest.approx(np.trace(left), abs=tolerance)
-    assert largest < 1e-9 if algorithm == "igp-ucb" else largest > 1e-3
-
-
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_gain_is_at_least_the_exact_one_at_any_dictionary(seed):
     rng = np.random.default_rng(seed)
     X, Y = data(30, 2, seed)
@@ -93,14 +47,6 @@ def test_the_gain_is_at_least_the_exact_one_at_any_dictionary(seed):
     assert float(NystromGain()(exact)) == pytest.approx(truth, rel=1e-10)
     whole = NystromGP(X, Y, inducing_points=X, **words)
     assert float(NystromGain()(whole)) == pytest.approx(truth, rel=1e-6)
-
-
-def test_a_model_of_several_outputs_knows_it_of_each():
-    X, Y = data(12, 2)
-    words = {"inducing_points": X[:4], "covar_module": matern(0.3, 1.0), "regularization": 0.1}
-    one, two = (NystromGP(X, targets, **words) for targets in (Y, torch.cat([Y, -Y], dim=-1)))
-    assert two.projection_error().shape == two.information_gain().shape
-    torch.testing.assert_close(two.projection_error(), one.projection_error().expand_as(two.information_gain()))
 
 
 @dataclass
@@ -141,9 +87,12 @@ def test_by_hand():
 GRID = np.linspace(0.0, 1.0, 25)[:, None]
 KERNEL = oracles.matern52(0.2)
 GRAM = KERNEL(GRID, GRID)
-ROUNDS, SIMULATIONS, DELTA = 40, 50, 0.3
-#: As many misses have probability below 1e-6 if each simulation misses with probability δ.
-ALLOWED = int(binom.ppf(1.0 - 1e-6, SIMULATIONS, DELTA))
+ROUNDS, DELTA = 40, 0.3
+
+
+def allowed(simulations: int) -> int:
+    """More misses have probability below 1e-6 if each simulation misses with probability δ."""
+    return int(binom.ppf(1.0 - 1e-6, simulations, DELTA))
 
 
 class Run:
@@ -194,10 +143,10 @@ class Run:
         return Known(int(self.counts.sum()), level, self.gain, self.left_out, dimension)
 
 
-def misses(width: Width, rule: DictionaryRule, noise_scale: float, norm: float, level: float) -> int:
+def misses(width: Width, rule: DictionaryRule, noise_scale: float, norm: float, level: float, simulations: int) -> int:
     """Return in how many runs by UCB f leaves the band at any arm in any round."""
     missed = 0
-    for seed in range(SIMULATIONS):
+    for seed in range(simulations):
         rng = np.random.default_rng([seed, 18])
         weights = rng.normal(size=len(GRID))
         f = GRAM @ (norm * weights / np.sqrt(weights @ GRAM @ weights))
@@ -221,18 +170,18 @@ RULES = {
 }
 
 
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(10)
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES.keys())
 @pytest.mark.parametrize(("noise_scale", "norm"), [(0.5, 0.01), (0.02, 3.0)], ids=["noise", "norm"])
 def test_it_covers_at_dictionaries_as_they_are_drawn(rule, noise_scale, norm):
     """A false alarm has probability below 1e-6."""
     width = NystromWidth(noise_scale, norm, DELTA)
-    assert misses(width, rule, noise_scale, norm, level=noise_scale**2) <= ALLOWED
+    assert misses(width, rule, noise_scale, norm, noise_scale**2, 50) <= allowed(50)
 
 
 def test_without_what_the_dictionary_leaves_out_it_is_caught():
     width = SelfNormalizedWidth(0.02, 3.0, DELTA)
-    assert misses(width, RULES["uniform"], 0.02, 3.0, level=0.0004) > ALLOWED
+    assert misses(width, RULES["uniform"], 0.02, 3.0, 0.0004, 20) > allowed(20)
 
 
 @cache

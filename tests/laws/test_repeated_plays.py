@@ -9,8 +9,6 @@ from problems import DOUBLE, data, dense, difference, exactly, rbf
 
 from torch_kbandits import RidgeLeverageSampling, algorithms, environments
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.ridge_leverage import inclusion_probabilities
-from torch_kbandits.numerics.random import generator_for
 
 WAYS = ["fresh", "coupled", "growth"]
 LAMBDA = 0.05
@@ -21,8 +19,12 @@ def played(X, counts, kernel=None, noise=LAMBDA, **known):
     return PlayedPoints(X, kernel or rbf(), noise, counts, **known)
 
 
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def probabilities(points, oversampling, resampling="fresh"):
-    return RidgeLeverageSampling(oversampling, resampling).probabilities(points, generator_for(0, 0, "test"))
+    return RidgeLeverageSampling(oversampling, resampling).probabilities(points, seeded(0))
 
 
 # ------------------------------------------------------------------------------------------------ the law
@@ -70,10 +72,11 @@ def test_they_add_up_to_no_more_than_the_effective_dimension_times_oversampling(
         assert (found.numpy() >= by_plays - 20 * tolerance).all()
 
 
-def test_counts_may_be_parts_of_a_play_or_none():
-    """As they are under a memory that fades."""
-    found = inclusion_probabilities(*torch.tensor([[0.4, 0.4, 0.4], [0.0, 0.25, 9.0]], dtype=DOUBLE), oversampling=2.0)
-    assert found.tolist() == pytest.approx([0.0, 0.2, 1.0])
+def test_counts_may_be_parts_of_a_play_or_none_and_scores_those_that_are_known():
+    """As they are under a memory that fades; and as in a batch of BBKB, whose scores are those of its start."""
+    counts, scores = torch.tensor([0.0, 0.25, 9.0], dtype=DOUBLE), torch.full((3,), 0.4, dtype=DOUBLE)
+    point = played(data(3, 2)[0], counts, leverage_scores=scores)
+    assert probabilities(point, 2.0).tolist() == pytest.approx([0.0, 0.2, 1.0])
 
 
 # ------------------------------------------------------------------------------------------------ growth
@@ -84,14 +87,14 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
     counts = np.array([[1, 1, 2, 3, 1], [2, 1, 2, 3, 1], [3, 1, 2, 9, 1]])
     scores = np.array([[0.2, 0.1, 0.1, 0.1, 0.3], [0.15, 0.3, 0.05, 0.2, 0.1], [0.15, 0.2, 0.2, 0.02, 0.4]])
     largest = np.maximum.accumulate(np.minimum(1.0, 1.5 * counts * scores))
-    rule, copies, runs = RidgeLeverageSampling(1.5, "growth"), 20, 200
+    rule, copies, runs = RidgeLeverageSampling(1.5, "growth"), 40, 100
     held = np.zeros((runs, 3, copies * 5), dtype=bool)
     X = data(copies * 5, 2)[0]
     for run in range(runs):
         before = torch.zeros(copies * 5, dtype=torch.bool)
         for number in range(3):
             known = {"in_dictionary": before, "leverage_scores": torch.tensor(np.tile(scores[number], copies))}
-            chosen = rule.select(played(X, np.tile(counts[number], copies), **known), generator_for(run, 0, "test"))
+            chosen = rule.select(played(X, np.tile(counts[number], copies), **known), seeded(run))
             held[run, number, chosen.indices] = True
             before = torch.tensor(held[run, number])
     assert (held[:, 0] <= held[:, 1]).all()
@@ -108,7 +111,7 @@ def test_growth_holds_what_coupled_resampling_holds():
     for _ in range(6):
         known = {"in_dictionary": before, "leverage_scores": torch.tensor(rng.uniform(0.0, 0.3, 40))}
         points = played(X, rng.integers(1, 4, 40), **known)
-        coupled, grown = (set(rule.select(points, generator_for(1, 0, "t")).indices.tolist()) for rule in rules)
+        coupled, grown = (set(rule.select(points, seeded(1)).indices.tolist()) for rule in rules)
         ever |= coupled
         assert grown == ever
         before = torch.tensor([row in grown for row in range(40)])
