@@ -698,7 +698,7 @@ def test_numbers_that_do_not_fit(words, message):
         ShardedArms(some_arms(60), **words)
 
 
-@pytest.mark.parametrize("arms", [[[0.0, 1.0]], torch.zeros(0, 2), torch.full((3, 2), torch.nan), "no/such/file.npy"])
+@pytest.mark.parametrize("arms", [[["a", "b"]], torch.zeros(0, 2), torch.full((3, 2), torch.nan), "no/such/file.npy"])
 def test_arms_that_do_not_fit(arms):
     with pytest.raises(InputError):
         ShardedArms(arms, num_shards=1)
