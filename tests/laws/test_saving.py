@@ -517,7 +517,7 @@ class Work(TorchFunctionMode):
 
 
 #: Bandits of each kind of state and of pieces; in the quick suite one of each shape, and one attack in so many.
-ATTACKED = {"bkb": 11, "learned prior": 37, "sparq-gp-ucb": 11}
+ATTACKED = {"bkb": 23, "learned prior": 61, "sparq-gp-ucb": 31}
 SLOWLY = ["ek-ucb, contexts", "bob-gp-ucb", "dms-gp-ucb", "tv-gp-ucb", "stages", "bbkb", "outcomes", *ATTACKED]
 BY_KIND = [*ATTACKED.items()] + [pytest.param(kind, 1, marks=pytest.mark.slow) for kind in SLOWLY]
 
