@@ -37,7 +37,6 @@ from problems import DOUBLE, data, dense, difference, examples, matern
 
 from torch_kbandits import (
     ConstantWidth,
-    EmptyHistoryError,
     InputError,
     NumericalError,
     NystromGP,
@@ -290,8 +289,7 @@ def test_where_nothing_counts_any_more_the_prior_is_back(name, posterior, domain
     assert len(bandit.history.X) > 0
     for read in (bandit._belief.effective_dimension, bandit._belief.information_gain, bandit._belief.mean_norm):
         assert float(read()) == 0.0
-    with pytest.raises(EmptyHistoryError, match="counts"):
-        bandit.recommend(time=now, **words)
+    assert bool(bandit.recommend(time=now, **words).isfinite().all())  # of what counted last
     x = bandit.ask(time=now, **words)
     bandit.tell(x, reward(joint(x, words)), context=words.get("context"))
     assert agrees(bandit, name, now)
@@ -402,10 +400,7 @@ def test_looking_changes_nothing(name, posterior):
     later = times[5] + 50.0
     bandit.ask(2, time=later, remember=False)
     bandit.acquisition(time=later)
-    try:
-        bandit.recommend(time=later)
-    except EmptyHistoryError:
-        assert name != "quadratic"
+    bandit.recommend(time=later)
     for bad in ({"time": times[5] - 1.0}, {"time": later, "context": TESTED[0]}, {}):
         with pytest.raises(InputError):
             bandit.ask(**bad)
@@ -457,8 +452,6 @@ def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
     assert bandit.pending_ids == ids
     assert bandit.model.num_observations == 0
     assert bandit._belief.num_observations == 0
-    with pytest.raises(EmptyHistoryError):
-        bandit.recommend()
     bandit.tell(ids=ids[0], y=0.7)
     fresh.tell(bandit.history.X[-1:], 0.7)
     bandit.forget()

@@ -7,7 +7,7 @@ from problems import rbf
 
 from torch_kbandits import Arms, ContextualActions, algorithms
 
-NEXT = "next issue: off the arms K_ZZ is whitened, not K_ZZ + λI, so points nearer than 1e-7 of a length scale are left out"
+NEXT = "next issue: off the arms K_ZZ is whitened, not K_ZZ + λI, so points 1e-7 length scales apart are left out"
 LENGTH = 0.3
 
 
