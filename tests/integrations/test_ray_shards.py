@@ -623,7 +623,7 @@ def test_arms_that_failed_are_left(name):
             {"num_shards": 2, "column_memory": 8},
             "one column of kernel values of a shard's 30 arms needs",
         ),
-        ([["a", "b"]], {"num_shards": 1}, ""),
+        ([["a", "b"]], {"num_shards": 1}, "real numbers|candidates must be"),
         (torch.zeros(0, 2), {"num_shards": 1}, "candidates must be|such file"),
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "must be finite|candidates must be"),
         ("no/such/file.npy", {"num_shards": 1}, "such file"),

@@ -495,7 +495,7 @@ def _saved_times(times: Tensor, points: Tensor) -> Tensor:
 
 
 def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:
-    points = points.to(example) if points.dtype == torch.float32 else points  # of points with times, before 0.2.0
+    points = points.to(example) if points.dtype == torch.float32 else points  # points with times once had it
     points = checks.points(f"the saved {name}", points.to(example.device), dimension=example.shape[-1], like=example)
     if points.dim() != 2:
         raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")

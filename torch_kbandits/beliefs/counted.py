@@ -40,9 +40,9 @@ class CountedBelief(BeliefOf):
     age, all weights change with the time, and the table is computed afresh from its features: no kernel is evaluated. A
     dictionary stays as it is until the next reward, whatever is forgotten.
 
-    An exact posterior has all played points in the dictionary but for those that the others span to rounding. Where
-    points nearly coincide, means may be off for that: by about 1e-6 of the rewards where λ is 1e-5 of the prior
-    variance, and by much more where it is below 1e-7 of it.
+    An exact posterior has all played points in the dictionary but for those that the others span to rounding; where
+    points nearly coincide, means may be off by about 1e-7 of the rewards for that, times the prior deviation over that
+    of the noise.
 
     Args:
         table: before any observation; taken over.

@@ -11,8 +11,9 @@ from torch_kbandits.posteriors.squares import Squares, joined
 from torch_kbandits.tables.panels import Columns
 
 #: A point whose Schur complement is below this fraction of its prior variance is in the dictionary's span already.
-#: Rounding over this fraction is by how much the norm of features may be off where they extrapolate.
-SPAN_TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-5}
+#: Rounding over this fraction is by how much the norm of features may be off where they extrapolate; its root, over the
+#: deviation of the noise, by how much means are off that leave such a point out.
+SPAN_TOLERANCE = {torch.float64: 1e-13, torch.float32: 1e-5}
 
 #: After a point whose Schur complement is below this fraction it matters in which order points span.
 FRAGILE = {torch.float64: 1e-6, torch.float32: 1e-3}
