@@ -28,7 +28,7 @@ from hypothesis import given
 from interrupts import Interrupt
 from problems import DOUBLE, KERNELS, data, dense, difference, exactly, examples, matern, rbf
 
-from torch_kbandits import InputError, KernelBanditError, NystromGP, OnlineGP, RidgeLeverageSampling
+from torch_kbandits import InputError, KernelBanditError, KernelUCB, NystromGP, OnlineGP, RidgeLeverageSampling
 from torch_kbandits.dictionaries import GreedyDictionary
 from torch_kbandits.errors import EmptyHistoryError, NumericalError
 from torch_kbandits.models import PosteriorDraws
@@ -601,6 +601,37 @@ def test_hyperparameter_gradients_flow_when_asked(kind, used):
         found.append(model.covar_module.base_kernel.raw_lengthscale.grad)
     assert float(found[0].abs().min()) > 1e-3
     assert difference(*found) < 1e-8
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("learns_residual", [False, True])
+@over_models
+def test_points_pending_are_observed_at_their_means(kind, learns_residual):
+    """At once, one by one or in any order, some twice, some played; no mean moves and no variance rises."""
+    X, Y = data(20, 2)
+    words = {"learns_residual": learns_residual} if kind != "exact" else {}
+    model, noise = make(kind, X, Y, **words), np.full(20, LAMBDA)
+    tell(kind, model, X[:3], Y[:3])
+    known = [np.concatenate([part, part[:3]]) for part in (*dense(X, Y[:, 0]), noise)]
+    P = torch.cat([data(3, 2, 7)[0], X[:1], data(1, 2, 7)[0]])
+
+    def posterior(T):
+        if kind != "dictionary":
+            return oracles.exact(KERNELS["matern"].dense, *known, T)
+        Z = dense(model.inducing_points)[0]
+        return oracles.dtc(KERNELS["matern"].dense, *known, Z, T, learns_residual=learns_residual)
+
+    before, rounding = posterior(T.numpy()), 1e-7
+    for number in range(len(P) + 1):
+        for pending in (P[:number], P[:number].flip(0)):
+            expected = oracles.with_pending(posterior, T.numpy(), pending.numpy(), LAMBDA)
+            acquisition = KernelUCB(model, beta=2.0)
+            acquisition.set_X_pending(pending if number else None)
+            bounds = before.mean + 2.0 * np.sqrt(expected.variance)
+            assert difference(acquisition(T.unsqueeze(-2)), bounds) < rounding
+            assert (expected.variance <= before.variance + 1e-12).all()
+    points = T[:2].unsqueeze(-2).clone().requires_grad_()
+    assert torch.autograd.gradcheck(acquisition, (points,))
 
 
 # -------------------------------------------------------------------- transforms, states, copies
