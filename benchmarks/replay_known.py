@@ -14,6 +14,7 @@ from torch_kbandits.candidates import Arms, Candidates, ContextualActions
 from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import Told
 
 #: Hours of a day, or months of a year, that are alike: the share of the circle over which e^(−1/2) is reached.
@@ -85,7 +86,7 @@ class Known:
             X=torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
             Y=self.Y[half:],
             expected=self.first[phases[half:], self.played[half:]],
-            known=X,
+            spans=column_spans(X),
             first=self.Y[half : half + 10],
             memory=memory,
             times=None if memory is None else times,
