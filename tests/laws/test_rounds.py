@@ -353,7 +353,7 @@ def test_what_a_table_of_rewards_must_be():
     wrong = [(lambda bad=bad: bandit.run(bad), r"must be \(r, 30\)") for bad in (table[0], table[:, :11], table.T)]
     wrong += [
         (lambda: bandit.run(torch.complex(table, table)), r"must be \(r, 30\)"),
-        (lambda: bandit.run([[0.0] * 30]), "a function that returns rewards, or a table"),
+        (lambda: bandit.run("rewards"), "a function that returns rewards, or a table"),
         (lambda: bandit.run(table, 6), "5 rounds, and 6"),
         (lambda: bandit.run(table[:0]), "0 rounds"),
         (lambda: bandit.run(table, offered=lambda number: {}), "offered="),
