@@ -292,7 +292,7 @@ def test_a_state_of_other_arms_does_not_load(saved):
         BANDITS["bkb"](Arms(MappedArms(source.path))).load_state_dict(state)
 
 
-@pytest.mark.parametrize("lie", [lambda arms: arms.flip(0), lambda arms: arms[:-1], lambda arms: arms.numpy()])
+@pytest.mark.parametrize("lie", [lambda arms: arms.flip(0), lambda arms: arms[:-1], lambda arms: arms.float()])
 def test_a_function_that_lies_is_found_out(lie):
     honest = True
     source = ArmBlocks(lambda number: (lambda a: a if honest else lie(a))(MANY[117 * number : 117 * (number + 1)]), 6)
@@ -326,7 +326,7 @@ BAD_BLOCKS = {
     "another dtype": ([FEW[:3], FEW[:3].float()], "block 1 must have dtype torch.float64"),
     "integers": ([torch.zeros(2, 2, dtype=torch.long)], "block 0 must have a floating dtype"),
     "NaN": ([FEW[:3], FEW[:3] * float("nan")], "block 1 must be finite"),
-    "an array": ([np.zeros((2, 2))], "block 0 must be a torch tensor"),
+    "texts": ([[["a", "b"]]], "block 0 must be real numbers"),
     "a vector": ([FEW[0]], "block 0 must have a row for each point"),
 }
 

@@ -324,7 +324,7 @@ def test_points_reach_a_function_through_one_with_fixed_features(name):
 
 
 MISFITS = {
-    "a list": [[0.5, 0.5]],
+    "texts": [["a", "b"]],
     "one dimension": torch.ones(2, dtype=DOUBLE),
     "three columns": torch.ones(4, 3, dtype=DOUBLE),
     "batches": torch.ones(3, 4, 2, dtype=DOUBLE),
@@ -412,9 +412,10 @@ def test_batches_without_one_gaussian_are_refused_by_name():
         with pytest.raises(UnsupportedError, match="sequential=True"):
             function(GRID.reshape(3, 3, 2))
     with pytest.raises(UnsupportedError, match="makes 4 points of 2"):
-        KernelUCB(online(input_transform=perturbed), 2.0, average, X_pending=P)(GRID)
-    nearby = KernelUCB(nystrom(input_transform=perturbed), 2.0, average, X_pending=P)
-    assert (nearby(GRID) <= KernelUCB(nystrom(input_transform=perturbed), 2.0, average)(GRID)).all()
+        KernelUCB(SingleTaskGP(PLANE, T, input_transform=perturbed), 2.0, average, X_pending=P)(GRID)
+    for make in (online, nystrom):
+        nearby = KernelUCB(make(input_transform=perturbed), 2.0, average, X_pending=P)
+        assert (nearby(GRID) <= KernelUCB(make(input_transform=perturbed), 2.0, average)(GRID)).all()
 
 
 def test_one_point_of_kernel_ucb_is_scored_as_by_botorch():

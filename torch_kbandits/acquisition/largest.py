@@ -10,6 +10,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
+from torch_kbandits.errors import InputError
 
 
 class CombinedFunction(AcquisitionFunction):
@@ -47,7 +48,11 @@ class CombinedFunction(AcquisitionFunction):
         """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
         own: list[Tensor | None] = [None] * len(self.functions)
         if X_pending is not None:
-            own = [*self.own_points(checks.floating_tensor("X_pending", X_pending))]
+            X = checks.floating_tensor("X_pending", X_pending)
+            own = [*self.own_points(X)]
+            for points in own:
+                if points is not None and torch.promote_types(points.dtype, X.dtype) != X.dtype:
+                    raise InputError(f"X_pending must have dtype {points.dtype}, got {X.dtype}.")
         for function, points in zip(self.functions, own, strict=True):
             cast(AcquisitionFunction, function).set_X_pending(points)
 

@@ -309,7 +309,7 @@ class NystromGP(ToldGP):
         Cost: O(k m² + k² m + k³), and O(k (m + k)) more for a point of the posterior.
         """
         given = self._given_inputs()
-        checks.points("X", X, dimension=given.shape[-1], like=given)
+        X = checks.points("X", X, dimension=given.shape[-1], like=given)
         data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
         other = deepcopy(self, memo={id(part): part for part in data})
         other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
