@@ -38,34 +38,8 @@ def several(**words):
     return optuna.create_study(directions=BOTH, sampler=quick(**words))
 
 
-@pytest.mark.usefixtures("short_searches")
-def test_values_become_the_reward_and_outcomes_of_which_much_is_sought():
-    study = several()
-    study.optimize(two, n_trials=6)
-    study.sampler.recommend(study)
-    bandit = bandit_of(study)
-    assert bandit.outcomes == ("objective 1",)
-    assert dict(bandit.objective.objectives) == {"reward": "maximize", "objective 1": "maximize"}
-    values = [trial.values for trial in study.trials]
-    assert bandit.history.Y.tolist() == [-first for first, _ in values]
-    assert bandit.history.outcomes[:, 0].tolist() == [second for _, second in values]
-
-
 @pytest.mark.slow
-def test_trials_cover_the_front():
-    study = several(n_startup_trials=5)
-    study.optimize(two, n_trials=30)
-    front = [trial.params for trial in study.best_trials]
-    assert len(front) > 5
-    late = [trial.params for trial in study.trials[15:] if trial.number % 8]
-    assert sum(each["y"] for each in late) / len(late) < 0.15
-    assert max(each["x"] for each in front) - min(each["x"] for each in front) > 0.5
-    assert study.sampler.recommend(study).values is not None
-
-
-@pytest.mark.parametrize(
-    "kind", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("objectives", "constraints")), "both"]
-)
+@pytest.mark.parametrize("kind", ["objectives", "constraints", "both"])
 def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(kind, tmp_path):
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
 
@@ -112,7 +86,7 @@ def test_a_function_of_constraints_is_stored_as_optunas_samplers_do():
         return x
 
     study = study_with(quick(constraints_func=lambda trial: trial.user_attrs["c"]))
-    study.optimize(objective, n_trials=9)
+    study.optimize(objective, n_trials=6)
     assert all(trial.constraints == {"0": trial.params["x"] - 0.5, "1": -1.0} for trial in study.trials)
     assert bandit_of(study).outcomes == ("constraint 0", "constraint 1")
     assert study.best_trial.params["x"] <= 0.5
@@ -184,6 +158,7 @@ SAFE = {"constraint_mode": "safe", "safe_params": [{"x": 0.1, "y": 0.1}, {"x": 0
 
 
 @pytest.mark.usefixtures("short_searches")
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kept", [-0.5, -math.inf])
 @pytest.mark.parametrize(
     "words", [{}, {"failed": "ignore"}, pytest.param(SAFE, marks=pytest.mark.slow)], ids=["learn", "ignore", "safe"]
@@ -213,8 +188,8 @@ def test_a_trial_that_breaks_a_limit_without_end_is_not_recommended_and_its_like
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", [bool, np.float32, np.bool_, int])
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("kind", [np.bool_, bool, np.float32, int])
 def test_constraints_may_be_numbers_of_any_kind(kind):
     """True is a limit broken and False one kept."""
 

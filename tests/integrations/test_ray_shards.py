@@ -168,6 +168,7 @@ def test_named_algorithms_on_shards(case, count):
         *(pytest.param(*case, marks=pytest.mark.slow) for case in [("exact", "none"), ("fresh", "discount")]),
     ],
 )
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("acquisition", ["draws", "stages"])
 def test_draws_and_stages_on_shards_are_those_of_one_table(acquisition, rule, memory):
     """With points pending, strangers, and a worker that is lost; workers hold one posterior at a time."""

@@ -152,19 +152,21 @@ def test_all_configurations_meet_the_same_splits():
     assert len(splits) == 3
 
 
-def test_several_metrics_are_all_kept_and_one_is_maximised():
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("is_one", [False, True])
+def test_several_metrics_are_all_kept_and_one_is_maximised(is_one):
     def deep(estimator, X, y):
         return estimator.depth
 
     def both(estimator, X, y):
         return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
 
-    for scoring in ({"deep": deep, "accuracy": "accuracy"}, both):
-        search = searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", num_initial=3)
-        assert search.best_params_["depth"] == 30
-        assert search.best_score_ == 30.0
-        assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
-        assert search.score(X, Y) == search.best_params_["depth"]
+    scoring = both if is_one else {"deep": deep, "accuracy": "accuracy"}
+    search = searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", num_initial=3)
+    assert search.best_params_["depth"] == 30
+    assert search.best_score_ == 30.0
+    assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
+    assert search.score(X, Y) == search.best_params_["depth"]
     search = searched(refit=lambda results: int(np.argmin(results["mean_test_score"])))
     assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
 
@@ -260,21 +262,21 @@ def test_words_of_the_bandit_are_passed_on_and_nothing_stays_pending():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 def test_failed_fits_are_rows_of_the_table_as_in_randomized_search():
-    words = {"n_iter": 20, "num_initial": 10, "batch_size": 3, "random_state": 1}
+    words = {"n_iter": 14, "num_initial": 8, "batch_size": 3, "random_state": 1}
     with pytest.warns(UserWarning, match="test scores are non-finite") as caught:
         search = searched(Tunable(limit=5), **words)
     assert sum("non-finite" in str(each.message) for each in caught) == 1
     failed = np.array([row["depth"] > 5 for row in search.cv_results_["params"]])
-    assert 0 < failed.sum() < 20
+    assert 0 < failed.sum() < 14
     for key in ("mean_test_score", "split0_test_score", "std_test_score"):
         assert (np.isnan(search.cv_results_[key]) == failed).all()
     assert (search.cv_results_["param_depth"] == [row["depth"] for row in search.cv_results_["params"]]).all()
-    assert (search.cv_results_["rank_test_score"][failed] == 20 - failed.sum() + 1).all()
+    assert (search.cv_results_["rank_test_score"][failed] == 14 - failed.sum() + 1).all()
     told = search.bandit_.history.Y.numpy()
     scores = search.cv_results_["mean_test_score"]
     assert (np.isnan(told) == failed).all()  # no score is invented
     assert (told[~failed] == scores[~failed]).all()
-    assert failed[10:].mean() < failed[:5].mean() or failed[10:].mean() <= 0.2  # it keeps away
+    assert failed[8:].mean() < failed[:5].mean() or failed[8:].mean() <= 0.2  # it keeps away
 
 
 class Late(Tunable):
