@@ -169,14 +169,3 @@ def test_variances_are_within_the_factor_of_the_theorem_at_its_oversampling():
     assert least >= 1.0 / 3.0
     assert largest <= 3.0
     assert ratios(problem, 0.2, rounds=60, every=6)[1] > 3.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("resampling", WAYS)
-def test_variances_along_runs_at_the_default_oversampling(resampling):
-    """Eight runs of 300 rounds. No theorem says so at q̄ = 3. Drawn play by play "fresh" leaves the band in them."""
-    for seed in range(8):
-        problem = environments.gaussian_bumps(300, 2, lengthscale=0.3, seed=seed)
-        least, largest = ratios(problem, 3.0, rounds=300, every=10, seed=seed, resampling=resampling)
-        assert least >= 1.0 / 1.6
-        assert largest <= 1.6
