@@ -135,18 +135,6 @@ def test_noise_is_finite_monotone_and_fresh_at_age_zero_and_of_what_is_still_exa
     assert kb.Linear(0.1) != kb.Linear(0.2)
 
 
-@over_growths
-def test_growths_have_gradients_also_of_what_counts_nothing(growth):
-    age = torch.tensor([0.0, 0.5, 3.0], dtype=DOUBLE, requires_grad=True)
-    level = torch.tensor(0.2, dtype=DOUBLE, requires_grad=True)
-    value = torch.tensor(growth.value, dtype=DOUBLE, requires_grad=True)
-    assert torch.autograd.gradcheck(growth.formula, (age, level, value))
-    old = growth.formula(torch.tensor([1e6], dtype=DOUBLE), level, value)
-    assert bool(torch.autograd.grad(old.sum(), value)[0].isfinite())
-    nothing = kb.Exponential(0.5).noise(torch.tensor([1e9], dtype=DOUBLE), level.detach())
-    assert float(nothing / negligible(level.detach())) == pytest.approx(1.0, rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -213,18 +213,3 @@ def test_a_batch_rule_sees_that_many_points_are_a_batch_without_looking_at_all(d
     bandit, with_batches = told(make(RULES[rule], domain, batches=batches), N)
     assert torch.equal(bandit.inducing_points, plain.inducing_points)
     assert with_batches - work < {"arms": 1.5, "contexts": 2.1}[domain] * 256**2
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("rule", ["fresh", "growth", "kors", "capped", "capped kors"])
-def test_a_model_chooses_among_many_observations_at_the_work_of_its_dictionary(rule):
-    """Chosen by the rule from the start, or once a model of few points was told them."""
-    prior, before = {"covar_module": kernel(), "regularization": LAMBDA}, Counting.computed
-    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
-    chosen = kb.NystromGP(X, Y.unsqueeze(-1), dictionary=RULES[rule], generator=generators[0], **prior)
-    moved = kb.NystromGP(X[:3], Y[:3].unsqueeze(-1), inducing_points=X[:3], **prior)
-    moved.tell(X[3:], Y[3:].unsqueeze(-1))
-    moved.set_dictionary(RULES[rule], generators[1])
-    sizes = [len(model.inducing_points) for model in (chosen, moved)]
-    assert max(sizes) <= (CAP if rule.startswith("capped") else 2.0 * min(sizes))
-    assert Counting.computed - before <= 16 * N * max(sizes)

@@ -11,21 +11,17 @@ from forgetting import (
     DICTIONARIES,
     DOMAINS,
     FORGETS_NOTHING,
-    KERNEL,
     LAMBDA,
     MEMORIES,
     TESTED,
     expected,
-    joint,
     make,
     odd_times,
-    offer,
     play,
     reward,
-    tell_at_odd_times,
 )
 from hypothesis import given
-from problems import DOUBLE, data, dense, difference, examples
+from problems import DOUBLE, data, difference, examples
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ThompsonRule
@@ -142,43 +138,6 @@ def test_memories_are_values():
 
 
 # ---------------------------------------------------------------- what is believed
-
-
-@pytest.mark.one_in(17)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("name", ["window", "restart", "discount to a limit", "quadratic to a limit"])
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("posterior", DICTIONARIES)
-def test_where_nothing_counts_any_more_the_prior_is_back(name, posterior, domain):
-    bandit, fresh = make(name, posterior, domain), make(name, posterior, domain)
-    now = tell_at_odd_times(bandit, 6, seed=2) + 1_000.0
-    words = offer(bandit, 3)
-    x = bandit.ask(time=now, **words)
-    if not words:  # in contexts a lot of the round decides between equals
-        assert torch.equal(x, fresh.ask(time=now))
-    bandit.forget()
-    shown = bandit.model.posterior(TESTED.unsqueeze(-2))
-    assert difference(shown.mean.flatten(), np.zeros(len(TESTED))) == 0.0
-    assert difference(shown.variance.flatten(), np.diag(KERNEL(*dense(TESTED, TESTED)))) < 1e-12
-    assert bandit.model.num_observations == 0
-    assert not bandit.weights.any()
-    assert len(bandit.history.X) > 0
-    with pytest.raises(kb.EmptyHistoryError, match="counts"):
-        bandit.recommend(time=now, **words)
-    x = bandit.ask(time=now, **words)
-    bandit.tell(x, reward(joint(x, words)), context=words.get("context"))
-    assert agrees(bandit, name, now)
-
-
-def test_a_box_is_searched_for_what_counts_now():
-    """The reward told at first is forgotten by the time of the second look."""
-    bandit = make("window", "exact", "box", width=kb.ConstantWidth(0.1))
-    X = torch.tensor([[0.2, 0.2], [0.8, 0.7]], dtype=DOUBLE)
-    bandit.tell(X[:1], 3.0, time=0.0)
-    bandit.tell(X[1:], 2.0, time=5.0)
-    for now, best in ((5.0, X[:1]), (7.0, X[1:])):
-        assert torch.equal(bandit.recommend(time=now), best)
-        assert difference(bandit.ask(time=now, remember=False), best) < 0.15
 
 
 @pytest.mark.one_in(8)

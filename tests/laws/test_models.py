@@ -220,20 +220,15 @@ def test_precise_observations_leave_no_error_behind():
 
 
 @over_models
-def test_no_data_is_the_prior_and_a_covariance_is_one(kind):
-    for kernel in KERNELS:
-        empty = make(kind, *NONE, kernel=kernel)
-        assert difference(empty.posterior(T).mean, torch.zeros(6, 1)) == 0.0
-        prior = KERNELS[kernel].dense(*dense(T, T))
-        assert difference(empty.posterior(T).distribution.covariance_matrix, prior) < 1e-12
-        for read in (empty.information_gain, empty.effective_dimension, empty.mean_norm, empty.kernel_bound):
-            assert float(read()) == 0.0
+def test_a_covariance_is_one_also_before_any_data(kind):
+    for kernel, n in itertools.product(KERNELS, (0, 20)):
         X, Y = data(20, 2)
-        points = torch.cat([T, T[:1], X[:2]])
-        covariance = make(kind, X, Y, kernel=kernel).posterior(points).distribution.covariance_matrix.detach()
+        points, model = torch.cat([T, T[:1], X[:2]]), make(kind, X[:n], Y[:n], kernel=kernel)
+        covariance = model.posterior(points).distribution.covariance_matrix.detach()
         assert difference(covariance, covariance.mT) < 1e-12
         assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-9
         assert difference(covariance[0], covariance[6]) < 1e-12
+        assert n or difference(covariance, KERNELS[kernel].dense(*dense(points, points))) < 1e-12
 
 
 class Counting(RBFKernel):

@@ -103,20 +103,6 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
     assert (np.abs(found - largest) <= 4.5 * np.sqrt(largest * (1.0 - largest) / (runs * copies)) + 1e-12).all()
 
 
-def test_growth_holds_what_coupled_resampling_holds():
-    """For equal scores and uniforms; what joined once, it keeps."""
-    rng, rules = np.random.default_rng(0), [RidgeLeverageSampling(1.5, way) for way in ("coupled", "growth")]
-    X, ever = data(40, 2)[0], set()
-    before = torch.zeros(40, dtype=torch.bool)
-    for _ in range(6):
-        known = {"in_dictionary": before, "leverage_scores": torch.tensor(rng.uniform(0.0, 0.3, 40))}
-        points = played(X, rng.integers(1, 4, 40), **known)
-        coupled, grown = (set(rule.select(points, seeded(1)).indices.tolist()) for rule in rules)
-        ever |= coupled
-        assert grown == ever
-        before = torch.tensor([row in grown for row in range(40)])
-
-
 # ------------------------------------------------------------------------------------------------ in a run
 
 

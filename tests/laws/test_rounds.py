@@ -24,7 +24,6 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.confidence import ConstantWidth, GPUCBWidth, IGPUCBWidth, MemoryWidth, RateGain
-from torch_kbandits.environments import FiniteArms
 from torch_kbandits.environments.registry import build
 from torch_kbandits.memory import Restart, SlidingWindow
 
@@ -361,19 +360,3 @@ def test_what_each_arm_would_return_is_what_it_does(name):
     for number, of_arms in zip(range(5, 15), rewards, strict=True):
         for row in (0, 3, len(environment.arms) - 1):
             assert torch.equal(of_arms[row : row + 1], twin.pull(twin.arms[row : row + 1], number))
-
-
-class OwnPull(FiniteArms):
-    def pull(self, X, round):
-        return 2.0 * super().pull(X, round)
-
-
-class OwnMean(FiniteArms):
-    def mean(self, X):
-        return 1.0 - super().mean(X)
-
-
-def test_problems_made_of_ours_or_with_a_noise_of_their_own_know_nothing_beforehand():
-    for kind in (OwnPull, OwnMean):
-        assert kind(ARMS, ARMS[:, 0].clone(), 0.1, 0).rewards_of_arms(range(3)) is None
-    assert FiniteArms(ARMS, ARMS[:, 0].clone(), 0.1, 0).rewards_of_arms(range(3)).shape == (3, 30)

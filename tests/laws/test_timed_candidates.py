@@ -19,7 +19,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Timed, TimedActions
-from torch_kbandits.kernels import ForgettingKernel, PrecomputedKernel, SpaceTimeKernel, WienerKernel
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
 RATE, LEAST = 0.1, 0.6
@@ -101,17 +101,6 @@ def test_the_kernel_may_know_the_time_itself():
     ]  # fmt: skip
     for one, other in pairs:
         assert torch.equal(play(one, range(6)), play(other, range(6)))
-
-
-def test_arms_that_a_kernel_knows_by_number():
-    covariance = torch.from_numpy(KERNEL(ARMS.numpy(), ARMS.numpy()))
-    numbers = torch.arange(len(ARMS), dtype=DOUBLE).unsqueeze(-1)
-    by_number, by_place = make(kb.Arms(numbers), kernel=PrecomputedKernel(covariance)), make(kb.Arms(ARMS))
-    for number in range(6):
-        row = by_number.ask()
-        assert torch.equal(by_place.ask(), ARMS[row.long().flatten()])
-        by_number.tell(row, float(number % 2))
-        by_place.tell(ARMS[row.long().flatten()], float(number % 2))
 
 
 # ---------------------------------------------------------------- when they are told

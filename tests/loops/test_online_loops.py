@@ -116,16 +116,6 @@ def test_fitting_equals_botorchs_and_the_fitted_model_goes_on(noise, make):
     assert difference(ours.posterior(X).mean, expected.mean) < 1e-9
 
 
-def test_what_is_fixed_is_not_fitted():
-    m = told(covar_module=matern().requires_grad_(False))
-    expected = m.posterior(X).mean
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(m.likelihood, m))
-    assert difference(m.posterior(X).mean, expected) == 0.0
-    m = told(covar_module=ScaleKernel(RBFKernel()))
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(m.likelihood, m))
-    assert float(m.regularization) == pytest.approx(NOISE, abs=1e-15)
-
-
 def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     """2,000 paths of 2,048 features, with inputs off the unit cube, a prior mean of 50 and much noise.
 
