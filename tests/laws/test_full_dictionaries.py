@@ -13,17 +13,7 @@ import torch
 from hypothesis import assume, given
 from problems import DOUBLE, data, dense, difference, examples, rbf, reward
 
-from torch_kbandits import (
-    KORS,
-    Bandit,
-    CappedDictionary,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    NystromGP,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
+import torch_kbandits as kb
 from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.memory import SlidingWindow
 
@@ -32,7 +22,7 @@ DENSE = oracles.rbf(0.4)
 
 
 def model_of(X, Y, Z, **words):
-    return NystromGP(X, Y, inducing_points=Z, covar_module=rbf(0.4), regularization=LAMBDA, **words)
+    return kb.NystromGP(X, Y, inducing_points=Z, covar_module=rbf(0.4), regularization=LAMBDA, **words)
 
 
 @examples(20)
@@ -62,16 +52,16 @@ def test_a_learned_residual_is_between_the_exact_variance_and_that_of_the_dictio
 
 def test_a_model_learns_the_residual_while_its_rule_says_that_the_dictionary_is_full():
     X, Y = data(30, 2)
-    rule = CappedDictionary(UniformDictionary(20), 7, "stop")
-    model = NystromGP(X, Y, dictionary=rule, covar_module=rbf(0.4), regularization=LAMBDA)
+    rule = kb.CappedDictionary(kb.UniformDictionary(20), 7, "stop")
+    model = kb.NystromGP(X, Y, dictionary=rule, covar_module=rbf(0.4), regularization=LAMBDA)
     assert model.learns_residual
-    model.set_dictionary(UniformDictionary(20))
+    model.set_dictionary(kb.UniformDictionary(20))
     assert not model.learns_residual
     for value in ("yes", 1):
-        with pytest.raises(InputError, match="learns_residual must be True"):
+        with pytest.raises(kb.InputError, match="learns_residual must be True"):
             model_of(X, Y, X[:3], learns_residual=value)
-        with pytest.raises(InputError, match="learns_residual must be True"):
-            CappedDictionary(KORS(), 3, "stop", value)
+        with pytest.raises(kb.InputError, match="learns_residual must be True"):
+            kb.CappedDictionary(kb.KORS(), 3, "stop", value)
 
 
 # ---------------------------------------------------------------- exchanges
@@ -102,7 +92,9 @@ def test_new_points_replace_those_that_tell_least(seed, cap, new):
         torch.tensor(X), rbf(0.4), torch.tensor(LAMBDA, dtype=DOUBLE), torch.tensor(counts),
         torch.full((cap + new,), 1e9, dtype=DOUBLE), in_dictionary, (~in_dictionary).double(),
     )  # fmt: skip
-    chosen = CappedDictionary(RidgeLeverageSampling(), cap, "stop").select(points, torch.Generator().manual_seed(0))
+    chosen = kb.CappedDictionary(kb.RidgeLeverageSampling(), cap, "stop").select(
+        points, torch.Generator().manual_seed(0)
+    )
     assert chosen.indices.tolist() == sorted(held)
 
 
@@ -114,19 +106,19 @@ def test_of_equal_points_the_first_leaves(angle):
     held, counts = torch.arange(7) < 6, torch.tensor([2.0] * 6 + [50.0], dtype=DOUBLE)
     scores, noise = torch.full((7,), 1e9, dtype=DOUBLE), torch.tensor(0.1, dtype=DOUBLE)
     points = PlayedPoints(X, rbf(0.4), noise, counts, scores, held, (~held).double())
-    chosen = CappedDictionary(RidgeLeverageSampling(), 6, "stop").select(points, torch.Generator().manual_seed(0))
+    chosen = kb.CappedDictionary(kb.RidgeLeverageSampling(), 6, "stop").select(points, torch.Generator().manual_seed(0))
     assert chosen.indices.tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def bandit_of(rule, memory=None):
-    candidates = ContextualActions(action_dim=2, context_dim=0, dtype=DOUBLE)
+    candidates = kb.ContextualActions(action_dim=2, context_dim=0, dtype=DOUBLE)
     words = {"kernel": rbf(0.4 if memory is None and rule.full_at else 0.3), "regularization": LAMBDA, "seed": 0}
-    return Bandit(candidates=candidates, dictionary=rule, memory=memory, width=ConstantWidth(1.5), **words)
+    return kb.Bandit(candidates=candidates, dictionary=rule, memory=memory, width=kb.ConstantWidth(1.5), **words)
 
 
 def test_exchanges_are_few_however_many_points_are_offered():
     """Each makes det K_ZZ grow by a tenth, and det K_ZZ <= 1."""
-    bandit = bandit_of(CappedDictionary(KORS(3.0), CAP, "stop"))
+    bandit = bandit_of(kb.CappedDictionary(kb.KORS(3.0), CAP, "stop"))
     sets, bound = [], 0.0
     for number in range(200):
         X = 2.0 * torch.rand(1, 2, generator=torch.Generator().manual_seed(number), dtype=DOUBLE) - 1.0
@@ -142,13 +134,13 @@ def test_exchanges_are_few_however_many_points_are_offered():
 @pytest.mark.parametrize("window", [20, 60])
 def test_points_that_no_longer_count_leave_the_dictionary(window):
     """A region that drifts: the dictionary is as large as that of a fresh run on what counts, within 1.3 times."""
-    rng, bandit, told, sizes = np.random.default_rng(0), bandit_of(KORS(), SlidingWindow(window)), [], []
+    rng, bandit, told, sizes = np.random.default_rng(0), bandit_of(kb.KORS(), SlidingWindow(window)), [], []
     for number in range(240):
         x = torch.tensor(rng.uniform(0.0, 1.0, (1, 2)) + 0.01 * number)
         bandit.tell(x, reward(x))
         told.append(x)
         if number % 40 == 39 and number > window:
-            again = bandit_of(KORS())
+            again = bandit_of(kb.KORS())
             for each in told[-window:]:
                 again.tell(each, reward(each))
             sizes.append((len(bandit.inducing_points), len(again.inducing_points)))

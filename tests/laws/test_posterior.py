@@ -19,25 +19,7 @@ from scipy.special import erfcx
 from scipy.stats import norm
 from torch import Tensor
 
-from torch_kbandits import (
-    KDPP,
-    KORS,
-    ArmBlocks,
-    Arms,
-    Bandit,
-    Box,
-    CappedDictionary,
-    ConstantWidth,
-    ContextualActions,
-    EmptyHistoryError,
-    FixedDictionary,
-    GreedyDictionary,
-    InputError,
-    MappedArms,
-    NumericalError,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
+import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import Width
@@ -64,34 +46,34 @@ class Space(NamedTuple):
 
 def in_a_file(folder):
     np.save(folder / "arms.npy", FEW.numpy())
-    return Arms(MappedArms(folder / "arms.npy"))
+    return kb.Arms(kb.MappedArms(folder / "arms.npy"))
 
 
 SPACES = {
-    "arms": Space(lambda _: Arms(FEW), FEW, is_listed=True),
-    "many arms": Space(lambda _: Arms(MANY), MANY, is_listed=True),
+    "arms": Space(lambda _: kb.Arms(FEW), FEW, is_listed=True),
+    "many arms": Space(lambda _: kb.Arms(MANY), MANY, is_listed=True),
     "arms in a file": Space(in_a_file, FEW, is_listed=True),
-    "arms in blocks": Space(lambda _: Arms(ArmBlocks(FEW.split(8).__getitem__, 4)), FEW, is_listed=True),
-    "box": Space(lambda _: Box(BOX, **SEARCH)),
-    "actions": Space(lambda _: ContextualActions(FEW, context_dim=0), FEW, is_listed=True),
-    "actions in a context": Space(lambda _: ContextualActions(ACTIONS, context_dim=1), ACTIONS, 1),
-    "actions of each round": Space(lambda _: ContextualActions(action_dim=1, context_dim=1), ACTIONS, 1, True),
-    "box in a context": Space(lambda _: ContextualActions(bounds=BOX[:, :1], context_dim=1, **SEARCH), None, 1),
+    "arms in blocks": Space(lambda _: kb.Arms(kb.ArmBlocks(FEW.split(8).__getitem__, 4)), FEW, is_listed=True),
+    "box": Space(lambda _: kb.Box(BOX, **SEARCH)),
+    "actions": Space(lambda _: kb.ContextualActions(FEW, context_dim=0), FEW, is_listed=True),
+    "actions in a context": Space(lambda _: kb.ContextualActions(ACTIONS, context_dim=1), ACTIONS, 1),
+    "actions of each round": Space(lambda _: kb.ContextualActions(action_dim=1, context_dim=1), ACTIONS, 1, True),
+    "box in a context": Space(lambda _: kb.ContextualActions(bounds=BOX[:, :1], context_dim=1, **SEARCH), None, 1),
 }
 DICTIONARIES = {
     "exact": None,
-    "fresh": RidgeLeverageSampling(1.0),
-    "coupled": RidgeLeverageSampling(1.0, "coupled"),
-    "growth": RidgeLeverageSampling(0.5, "growth"),
-    "kors": KORS(0.5),
-    "capped": CappedDictionary(RidgeLeverageSampling(2.0), 4, "stop", learns_residual=False),
-    "capped kors": CappedDictionary(KORS(0.5), 5, "stop", learns_residual=False),
-    "full": CappedDictionary(RidgeLeverageSampling(3.0, "coupled"), 5, "stop"),
-    "full kors": CappedDictionary(KORS(0.5), 5, "stop"),
-    "greedy": GreedyDictionary(5),
-    "uniform": UniformDictionary(4),
-    "k-dpp": KDPP(4, num_swaps=10),
-    "fixed": FixedDictionary(FEW[1:17:3]),
+    "fresh": kb.RidgeLeverageSampling(1.0),
+    "coupled": kb.RidgeLeverageSampling(1.0, "coupled"),
+    "growth": kb.RidgeLeverageSampling(0.5, "growth"),
+    "kors": kb.KORS(0.5),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(2.0), 4, "stop", learns_residual=False),
+    "capped kors": kb.CappedDictionary(kb.KORS(0.5), 5, "stop", learns_residual=False),
+    "full": kb.CappedDictionary(kb.RidgeLeverageSampling(3.0, "coupled"), 5, "stop"),
+    "full kors": kb.CappedDictionary(kb.KORS(0.5), 5, "stop"),
+    "greedy": kb.GreedyDictionary(5),
+    "uniform": kb.UniformDictionary(4),
+    "k-dpp": kb.KDPP(4, num_swaps=10),
+    "fixed": kb.FixedDictionary(FEW[1:17:3]),
 }
 
 
@@ -156,14 +138,14 @@ class Program:
             self.remembered = self.remembered._replace(kernel=kernel.dense)
         self.rule, self.width, self.draw = DICTIONARIES[dictionary], width, np.random.default_rng(seed)
         if dictionary == "fixed" and self.remembered.points_know_the_time:
-            self.rule = FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
+            self.rule = kb.FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
         knows_the_time = memory == "a kernel of time"
         self.has_clock = self.remembered.memory is not None or knows_the_time
-        self.new = lambda: Bandit(
+        self.new = lambda: kb.Bandit(
             candidates=Timed(self.space.make(folder)) if knows_the_time else self.space.make(folder),
             dictionary=self.rule,
             memory=self.remembered.memory,
-            width=ConstantWidth(BETA) if width == "constant" else Evident(width),
+            width=kb.ConstantWidth(BETA) if width == "constant" else Evident(width),
             kernel=kernel.make() if kernel else kernel_of_days() if knows_the_time else matern(0.5, 1.7),
             regularization=LAMBDA,
             seed=5,
@@ -328,7 +310,7 @@ class Program:
         self.first, self.surprise, self.counted = len(self.X), 0.0, self.counted[:0]
 
     def a_mistake(self):
-        with pytest.raises(InputError):
+        with pytest.raises(kb.InputError):
             self.bandit.tell(self.some(2), [0.5, np.nan], **self.where())
 
     def loaded(self):
@@ -381,13 +363,13 @@ class Program:
 
     def check_dictionary(self, X, step):
         """Of points that counted when rewards were told last; a rule that decides once keeps some of others."""
-        decides_once = isinstance(getattr(self.rule, "rule", self.rule), KORS)
+        decides_once = isinstance(getattr(self.rule, "rule", self.rule), kb.KORS)
         told = self.at(self.X[self.first :], self.times[self.first :]) if decides_once else self.counted
         points = self.bandit.inducing_points, X, told
         found, counts, counted = ({tuple(row) for row in part.tolist()} for part in points)
         if self.rule is None:
             assert found == counts, step
-        elif not isinstance(self.rule, FixedDictionary):
+        elif not isinstance(self.rule, kb.FixedDictionary):
             assert found <= counted, step
             assert found or not counted, step
 
@@ -397,7 +379,7 @@ class Program:
             return
         P = self.at(self.pending, self.asked_at)
         if self.space.is_listed and not self.remembered.points_know_the_time:
-            T = dense(self.actions)[0] if isinstance(self.bandit.candidates, Arms) else P
+            T = dense(self.actions)[0] if isinstance(self.bandit.candidates, kb.Arms) else P
             now, ahead = self.posterior(T), self.ahead(T)
             ratio = (now.variance / ahead.variance).max()
         else:
@@ -417,12 +399,12 @@ class Program:
         is_offered = (
             self.space.context_dim
             or self.remembered.points_know_the_time
-            or isinstance(self.bandit.candidates, ContextualActions)
+            or isinstance(self.bandit.candidates, kb.ContextualActions)
         )
         if not len(X) and self.bandit.history.Y.isfinite().any():  # it goes on from what counted last
             assert len(self.bandit.recommend(**self.words())) == 1, step
         elif not len(X):
-            with pytest.raises(EmptyHistoryError):
+            with pytest.raises(kb.EmptyHistoryError):
                 self.bandit.recommend(**self.words())
         elif is_offered and self.actions is not None:
             best = self.bandit.recommend(**self.words())
@@ -531,9 +513,9 @@ def test_rounding_does_not_build_up(space, dictionary, rounds, tmp_path):
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions"])
 def test_tiny_noise_at_a_fixed_dictionary(space, noise, tmp_path):
     """Clustered plays with hardly any noise: at dictionary points means are what was told, to its condition number."""
-    bandit = Bandit(
+    bandit = kb.Bandit(
         candidates=SPACES[space].make(tmp_path), kernel=matern(0.5, 1.7), regularization=noise, seed=5,
-        dictionary=FixedDictionary(FEW[1:17:3]), width=ConstantWidth(BETA),
+        dictionary=kb.FixedDictionary(FEW[1:17:3]), width=kb.ConstantWidth(BETA),
     )  # fmt: skip
     draw, total, noises = np.random.default_rng(3), 0.0, np.full(90, noise)
     X, Y, Z = np.zeros((0, 2)), np.zeros(0), *dense(FEW[1:17:3])
@@ -569,14 +551,14 @@ def test_the_same_history_gives_the_same_choice_however_the_same_set_is_describe
         assert all(each == sets[0] for each in sets), row
 
 
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0, "growth")], ids=["exact", "growth"])
+@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(3.0, "growth")], ids=["exact", "growth"])
 def test_of_thousands_the_best_is_found_by_looking_closely_at_few(dictionary):
     """Actions of a round by bounds from few of them; arms by what changed since, while the dictionary stays."""
     actions, shares = data(20_000, 2, 61)[0], []
-    kinds = [ContextualActions(actions, context_dim=0)] + [Arms(actions)] * (dictionary is not None)
+    kinds = [kb.ContextualActions(actions, context_dim=0)] + [kb.Arms(actions)] * (dictionary is not None)
     for candidates in kinds:
-        words = {"kernel": rbf(0.3), "regularization": 0.05, "width": ConstantWidth(2.0), "seed": 0}
-        bandit = Bandit(candidates=candidates, dictionary=dictionary, **words)
+        words = {"kernel": rbf(0.3), "regularization": 0.05, "width": kb.ConstantWidth(2.0), "seed": 0}
+        bandit = kb.Bandit(candidates=candidates, dictionary=dictionary, **words)
         bandit.tell(actions[:60], torch.sin(5.0 * actions[:60]).sum(-1))
         for _ in range(25):
             x = bandit.ask()
@@ -595,7 +577,7 @@ def test_of_thousands_the_best_is_found_by_looking_closely_at_few(dictionary):
 def test_improvement_is_compared_however_unlikely_it_is(space, best, tmp_path):
     """Of arms that all lie far below what was told, the likeliest is asked for: ln EI, by asymptotics, in logs."""
     words = {"kernel": matern(0.5, 1.7), "regularization": 1e-3, "acquisition": ExpectedImprovementRule(), "seed": 5}
-    bandit = Bandit(candidates=SPACES[space].make(tmp_path), **words)
+    bandit = kb.Bandit(candidates=SPACES[space].make(tmp_path), **words)
     X, Y = FEW[[0, 3, 7]], torch.tensor([best, 0.0, 0.3 * best], dtype=DOUBLE)
     bandit.tell(X, Y)
     arms = dense(SPACES[space].actions)[0]
@@ -613,8 +595,10 @@ def test_improvement_is_compared_however_unlikely_it_is(space, best, tmp_path):
 
 
 def test_ties_are_broken_by_the_seed():
-    words = {"kernel": rbf(0.3), "regularization": 0.1, "width": ConstantWidth(1.0)}
-    assert len({tuple(Bandit(candidates=Arms(FEW), **words, seed=seed).ask()[0].tolist()) for seed in range(9)}) > 3
+    words = {"kernel": rbf(0.3), "regularization": 0.1, "width": kb.ConstantWidth(1.0)}
+    assert (
+        len({tuple(kb.Bandit(candidates=kb.Arms(FEW), **words, seed=seed).ask()[0].tolist()) for seed in range(9)}) > 3
+    )
 
 
 class NotACovariance(RBFKernel):
@@ -637,21 +621,31 @@ SILENT = pytest.mark.xfail(strict=True, reason="next issue: exact posteriors ove
     ],
 )
 def test_what_is_no_covariance_is_refused(space, dictionary, tmp_path):
-    words = {"regularization": LAMBDA, "width": ConstantWidth(BETA), "seed": 5, "dictionary": DICTIONARIES[dictionary]}
-    bandit = Bandit(candidates=SPACES[space].make(tmp_path), kernel=NotACovariance().double(), **words)
+    words = {
+        "regularization": LAMBDA,
+        "width": kb.ConstantWidth(BETA),
+        "seed": 5,
+        "dictionary": DICTIONARIES[dictionary],
+    }
+    bandit = kb.Bandit(candidates=SPACES[space].make(tmp_path), kernel=NotACovariance().double(), **words)
     bandit.tell(FEW[:1], 1.0)
-    with pytest.raises(NumericalError):
+    with pytest.raises(kb.NumericalError):
         bandit.tell(FEW[1:6], torch.ones(5))
 
 
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions"])
 @pytest.mark.parametrize("dictionary", ["exact", "kors"])
 def test_what_is_too_large_is_refused_and_changes_nothing(space, dictionary, tmp_path):
-    words = {"regularization": LAMBDA, "width": ConstantWidth(BETA), "seed": 5, "dictionary": DICTIONARIES[dictionary]}
-    bandit, twin = (Bandit(candidates=SPACES[space].make(tmp_path), kernel=rbf(0.3), **words) for _ in range(2))
+    words = {
+        "regularization": LAMBDA,
+        "width": kb.ConstantWidth(BETA),
+        "seed": 5,
+        "dictionary": DICTIONARIES[dictionary],
+    }
+    bandit, twin = (kb.Bandit(candidates=SPACES[space].make(tmp_path), kernel=rbf(0.3), **words) for _ in range(2))
     for each in (bandit, twin):
         each.tell(FEW[:4], [0.1, 0.5, -0.3, 0.7])
-    with pytest.raises(NumericalError):
+    with pytest.raises(kb.NumericalError):
         bandit.tell(FEW[:1].expand(9, 2), torch.full((9,), 1.7e308, dtype=DOUBLE))
     assert torch.equal(bandit.ask(3), twin.ask(3))
     assert bandit.health().recent_mean == twin.health().recent_mean

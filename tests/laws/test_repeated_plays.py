@@ -103,20 +103,6 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
     assert (np.abs(found - largest) <= 4.5 * np.sqrt(largest * (1.0 - largest) / (runs * copies)) + 1e-12).all()
 
 
-def test_growth_holds_what_coupled_resampling_holds():
-    """For equal scores and uniforms; what joined once, it keeps."""
-    rng, rules = np.random.default_rng(0), [RidgeLeverageSampling(1.5, way) for way in ("coupled", "growth")]
-    X, ever = data(40, 2)[0], set()
-    before = torch.zeros(40, dtype=torch.bool)
-    for _ in range(6):
-        known = {"in_dictionary": before, "leverage_scores": torch.tensor(rng.uniform(0.0, 0.3, 40))}
-        points = played(X, rng.integers(1, 4, 40), **known)
-        coupled, grown = (set(rule.select(points, seeded(1)).indices.tolist()) for rule in rules)
-        ever |= coupled
-        assert grown == ever
-        before = torch.tensor([row in grown for row in range(40)])
-
-
 # ------------------------------------------------------------------------------------------------ in a run
 
 
@@ -169,14 +155,3 @@ def test_variances_are_within_the_factor_of_the_theorem_at_its_oversampling():
     assert least >= 1.0 / 3.0
     assert largest <= 3.0
     assert ratios(problem, 0.2, rounds=60, every=6)[1] > 3.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("resampling", WAYS)
-def test_variances_along_runs_at_the_default_oversampling(resampling):
-    """Eight runs of 300 rounds. No theorem says so at q̄ = 3. Drawn play by play "fresh" leaves the band in them."""
-    for seed in range(8):
-        problem = environments.gaussian_bumps(300, 2, lengthscale=0.3, seed=seed)
-        least, largest = ratios(problem, 3.0, rounds=300, every=10, seed=seed, resampling=resampling)
-        assert least >= 1.0 / 1.6
-        assert largest <= 1.6

@@ -16,7 +16,7 @@ from scipy import stats
 
 from torch_kbandits import Arms, Bandit, LearnedPrior, Prior, RidgeLeverageSampling, StateMismatchError, algorithms
 from torch_kbandits.bandit.batches import GlobalBatchRule
-from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, SLACKS, Group, Surprise, standardized
+from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, SLACKS, Group, Surprise
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
@@ -65,12 +65,11 @@ def alarms(draw, runs, rounds=120, alternatives=MISFITS):
     """In how many of the runs the bet ever passes 1/α, α = 0.2."""
     generator, number = np.random.default_rng(7), 0
     for _ in range(runs):
-        _, alarm = Surprise.against(alternatives).after([Group(draw(generator), t, True) for t in range(rounds)])
         surprise, most = Surprise.against(alternatives), 0.0
-        for t in range(rounds if alarm is None else 0):
+        for t in range(rounds):
             surprise = surprise.after([Group(draw(generator), t, True)])[0]
             most = max(most, surprise.log_evidence)
-        number += most >= -math.log(0.2) or alarm is not None
+        number += most >= -math.log(0.2)
     return number
 
 
@@ -85,20 +84,6 @@ def test_the_bet_is_won_by_mistake_as_rarely_as_said(alternatives):
     assert alarms(lambda generator: generator.normal(size=1).tolist(), **words) <= most
     assert alarms(lambda generator: [generator.normal()] * 8, rounds=60, **words) <= most
     assert alarms(lambda generator: (factor * generator.normal(size=1)).tolist(), **words) > most
-
-
-def test_a_late_change_is_dated():
-    generator = np.random.default_rng(0)
-    groups = [[z] for z in (*generator.normal(size=300), *(generator.normal(size=30) + 1.0))]
-    alternative, start = bet(groups).leading
-    assert alternative.shift > 0.0
-    assert 290 <= start <= 310
-
-
-def test_only_rewards_that_are_numbers_leave_residuals():
-    Y, zero = torch.tensor([1.0, math.nan, -2.0], dtype=DOUBLE), torch.zeros(3, dtype=DOUBLE)
-    assert standardized(Y, zero, zero + 3.0, torch.tensor(1.0)) == [0.5, -1.0]
-    assert standardized(Y * 1e308, -Y * 1e308, zero, torch.tensor(0.0)) == [1e6, -1e6]
 
 
 # ---------------------------------------------------------------- in a run
@@ -123,32 +108,6 @@ def composed(**words):
     return Bandit(candidates=Arms(ARMS), width=ConstantWidth(2.0), **(WORDS | words))
 
 
-def play(bandit, means, noise, factor=1.0):
-    """Play; return the residuals."""
-    found, total = [], 0.0
-    for number, each in enumerate(noise, 1):
-        x = bandit.ask()
-        bandit.tell(x, means[(x == ARMS).all(-1)] + factor * each)
-        found.append(bandit.health().recent_mean * number - total)
-        total += found[-1]
-    return found
-
-
-@pytest.mark.parametrize("algorithm", ["igp-ucb", "gp-ts"])
-def test_residuals_of_a_right_model_are_standard_normal_whatever_is_played(algorithm):
-    """400 residuals; each bound is passed with probability below 1e-4, and by a model that is wrong by a quarter."""
-    found = {1.0: [], 1.25: []}
-    for factor, all_of_them in found.items():
-        for seed in range(20 if factor == 1.0 else 8):
-            words = WORDS | {"regularization": NOISE / factor**4, "seed": seed}
-            bandit = algorithms.build(algorithm, candidates=ARMS, beta=2.0, **words)
-            all_of_them += play(bandit, *gp_draw(seed, 20))
-    right, wrong = np.array(found[1.0]), np.array(found[1.25])
-    assert stats.kstest(right, "norm").pvalue > 1e-4
-    assert abs(np.corrcoef(right[:-1], right[1:])[0, 1]) < 4.0 / math.sqrt(len(right))
-    assert stats.chi2.sf((wrong**2).sum(), len(wrong)) < 1e-3
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling()])
 def test_bandits_on_draws_of_the_prior_are_flagged_as_rarely_as_said(dictionary):
@@ -157,7 +116,10 @@ def test_bandits_on_draws_of_the_prior_are_flagged_as_rarely_as_said(dictionary)
     for factor in flagged:
         for seed in range(150 if factor == 1.0 else 20):
             bandit = composed(dictionary=dictionary, seed=seed)
-            play(bandit, *gp_draw(seed, 80), factor)
+            means, noise = gp_draw(seed, 80)
+            for each in noise:
+                x = bandit.ask()
+                bandit.tell(x, means[(x == ARMS).all(-1)] + factor * each)
             flagged[factor] += bandit.health().flagged_round is not None
     assert flagged[1.0] <= int(stats.binom.isf(1e-4, 150, FALSE_ALARM))
     assert flagged[2.0] >= 12
@@ -218,8 +180,6 @@ def test_a_restart_begins_anew_and_forgets_what_was_flagged():
 
 CASES = {
     "exact": igp_ucb,
-    "sparse": lambda: algorithms.BKB(candidates=ARMS, beta=2.0, **WORDS),
-    "batches": lambda: algorithms.BBKB(candidates=ARMS, beta=2.0, **WORDS),
     "triggered": lambda: algorithms.ETGPUCB(candidates=ARMS, beta=2.0, **WORDS),
     "memory": lambda: igp_ucb(memory=SlidingWindow(7.0)),
     "fitted": lambda: igp_ucb(prior=LearnedPrior(num_initial=5), kernel=None, regularization=None),
@@ -249,7 +209,6 @@ def test_they_are_saved_loaded_and_replayed(case):
 DAMAGES = {
     "covered": lambda saved: saved | {"covered": 9},
     "recent": lambda saved: saved | {"recent": saved["recent"][:2]},
-    "recent numbers": lambda saved: saved | {"recent": saved["recent"] * math.nan},
     "since": lambda saved: saved | {"since": 7},
     "flagged": lambda saved: saved | {"flagged": -1},
     "logs": lambda saved: saved | {"misfit": saved["misfit"] | {"logs": saved["misfit"]["logs"][:3]}},

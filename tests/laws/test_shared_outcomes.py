@@ -14,20 +14,7 @@ import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, matern, rbf
 
-from torch_kbandits import (
-    KORS,
-    Arms,
-    AtMost,
-    Bandit,
-    Box,
-    CappedDictionary,
-    ConstantWidth,
-    ContextualActions,
-    InfeasibleError,
-    Outcome,
-    Prior,
-    RidgeLeverageSampling,
-)
+import torch_kbandits as kb
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.memory import BackToPrior, Discount, KeepAll, SlidingWindow
 
@@ -38,17 +25,17 @@ BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 CONTEXTS = data(80, 1, 5)[0]
 PROBES = data(10, 2, 8)[0]
 CANDIDATES = {
-    "arms": lambda: Arms(MANY[:40]),
-    "many arms": lambda: Arms(MANY),
-    "box": lambda: Box(BOX, num_restarts=1, raw_samples=4),
-    "actions": lambda: ContextualActions(MANY[:40], context_dim=0),
-    "actions in a context": lambda: ContextualActions(MANY[:20, :1], context_dim=1),
+    "arms": lambda: kb.Arms(MANY[:40]),
+    "many arms": lambda: kb.Arms(MANY),
+    "box": lambda: kb.Box(BOX, num_restarts=1, raw_samples=4),
+    "actions": lambda: kb.ContextualActions(MANY[:40], context_dim=0),
+    "actions in a context": lambda: kb.ContextualActions(MANY[:20, :1], context_dim=1),
 }
 DICTIONARIES = {
     "exact": None,
-    "fresh": RidgeLeverageSampling(2.0),
-    "kors": KORS(),
-    "capped": CappedDictionary(RidgeLeverageSampling(3.0, "coupled"), 6, "stop", learns_residual=False),
+    "fresh": kb.RidgeLeverageSampling(2.0),
+    "kors": kb.KORS(),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(3.0, "coupled"), 6, "stop", learns_residual=False),
 }
 MEMORIES = {
     "none": None,
@@ -93,15 +80,15 @@ ASSUMED = {
 
 def outcome(assumed="as the reward", name="heat", mean=heat_mean):
     of_outcome, of_prior = ASSUMED[assumed][:2]
-    prior = Prior(**({"kernel": matern(), "regularization": LAMBDA, "mean": mean} | of_prior))
-    return Outcome(name, prior, **of_outcome)
+    prior = kb.Prior(**({"kernel": matern(), "regularization": LAMBDA, "mean": mean} | of_prior))
+    return kb.Outcome(name, prior, **of_outcome)
 
 
 def make(kind, assumed="as the reward", dictionary="exact", memory="none", **words):
-    limit = AtMost(outcome(assumed, mean=words.pop("outcome_mean", heat_mean)), LIMIT, "optimistic", beta=1.0)
+    limit = kb.AtMost(outcome(assumed, mean=words.pop("outcome_mean", heat_mean)), LIMIT, "optimistic", beta=1.0)
     words = {"kernel": matern(), "regularization": LAMBDA, "constraints": [limit]} | words
-    words |= {"dictionary": DICTIONARIES[dictionary], "memory": MEMORIES[memory], "width": ConstantWidth(1.5)}
-    return Bandit(candidates=CANDIDATES[kind](), seed=1, **words)
+    words |= {"dictionary": DICTIONARIES[dictionary], "memory": MEMORIES[memory], "width": kb.ConstantWidth(1.5)}
+    return kb.Bandit(candidates=CANDIDATES[kind](), seed=1, **words)
 
 
 def in_round(bandit, turn):
@@ -178,47 +165,6 @@ def test_what_is_believed_of_an_outcome_and_what_its_limit_allows_is_dense(assum
         assert (np.isfinite(values) == (least <= LIMIT))[clear].all()
 
 
-@pytest.mark.one_in(11)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("dictionary", DICTIONARIES)
-@pytest.mark.parametrize("kind", CANDIDATES)
-def test_the_same_is_played_whether_it_shares_or_not_and_by_loaded_and_replayed_bandits(
-    kind, dictionary, memory, tmp_path
-):
-    words = {"dictionary": dictionary, "memory": memory, "outcome_mean": 0.2}  # of a function a file has but its name
-    bandits = [make(kind, assumed, **words) for assumed in ("as the reward", "λ in the last bit")]
-
-    def play(bandits, turns):
-        for turn in turns:
-            where = in_round(bandits[0], turn)
-            try:
-                x = bandits[0].ask(**where)
-            except InfeasibleError:
-                x = MANY[turn : turn + 1, -1:] if where else MANY[turn : turn + 1]
-            for other in bandits[1:]:
-                other.mark_pending(x, **where)
-                assert (
-                    kind == "box"
-                    or difference(other.ask(remember=False, **where), bandits[0].ask(remember=False, **where)) == 0.0
-                )
-            for each in bandits:
-                tell(each, turn, x, where)
-
-    play(bandits, range(9))
-    bandits[0].save(tmp_path / "bandit")
-    replayed = make(kind, **words)
-    replayed.replay(bandits[0].history)
-    bandits += [Bandit.load(tmp_path / "bandit"), replayed]
-    play(bandits, range(9, 12))
-    width = bandits[0].candidates.example.shape[-1]
-    points = torch.cat([torch.full((10, width - 2), bandits[0].now, dtype=DOUBLE), PROBES], -1).unsqueeze(-2)
-    first, *others = (each.outcome_model("heat").posterior(points) for each in bandits)
-    for other in others:
-        assert difference(other.mean, first.mean) < 1e-6
-        assert difference(other.variance, first.variance) < 1e-6
-
-
 class Noted(type(rbf())):
     """A kernel that notes how many values were asked of it."""
 
@@ -236,8 +182,8 @@ def test_no_kernel_value_is_computed_for_more_outcomes(kind, dictionary):
     """Not even where all means are read: limits that allow everything are kept."""
     kernel, values = Noted().double(), []
     for number in (1, 3):
-        prior = Prior(kernel, LAMBDA, heat_mean)
-        limits = [AtMost(Outcome(str(each), prior), 99.0, "optimistic") for each in range(number)]
+        prior = kb.Prior(kernel, LAMBDA, heat_mean)
+        limits = [kb.AtMost(kb.Outcome(str(each), prior), 99.0, "optimistic") for each in range(number)]
         bandit = make(kind, dictionary=dictionary, kernel=kernel, constraints=limits)
         for turn in range(4 if kind == "box" else 9):
             Noted.values *= turn != 1
@@ -247,32 +193,3 @@ def test_no_kernel_value_is_computed_for_more_outcomes(kind, dictionary):
             bandit.tell(x, reward(X), outcomes={name: heat(X) for name in bandit.outcomes}, **words)
         values.append(Noted.values)
     assert values[0] == values[1] > 0
-
-
-def test_late_plays_that_count_no_more_are_passed_over():
-    """What does not count when it is told, or counts before others told earlier, is not taken for another."""
-    bandits = [make("arms", assumed, "fresh", "window") for assumed in ("as the reward", "λ in the last bit")]
-    for row, time in enumerate([0.0, 1.0, 10.0, 2.0, 12.0, 8.0, 13.0, 3.0, 14.0]):
-        X = MANY[row : row + 1]
-        for bandit in bandits:
-            bandit.tell(X, reward(X), outcomes={"heat": heat(X)}, time=time)
-        values = [bandit.acquisition(time=bandit.now)(MANY[:40].unsqueeze(-2)).detach() for bandit in bandits]
-        assert torch.equal(*(each.isfinite() for each in values))
-        ours, theirs = (bandit.outcome_model("heat").posterior(PROBES) for bandit in bandits)
-        assert difference(ours.mean, theirs.mean) < 1e-9
-        assert difference(ours.variance, theirs.variance) < 1e-9
-
-
-def test_in_single_precision_it_is_right_to_that_precision():
-    kernel = matern().float()
-    twins = [Outcome("heat", Prior(kernel, scale * LAMBDA, heat_mean)) for scale in (1.0, 1.000001)]
-    words = {"kernel": kernel, "regularization": LAMBDA, "width": ConstantWidth(1.5), "seed": 1}
-    bandits = [Bandit(candidates=Arms(MANY.float()), outcomes=[each], **words) for each in twins]
-    for _ in range(20):
-        x = bandits[0].ask()
-        for bandit in bandits:
-            bandit.tell(x, reward(x), outcomes={"heat": heat(x)})
-    ours, theirs = (bandit.outcome_model("heat").posterior(MANY.float()) for bandit in bandits)
-    assert ours.mean.dtype == torch.float32
-    assert difference(ours.mean, theirs.mean) < 1e-4
-    assert difference(ours.variance, theirs.variance) < 1e-4

@@ -4,12 +4,9 @@ import pytest
 import torch
 from botorch.acquisition import LogExpectedImprovement, UpperConfidenceBound, qKnowledgeGradient
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
-from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
 from botorch.fit import fit_gpytorch_mll
-from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.models.transforms import Normalize
-from botorch.optim import optimize_acqf
 from botorch.sampling.normal import SobolQMCNormalSampler
 from botorch.sampling.pathwise import draw_matheron_paths
 from gpytorch.kernels import RBFKernel, ScaleKernel
@@ -17,7 +14,7 @@ from gpytorch.means import ConstantMean, ZeroMean
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from problems import DOUBLE, data, difference, exactly, matern, rbf
 
-from torch_kbandits import ConstantWidth, InputError, KernelUCB, OnlineGP
+from torch_kbandits import ConstantWidth, KernelUCB, OnlineGP
 
 X, Y = data(40, 2)
 X[30:] = X[:10]  # repeats
@@ -119,28 +116,6 @@ def test_fitting_equals_botorchs_and_the_fitted_model_goes_on(noise, make):
     assert difference(ours.posterior(X).mean, expected.mean) < 1e-9
 
 
-def test_what_is_fixed_is_not_fitted():
-    m = told(covar_module=matern().requires_grad_(False))
-    expected = m.posterior(X).mean
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(m.likelihood, m))
-    assert difference(m.posterior(X).mean, expected) == 0.0
-    m = told(covar_module=ScaleKernel(RBFKernel()))
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(m.likelihood, m))
-    assert float(m.regularization) == pytest.approx(NOISE, abs=1e-15)
-
-
-def test_loops_take_it():
-    for acquisition in (KernelUCB(told(), 2.0), PathwiseThompsonSampling(told())):
-        words = {"num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 3}}
-        points, value = optimize_acqf(acquisition, BOUNDS, q=2, sequential=isinstance(acquisition, KernelUCB), **words)
-        assert points.shape == (2, 2)
-        assert bool(torch.isfinite(value).all())
-    choices = torch.rand(300, 2, dtype=DOUBLE)
-    chosen = MaxPosteriorSampling(told(), replacement=False)(choices, num_samples=5)
-    values = built().posterior(choices).mean.flatten()
-    assert float(built().posterior(chosen).mean.detach().mean()) > float(values.detach().quantile(0.8))
-
-
 def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     """2,000 paths of 2,048 features, with inputs off the unit cube, a prior mean of 50 and much noise.
 
@@ -159,31 +134,3 @@ def test_paths_honour_the_prior_mean_the_noise_and_the_inputs():
     error = (drawn.mean(0) - posterior.mean.flatten().detach()).abs()
     assert bool((error < 0.10 * expected.sqrt() + 0.05).all())
     assert bool(((drawn.var(0) - expected).abs() < 0.142 * expected + 0.05).all())
-
-
-BAD_MODELS = {
-    "NaN in X": ({"train_X": X * float("nan")}, "train_X must be finite"),
-    "infinite Y": ({"train_Y": Y / 0.0}, "train_Y must be finite"),
-    "1-D X": ({"train_X": X[:, 0]}, "train_X must have a row for each point"),
-    "1-D Y": ({"train_Y": Y[:, 0]}, "train_Y must have a row for each point"),
-    "too few rewards": ({"train_Y": Y[:5]}, r"shape \(40, 1\) for one output"),
-    "mixed dtypes": ({"train_Y": Y.float()}, "train_Y must have dtype torch.float64"),
-    "integers": ({"train_X": X.long()}, "train_X must have a floating dtype"),
-    "texts": ({"train_X": [["a"]]}, "train_X must be real numbers"),
-    "zero regularization": ({"regularization": 0.0}, "regularization must be a finite number above 0"),
-    "NaN beside variances": ({"regularization": float("nan"), "train_Yvar": Y.abs()}, "a finite number above 0"),
-    "negative variances": ({"train_Yvar": -Y.abs()}, "train_Yvar must not be negative"),
-    "variances of another shape": ({"train_Yvar": Y[:3].abs()}, "the shape of train_Y"),
-    "a likelihood and variances": (
-        {"likelihood": exact().likelihood, "train_Yvar": Y.abs()},
-        "Give either a likelihood",
-    ),
-    "two noises": ({"likelihood": exact().likelihood, "regularization": 0.1}, "not both"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_MODELS)
-def test_a_bad_model_is_named(name):
-    words, message = BAD_MODELS[name]
-    with pytest.raises(InputError, match=message):
-        OnlineGP(**({"train_X": X, "train_Y": Y, "covar_module": matern()} | words))
