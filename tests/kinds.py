@@ -197,10 +197,8 @@ KINDS = {
     ),
     "outcomes": Kind(
         lambda: composed(
-            outcomes=[HEAT, Outcome("cost")],
-            constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)],
-            memory=Discount(0.9),
-            dictionary=RidgeLeverageSampling(0.5),
+            outcomes=[HEAT, Outcome("cost")], constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)],
+            memory=Discount(0.9), dictionary=RidgeLeverageSampling(0.5),
         ),
         told=measured,
     ),

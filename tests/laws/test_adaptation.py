@@ -382,6 +382,26 @@ def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_sh
     assert sum(far.memory_probabilities) == pytest.approx(1.0)
 
 
+def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
+    for bandit, twin in (
+        (over_bandits(block_size=3), over_bandits(block_size=3)),
+        (selecting(), selecting()),
+        (make(trigger=ResidualTrigger(0.1), memory=SlidingWindow(5.0)), None),
+    ):
+        play(bandit, 6)
+        before = bandit.memory_probabilities
+        for _ in range(3):
+            bandit.tell(bandit.ask(), failed=True)
+        assert twin is None or sum(bandit.memory_probabilities) == pytest.approx(1.0)
+        if isinstance(bandit.memories, BanditOverBandit):
+            assert bandit.memory_probabilities == before
+        play(bandit, 3)
+        if twin is not None:
+            twin.replay(bandit.history)
+            assert twin.memory_probabilities == pytest.approx(bandit.memory_probabilities)
+            assert torch.equal(twin.ask(), bandit.ask())
+
+
 # ---------------------------------------------------------------- what is refused
 
 

@@ -117,6 +117,8 @@ def test_every_algorithm_beats_chance():
         # The first explores until widths are small in reward units, the others know no more than they remember.
         words = {
             "sup-kernel-ucb": {"beta": 0.2},
+            "bob-gp-ucb": {"block_size": None},
+            "dms-gp-ucb": {"block_size": 5},
             "r-gp-ucb": {"period": 75.0},
             "sw-gp-ucb": {"window": 75.0},
             "tv-gp-ucb": {"forgetting": 0.002},

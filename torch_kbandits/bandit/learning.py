@@ -230,7 +230,7 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
-    if memory is not None and times is not None and on_host(times).min().item() < now:
+    if memory is not None and times is not None and len(times) and on_host(times).min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
 

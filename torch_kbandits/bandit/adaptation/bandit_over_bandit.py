@@ -66,7 +66,8 @@ class BanditOverBandit(MemoryChoice):
     def block_means(self, history: History) -> list[float]:
         """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
 
-        A reward belongs to the block in which it is told, also where its point was played in an earlier one.
+        A reward belongs to the block in which it is told, also where its point was played in an earlier one. The mean
+        of a block without rewards, of which every play failed, is NaN.
         """
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
@@ -82,7 +83,7 @@ class BanditOverBandit(MemoryChoice):
         """Return the memory of the next block.
 
         Args:
-            summaries: the mean reward of each block so far, in order.
+            summaries: the mean reward of each block so far, in order; one that is NaN says nothing of its memory.
             seed: addresses the draws; that of a block depends on its number and the seed alone.
 
         Cost: O(N K) for N blocks and K memories.
@@ -90,12 +91,14 @@ class BanditOverBandit(MemoryChoice):
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
         chances, drawn = self._drawn(paid, owed, (0.0, 0.0), seed, 0)
-        ranges = zip(accumulate(summaries, min), accumulate(summaries, max), strict=True)
-        for number, (mean, seen) in enumerate(zip(summaries, ranges, strict=True)):
-            low, high = self.reward_bounds or seen
-            paid[drawn] += min(max(mean, low), high) / chances[drawn]
-            owed[drawn] += 1.0 / chances[drawn]
-            chances, drawn = self._drawn(paid, owed, (low, high), seed, number + 1)
+        scale, low, high = (0.0, 0.0), math.inf, -math.inf
+        for number, mean in enumerate(summaries):
+            if not math.isnan(mean):
+                low, high = min(low, mean), max(high, mean)
+                scale = self.reward_bounds or (low, high)
+                paid[drawn] += min(max(mean, scale[0]), scale[1]) / chances[drawn]
+                owed[drawn] += 1.0 / chances[drawn]
+            chances, drawn = self._drawn(paid, owed, scale, seed, number + 1)
         return Choice(self.memories[drawn], tuple(chances))
 
     def _drawn(

@@ -90,13 +90,15 @@ class DynamicModelSelection(MemoryChoice):
     def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
         """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
 
-        A late reward belongs to the block in which it is told.
+        A late reward belongs to the block in which it is told. A block without rewards tells no memory from another.
         """
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
         start = block * self.block_size
         before = history.rows(history.rounds < start)
         told = history.rows((history.rounds >= start) & (history.rounds < start + self.block_size))
+        if not len(told.X):
+            return BlockScores(block, (0.0,) * len(self.memories))
         now = float(told.told_at[0])  # pyright: ignore[reportOptionalSubscript]
         return BlockScores(block, tuple(_score(told, believe(before, memory, now)) for memory in self.memories))
 
