@@ -217,6 +217,10 @@ def _register():
     """Let PyTorch know of the device, once in a process."""
     if torch._C._get_privateuse1_backend_name() != _NAME:
         backend_registration._setup_privateuseone_for_python_backend(_NAME)
+        # It draws nothing, and those who put all generators back ask it for the state of its own.
+        backend = getattr(torch, _NAME)
+        backend.get_rng_state = lambda device=0: torch.empty(0, dtype=torch.uint8)
+        backend.set_rng_state = lambda state, device=0: None
 
 
 def is_possible():
