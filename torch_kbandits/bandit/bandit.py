@@ -65,6 +65,7 @@ from torch_kbandits.beliefs import (
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.sample import some_points
+from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
@@ -1195,7 +1196,7 @@ class Bandit(Undisturbed):
                 found = ahead.choose(rule, beta, address, offer.domain)
             else:
                 found = offer.chosen(ahead, rule, beta, address)
-            return self.candidates.as_told(found)
+            return as_told(self.candidates, found) if self.candidates.is_timed else found
 
         return choose
 

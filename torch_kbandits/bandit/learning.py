@@ -14,7 +14,6 @@ from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import (
     hypothesis_after,
     is_fit_due,
-    is_prior_known,
     noted_fit,
     relearned,
     to_fit,
@@ -214,8 +213,7 @@ def _with_rewards(
 
 def _trigger(pieces: Pieces, standing: Standing) -> RestartTrigger | None:
     """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
-    is_known = is_prior_known(pieces, standing, since=standing.ledger.num_forgotten)
-    return pieces.trigger if is_known else None
+    return pieces.trigger if pieces.is_prior_known(standing.last_fit, standing.ledger.num_forgotten) else None
 
 
 def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
@@ -225,7 +223,7 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
     if _trigger(pieces, standing) is None:
-        if not is_prior_known(pieces, standing) or not X.shape[0]:
+        if not pieces.is_prior_known(standing.last_fit) or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions

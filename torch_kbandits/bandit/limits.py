@@ -3,7 +3,6 @@
 import torch
 
 from torch_kbandits.bandit.pieces import Pieces
-from torch_kbandits.bandit.relearning import is_prior_known
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Fence, Guard, Watched
 from torch_kbandits.numerics.rows import row_keys
@@ -30,7 +29,7 @@ def fence_of(pieces: Pieces, standing: Standing, *, plainly: bool = False) -> Fe
                 belief=known.belief,
                 beta=torch.zeros_like(beta) if plainly and not limit.is_safe else beta,
                 known=safe,
-                is_trusted=is_prior_known(own, known),
+                is_trusted=own.is_prior_known(known.last_fit),
                 dropped=pieces.hidden_columns - own.hidden_columns,
             )
         )

@@ -44,6 +44,7 @@ from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalariza
 from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.fitting import column_spans
+from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.means import depends_on_time, mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -400,6 +401,10 @@ class Pieces:
         """Whether the prior says where to play after so many rewards: it is given, or was fitted to enough."""
         learning = self.learning
         return learning is None or learning.says_where or num_learned >= learning.num_initial
+
+    def is_prior_known(self, last_fit: LastFit, since: int = 0) -> bool:
+        """Whether the prior is given, or was fitted when more rewards than so many, the first, had been learned."""
+        return not self._learns_units or last_fit.number > since
 
     @property
     def _learns_units(self) -> bool:

@@ -132,12 +132,6 @@ def with_prior(pieces: Pieces, standing: Standing, *, early: bool = False) -> St
     return replace(after, rivals=rivals)
 
 
-def is_prior_known(pieces: Pieces, standing: Standing, since: int = 0) -> bool:
-    """Say whether the prior is given, or was fitted when more rewards than so many, the first, were learned."""
-    learning = pieces.learning
-    return learning is None or learning.is_known or standing.last_fit.number > since
-
-
 def is_fit_due(pieces: Pieces, standing: Standing) -> bool:
     """Say whether a prior that is learned is to be fitted again."""
     ledger = standing.ledger
@@ -150,7 +144,7 @@ def to_fit(pieces: Pieces, standing: Standing) -> History | None:
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(standing.hypothesis, learned, standing.clock.now)
-    stays = is_prior_known(pieces, standing)  # after a restart what was fitted does
+    stays = pieces.is_prior_known(standing.last_fit)  # after a restart what was fitted does
     few = len(counting.X) < learning.num_initial
     return None if len(counting.X) < 2 or (few and stays) else counting
 

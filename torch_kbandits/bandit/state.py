@@ -286,14 +286,14 @@ def saved_state(
     """
     try:
         saved = History(**state["history"])
-        X = _saved_points("X", saved.X, example)
+        X = _saved_points("X", saved.X, example, timed=timed)
         Y = rewards(saved.Y.to(example.device), X, missing=True) if len(X) else example.new_zeros(0)
         outcomes = saved_columns(saved.outcomes, X, num_outcomes)
         failed = saved_failures(saved.failed, Y, num_outcomes)
         parts = tuple(state.get("outcomes", ()))
         if len(parts) != num_outcomes:
             raise InputError(f"there are {num_outcomes} outcomes, and dictionaries of {len(parts)}.")
-        pending = _saved_points("pending points", state["pending"], example)
+        pending = _saved_points("pending points", state["pending"], example, timed=timed)
         pending_times = _saved_times(state["pending_times"], pending)
         ids, num_asked = tuple(int(number) for number in state["pending_ids"]), int(state["num_asked"])
         num_learned = int(state["num_learned"])
@@ -469,7 +469,8 @@ def _saved_sums(state: Mapping[str, Any], number: int) -> Tensor:
 
 def _saved_dictionary(part: Mapping[str, Any], example: Tensor, number: int, *, timed: bool) -> Selection:
     """Return the dictionary of a belief that learned a number of rewards; with a clock all may be forgotten."""
-    points, weights = _saved_points("dictionary", part["inducing_points"], example).clone(), part["dictionary_weights"]
+    points = _saved_points("dictionary", part["inducing_points"], example, timed=timed).clone()
+    weights = part["dictionary_weights"]
     if not timed and (number > 0) != (len(points) > 0):
         raise InputError(f"{number} rewards were learned and {len(points)} points in the dictionary.")
     if weights is not None:
@@ -494,8 +495,8 @@ def _saved_times(times: Tensor, points: Tensor) -> Tensor:
     return times.to(points.device, torch.float64, copy=True)
 
 
-def _saved_points(name: str, points: Tensor, example: Tensor) -> Tensor:
-    points = points.to(example) if points.dtype == torch.float32 else points  # points with times once had it
+def _saved_points(name: str, points: Tensor, example: Tensor, *, timed: bool) -> Tensor:
+    points = points.to(example) if timed and points.dtype == torch.float32 else points  # which those with times had
     points = checks.points(f"the saved {name}", points.to(example.device), dimension=example.shape[-1], like=example)
     if points.dim() != 2:
         raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")

@@ -53,12 +53,12 @@ class Candidates(ABC):
         """One point (1, d) that has the dtype, device and dimension of all."""
 
     @property
+    @abstractmethod
     def ranges(self) -> Tensor:
         """The least and the largest value of each column of points without the time, (2, d), in double precision.
 
-        ∞ and −∞ in a column that rounds bring; in all of them unless overridden.
+        ∞ and −∞ in a column that rounds bring.
         """
-        return unknown_ranges(self.example.shape[-1] - self.is_timed)
 
     @property
     @abstractmethod
@@ -89,10 +89,6 @@ class Candidates(ABC):
     @abstractmethod
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
-
-    def as_told(self, X: Tensor) -> Tensor:
-        """Return points (q, d) that are chosen as they come back once they are told, in the precision of an ``ask``."""
-        return X
 
     @abstractmethod
     def offers(self, points: Tensor) -> Tensor:

@@ -84,10 +84,6 @@ class Timed(Candidates):
         """Return what is asked for, given points (q, 1 + d)."""
         return self.untimed.actions(X[:, 1:].to(self.untimed.example.dtype))
 
-    def as_told(self, X: Tensor) -> Tensor:
-        """Return points (q, 1 + d) of which all but the time have the precision of the candidates."""
-        return torch.cat([X[:, :1], X[:, 1:].to(self.untimed.example.dtype).to(X)], dim=-1)
-
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, 1 + d) that none may be played in every round, (n,) bool: the time of one is over."""
         return torch.zeros(len(points), dtype=torch.bool, device=points.device)
@@ -148,6 +144,14 @@ def timed(candidates: Candidates) -> Candidates:
 def untimed(candidates: Candidates) -> Candidates:
     """Return candidates without the column of time that they may have."""
     return candidates.untimed if isinstance(candidates, Timed) else candidates
+
+
+def as_told(candidates: Candidates, X: Tensor) -> Tensor:
+    """Return points (q, 1 + d) of candidates that know the time as they come back once they are told.
+
+    All but the time have the precision in which they are asked for.
+    """
+    return torch.cat([X[:, :1], X[:, 1:].to(untimed(candidates).example.dtype).to(X)], dim=-1)
 
 
 def _is_empty(domain: Domain) -> bool:
