@@ -35,8 +35,6 @@ DEFAULTS = {
     | {f"{name}.{what}" for name in ("ArmsCourse", "JointCourse") for what in ("effective_dimension", "kernel_bound")}
     | {"CovarianceCourse.played", "JointCourse.mean_norm", "JointCourse.projection_error", "WindowCourse.played"}
     | {f"ToldOtherwise.{name}" for name in ("mean_norm", "moments", "recommend")},
-    "candidates": {f"{kind}.ranges" for kind in ("Arms", "Box", "Configurations", "ContextualActions", "Timed")}
-    | {"UnitCube.ranges", "Timed.as_told"},
     "confidence": {"RandomizedWidth.smallest"},
     "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"}
     | {f"{name}.keeps_to_chances" for name in ("CappedDictionary", "KORS", "SpanningDictionary")},
