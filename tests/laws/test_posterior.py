@@ -492,7 +492,7 @@ def test_whatever_the_kernel_the_posterior_is_the_dense_one(kernel, space, dicti
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions"])
 def test_rounding_does_not_build_up(space, dictionary, rounds, tmp_path):
     """A window that rolls on, many rounds in a row: then all that is compared elsewhere."""
-    it = Program(space, dictionary, "window", tmp_path)
+    it = Program(space, dictionary, "window", tmp_path, is_evident=True)
     for _ in range(rounds):
         x = it.some(1)
         if it.draw.random() < 0.3:
