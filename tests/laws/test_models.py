@@ -157,7 +157,7 @@ def test_any_walk_is_the_dense_posterior(kind, kernel, d, seed, has_noise, steps
     walk.check(data(5, d, seed + 1)[0])
 
 
-@pytest.mark.parametrize("rounds", [40, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [40, pytest.param(3_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("has_noise", [False, True])
 @over_models
 def test_many_changes_leave_no_drift(kind, has_noise, rounds):
