@@ -487,7 +487,7 @@ def test_whatever_the_kernel_the_posterior_is_the_dense_one(kernel, space, dicti
     Program(space, "exact" if is_singular else dictionary, "all", tmp_path, 3, kernel=FORMULAS[kernel]).play(6)
 
 
-@pytest.mark.parametrize("rounds", [60, pytest.param(4_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [60, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dictionary", ["exact", "kors", "fixed", "coupled"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions"])
 def test_rounding_does_not_build_up(space, dictionary, rounds, tmp_path):
