@@ -12,7 +12,6 @@ from problems import DOUBLE, data, dense, difference, exactly
 
 import torch_kbandits as kb
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
-from torch_kbandits.errors import DictionaryFullError
 from torch_kbandits.memory import (
     Discount,
     Linear,
@@ -191,17 +190,6 @@ def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memor
         ratio = bandit.model.posterior(TESTED.unsqueeze(-2)).variance.flatten().detach().numpy() / exact.variance
         assert ratio.min() > 1.0 / 3.0
         assert ratio.max() < 3.0
-
-
-@pytest.mark.parametrize("rule", [kb.RidgeLeverageSampling(3.0), kb.KORS(1.0)], ids=repr)
-def test_a_refusal_of_many_leaves_the_bandit_as_it_was(rule):
-    bandit, twin = (make(kb.CappedDictionary(rule, CAP, "raise")) for _ in range(2))
-    for each in (bandit, twin):
-        each.tell(X[:3], Y[:3])
-    with pytest.raises(DictionaryFullError):
-        told(bandit, N)
-    assert torch.equal(bandit.inducing_points, twin.inducing_points)
-    assert torch.equal(bandit.ask(), twin.ask())
 
 
 @pytest.mark.one_in(3)

@@ -388,12 +388,12 @@ class Program:
         assert self.bandit.pending_ratio() == pytest.approx(ratio, rel=1e-6, abs=1e3 * now.rounding), step
 
     def check_choice(self, step):
-        """Asked for is what has the largest bound; actions that repeat tie."""
-        actions, (joint,) = self.actions, dense(torch.as_tensor(self.joint(self.actions)))
-        bounds, rounding = self.bounds(self.at(joint, self.now))
-        x = self.bandit.ask(remember=False, **self.words())
-        row = int((x == actions).all(-1).nonzero()[0])
-        assert bounds[row] >= bounds.max() - 2.0 * rounding - 1e-9, step
+        """Asked for is what has the largest bound; actions that repeat tie. Of many some are compared."""
+        x, actions = self.bandit.ask(remember=False, **self.words()), self.actions
+        assert (x == actions).all(-1).any()
+        some = actions[self.draw.permutation(len(actions))[:60]]
+        bounds, rounding = self.bounds(self.at(self.joint(torch.cat([x, some])), self.now))
+        assert bounds[0] >= bounds.max() - 2.0 * rounding - 1e-9, step
 
     def check_recommendation(self, X, step):
         is_offered = (
@@ -489,7 +489,7 @@ def test_whatever_the_kernel_the_posterior_is_the_dense_one(kernel, space, dicti
     Program(space, "exact" if is_singular else dictionary, "all", tmp_path, 3, kernel=FORMULAS[kernel]).play(6)
 
 
-@pytest.mark.parametrize("rounds", [60, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [60, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dictionary", ["exact", "kors", "fixed", "coupled"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "actions"])
 def test_rounding_does_not_build_up(space, dictionary, rounds, tmp_path):
@@ -537,7 +537,7 @@ def test_the_same_history_gives_the_same_choice_however_the_same_set_is_describe
     """Also where a new point and one that was told before are told together, and offered to a rule one by one."""
     names = ["arms", "arms in a file", "arms in blocks", "actions"]
     its = [Program(name, dictionary, memory, tmp_path) for name in names]
-    points = FEW[:22]
+    points = FEW[:14]
     for row in range(len(points) - 1):
         X, y = points[[row + 1, row]], torch.sin(9.0 * points[[row + 1, row], 0])
         asked = []
@@ -555,18 +555,18 @@ def test_the_same_history_gives_the_same_choice_however_the_same_set_is_describe
 @pytest.mark.parametrize("dictionary", ["exact", "fixed"])
 def test_of_thousands_the_best_is_found_by_looking_closely_at_few(dictionary):
     """Actions of a round by bounds from few of them; arms by what changed since, while the dictionary stays."""
-    actions, shares = data(20_000, 2, 61)[0], []
+    actions, shares = data(20_000 if dictionary == "fixed" else 4_000, 2, 61)[0], []
     rule = None if dictionary == "exact" else kb.FixedDictionary(actions[:60])
     kinds = [kb.ContextualActions(actions, context_dim=0)] + [kb.Arms(actions)] * (rule is not None)
     for candidates in kinds:
         words = {"kernel": rbf(0.3), "regularization": 0.05, "width": kb.ConstantWidth(2.0), "seed": 0}
         bandit = kb.Bandit(candidates=candidates, dictionary=rule, **words)
         bandit.tell(actions[:60], 0.02 * torch.sin(9.0 * actions[:60]).sum(-1))
-        for turn in range(25):
+        for turn in range(18):
             x = bandit.ask()
             shares.append(bandit.visited_share)
             bandit.forget()
-            if shares[-1] < 1.0 or turn == 24:
+            if turn % 6 == 5:
                 bandit.mark_pending(actions[3 : 4 + turn % 3])
                 values = bandit.acquisition()(torch.cat([actions, bandit.ask()]).unsqueeze(-2)).detach()
                 assert values[-1] >= values.max() - 1e-8, turn

