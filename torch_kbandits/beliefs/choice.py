@@ -20,12 +20,11 @@ from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.joint import Place
 from torch_kbandits.beliefs.joint_course import JointCourse
+from torch_kbandits.beliefs.posterior_belief import Place, PosteriorBelief
 from torch_kbandits.beliefs.table import TableBelief
 from torch_kbandits.beliefs.window_course import WindowCourse
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
-from torch_kbandits.candidates.sources import UnsearchedArms
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule
 from torch_kbandits.errors import InputError
@@ -94,21 +93,16 @@ def belief_over(candidates: Candidates, terms: Terms) -> Belief:
 @belief_over.register
 def _over_arms(candidates: Arms, terms: Terms) -> Belief:
     """Return a table: of covariances if that is exact and small, else of features."""
-    source, own = candidates.source, (terms.kernel, terms.regularization, terms.seed)
-    ages = terms.memory is not None and not terms.memory.keeps_noise
-    is_small = len(source) <= COVARIANCE_LIMIT // (1 + ages)
-    if terms.exact and source.dtype == torch.float64 and is_small:
-        return terms.remembered(CovarianceTable(source, *own, terms.mean))
-    words: dict[str, Any] = {"exact": terms.exact, "mean": terms.mean, "full_at": terms.full_at}
-    table = FeatureTable(source, *own, candidates.column_memory, **words)
-    return terms.remembered(table)
+    source = candidates.source
+    rank = tie_rank(len(source), terms.seed)
+    return _posterior(source.block(0, 0), terms, Place(source, tie_rank=rank))
 
 
 @belief_over.register
 def _over_a_box(candidates: Box, terms: Terms) -> Belief:
     """Return a posterior that is searched by gradients."""
     search = BoxSearch.of(candidates, terms.seed)
-    return _over_points(search.probes, terms, _ROW_MEMORY, Place(search=search))
+    return _posterior(search.probes, terms, Place(search=search))
 
 
 @belief_over.register(UnitCube)
@@ -118,7 +112,7 @@ def _over_a_cube(candidates: UnitCube | Configurations, terms: Terms) -> Belief:
     if candidates.is_contextual:
         return _over_joint_points(cast(Configurations, candidates), terms)
     search = _search_on(candidates, terms)
-    return _over_points(cast(Tensor, search.probes), terms, _ROW_MEMORY, Place(search=search))
+    return _posterior(cast(Tensor, search.probes), terms, Place(search=search))
 
 
 @belief_over.register(ContextualActions)
@@ -128,7 +122,7 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
     search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
-    joint = _over_points(example, terms, candidates.row_memory, Place(search=search, tie_rank=rank))
+    joint = _posterior(example, terms, Place(search=search, tie_rank=rank))
     rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
     return joint if rate is None else FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
 
@@ -175,9 +169,7 @@ def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contex
     return CubeSearch.of(cube, terms.seed, in_contexts=in_contexts)
 
 
-def _over_points(example: Tensor, terms: Terms, row_memory: int, place: Place) -> CountedBelief:
-    """Return the posterior over points that are not listed; those of an example say how large prior variances are."""
-    none = UnsearchedArms(example[:0])
-    own = (terms.kernel, terms.regularization, 0, 0, row_memory)
-    table = FeatureTable(none, *own, exact=terms.exact, mean=terms.mean, full_at=terms.full_at)
-    return CountedBelief(table.with_points(example), terms.memory, online=terms.online, place=place)
+def _posterior(example: Tensor, terms: Terms, place: Place) -> PosteriorBelief:
+    """Return the posterior before any observation; an example says how large prior variances are."""
+    words: dict[str, Any] = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "mean": terms.mean}
+    return PosteriorBelief(example, terms.kernel, terms.regularization, place, full_at=terms.full_at, **words)

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.beliefs import filter_loops
 from torch_kbandits.beliefs.base import Belief, Lookahead, require_finite
-from torch_kbandits.beliefs.counted import CountedBelief
 from torch_kbandits.beliefs.filter_lookahead import FilterLookahead
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -93,7 +93,7 @@ class FilteredArms(Belief):
 
     branches = True
 
-    def __init__(self, arms: ArmSource, rate: float, joint: CountedBelief, seed: int) -> None:
+    def __init__(self, arms: ArmSource, rate: float, joint: "PosteriorBelief", seed: int) -> None:
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)
         points = cast(Tensor, arms.tensor)
@@ -108,7 +108,7 @@ class FilteredArms(Belief):
         self._marks: tuple[_State, ...] = (self._state,)
         self._kernel_bound = self._prior.diagonal().max()
         self._known: tuple[float, Tensor, Tensor] | None = None  # means and variances of the time asked about last
-        self._known_joint: CountedBelief | None = None
+        self._known_joint: PosteriorBelief | None = None
 
     # ---------------------------------------------------------------- what is known
 
@@ -118,7 +118,7 @@ class FilteredArms(Belief):
         return _Plays(*(rows.tensor for rows in self._columns))
 
     @property
-    def joint(self) -> CountedBelief:
+    def joint(self) -> PosteriorBelief:
         """The joint belief of the same rewards, computed when it is asked for. Cost: O(n³)."""
         if self._known_joint is None:
             X, Y, rows, _ = self._told

@@ -1,0 +1,263 @@
+"""What is chosen next, with points pending."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain, SomeOf
+from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
+from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.cube_search import CubeSearch, found
+from torch_kbandits.beliefs.joint_lookahead import _lots, _score, best_of, on_box, required
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.numerics.linalg import covariance_root
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.waves import has_waves
+from torch_kbandits.posteriors.pending import Pending
+from torch_kbandits.posteriors.posterior import Points
+
+
+class PosteriorAhead(Lookahead):
+    """The posterior with points pending, as if each had returned its posterior mean: variances shrink, means stay.
+
+    Points are taken in when a variance is asked for, so that rules which draw do not pay for them.
+    """
+
+    def __init__(self, belief: PosteriorBelief, pending: Tensor) -> None:
+        super().__init__(pending)
+        self.belief, self.tie_rank = belief, belief.place.tie_rank
+        nothing = Pending.none(belief.posterior, belief._none)
+        # With so many of the pending points; in a list, which copies share until one of them adds a point.
+        self._taken: list[tuple[Pending, int]] = [(nothing, 0)]
+
+    def taken_in(self) -> Pending:
+        """Return the posterior with all points pending."""
+        pending, number = self._taken[0]
+        if number < self.num_pending:
+            points, counts = self.pending[number:].unique_consecutive(dim=0, return_counts=True)
+            for point, count in zip(points.split(1), counts.tolist(), strict=True):
+                pending = pending.given(point, count)
+            self._taken[0] = pending, self.num_pending
+        return pending
+
+    # ---------------------------------------------------------------- choosing
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the point (1, d) of the highest score; equals are broken by lot."""
+        search, belief = self.belief.place.search, self.belief
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(belief)
+        is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
+        if isinstance(search, CubeSearch) and domain is None:
+            domain = Domain(cube=search.cube)
+        if domain is not None and domain.cube is not None:
+            return self._on_cube(rule, beta, seed, domain, seed if search is None else search.seed)
+        if (
+            belief.place.source is None
+            and not is_listed
+            and (search is not None or required(domain).bounds is not None)
+        ):
+            return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
+        with torch.no_grad():
+            offer, rows = self.offered(domain), None if domain is None else domain.allowed
+            some = offer if rows is None else SomeOf(offer, rows, self._incumbent_within(domain))
+            scores = rule.on_arms(some, beta, seed)
+            ranks = self.tie_rank
+            if rows is not None:
+                ranks = (_lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+            row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
+            return offer.chosen(row if rows is None else int(rows[row]))
+
+    def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
+        """Return what is to be improved on within limits, where arms are always the same."""
+        if domain is None or self.belief.place.source is None:
+            return None
+        known = domain.eligible(self.pending)
+        known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
+        return self.belief.moments(known)[0].max() if len(known) else None
+
+    def _searched(
+        self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: BoxSearch | None
+    ) -> Tensor:
+        """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
+        belief, pending = self.belief, self.pending if len(self.pending) else None
+        number = belief.num_observations
+        self.best_score, is_blind = float, rule.needs_observations and number == 0
+        if search is not None and is_blind:
+            return search.first(len(self.pending))
+        model, where = belief.searched, required(domain) if search is None else belief.domain
+        if search is None:
+            x = on_box(rule, model, number, beta, pending, where, seed)
+        else:
+            x = rule.on_box(model, beta, pending, where, seed)
+        if not is_blind:
+            self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
+        return x
+
+    def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
+        """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
+        belief, pending = self.belief, self.pending if len(self.pending) else None
+        self.best_score, cube = float, cast(Cube, domain.cube)
+        if rule.needs_observations and belief.num_observations == 0:
+            return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
+        if isinstance(rule, BlindRule):
+            return domain.joint(rule.of_cube(cube, seed))
+
+        def offer(points: Tensor) -> ListOffer:
+            return ListOffer(self, replace(domain, arms=points, cube=None))
+
+        def score(points: Tensor) -> Tensor:
+            with torch.no_grad():
+                return rule.on_arms(offer(points), beta, seed)
+
+        def function() -> AcquisitionFunction:
+            return rule.climbed(belief.searched, beta, pending, domain, seed)
+
+        points = found(domain, score, None if rule.draws_functions else function, seed)
+        with torch.no_grad():
+            last = offer(points)
+            scores = rule.on_arms(last, beta, seed)
+            row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed)
+            return last.chosen(row)
+
+    def offered(self, domain: Domain | None) -> "TableOffer | ListOffer":
+        """Return the posterior at what may be played in a round."""
+        return TableOffer(self) if self.belief.place.source is not None else ListOffer(self, required(domain))
+
+    # ---------------------------------------------------------------- pending points
+
+    def _add(self, point: Tensor, times: int) -> None:
+        """Part from the copies; points are taken in when a variance is asked for."""
+        self._taken = [*self._taken]
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points without anything pending, (k,)."""
+        posterior = self.belief.posterior
+        return self.belief._values(posterior.own_variance_at(posterior.at(self.pending)) / posterior.prior.noise)
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the candidates of the variance without and with pending points, 0-dim.
+
+        It is over the pending points alone where the contexts to come are not known.
+        """
+        belief, search = self.belief, self.belief.place.search
+        if belief.place.source is not None:
+            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance
+        else:
+            probes = None if search is None else search.probes
+            at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
+            before, after = belief.posterior.variance_at(at), self.taken_in().variance_at(at)
+        least = torch.finfo(belief._none.dtype).eps * belief._bound
+        return belief._number(float(((before + least) / (after + least)).max()))
+
+
+class TableOffer:
+    """The posterior at arms that are always the same, as ``ArmPosterior``."""
+
+    def __init__(self, ahead: PosteriorAhead) -> None:
+        self._ahead, self._belief = ahead, ahead.belief
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the arm of a row, (1, d)."""
+        source: Any = self._belief.place.source
+        return source.rows(torch.tensor([row]))
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._belief._values(self._belief.posterior.arm_mean()[0])
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._belief._values(self._ahead.taken_in().arm_variance)
+
+    @property
+    def incumbent(self) -> Tensor:
+        """The largest posterior mean of a point played or pending, 0-dim; 0 before any."""
+        belief = self._belief
+        means = belief.posterior.told_means()[0, belief._order]
+        if self._ahead.num_pending:
+            means = np.append(means, belief.moments(self._ahead.pending)[0].double().numpy())
+        return belief._number(float(means.max()) if len(means) else 0.0)
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean, (A,)."""
+        return self._belief.deviation(seed)
+
+
+class ListOffer:
+    """The posterior at the points of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
+
+    def __init__(self, ahead: PosteriorAhead, domain: Domain) -> None:
+        self._ahead, self._belief, self._domain = ahead, ahead.belief, domain
+
+    @cached_property
+    def _at(self) -> list[Points]:
+        return [self._belief.posterior.at(part) for part in self._domain.parts()]
+
+    def chosen(self, row: int) -> Tensor:
+        """Return the point of a row, (1, d)."""
+        for part in self._domain.parts():
+            if row < len(part):
+                return part[row, None].clone()
+            row -= len(part)
+        raise IndexError(row)
+
+    def _each(self, values: Callable[[Points], Any]) -> Tensor:
+        return torch.cat([self._belief._values(values(at)) for at in self._at])
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._each(lambda at: self._belief.posterior.mean_at(at)[0])
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._each(self._ahead.taken_in().variance_at)
+
+    @property
+    def incumbent(self) -> Tensor:
+        """What is to be improved on, 0-dim; see ``ArmPosterior``."""
+        belief, known = self._belief, self._domain.incumbent
+        if known is None and self._domain.context is not None:
+            return self.mean.max()
+        if known is None:
+            known = belief.recommend() if belief.num_observations else belief.inducing_points[:0]
+        known = torch.cat([known, self._domain.eligible(self._ahead.pending)])
+        return belief.moments(known)[0].max() if len(known) else belief._number(0.0)
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean from the joint posterior of the points, (A,); equal points get equal values."""
+        belief, arms = self._belief, self._domain.arms
+        if arms is None:
+            return torch.cat([self._drawn(seed)(block) for block in self._domain.parts()])
+        points, rows = distinct(arms)
+        if len(points) > JOINT_LIMIT:
+            if has_waves(belief.kernel, points.shape[-1]):  # draws that depend on no order of points
+                return self._drawn(seed)(points)[rows]
+            draws = DiscretizedThompsonSampling(belief.searched, arms, beta=1.0, seed=seed)
+            return draws.draws(1)[0] - self.mean
+        at = belief.posterior.at(points)
+        root = covariance_root(torch.from_numpy(belief.posterior.covariance(at)))
+        generator = torch.Generator().manual_seed(seed)
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
+        return (root @ normals)[rows].to(arms.dtype)
+
+    def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
+        """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
+        from torch_kbandits.beliefs.table import wave_prior
+
+        belief, generator = self._belief, torch.Generator().manual_seed(seed)
+        waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
+        c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+        return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))

@@ -1,0 +1,536 @@
+"""What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.acquisition import Domain
+from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.box_search import BoxSearch
+from torch_kbandits.beliefs.cube_search import CubeSearch
+from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
+from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
+from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
+from torch_kbandits.numerics.shallow import shallow_copy
+from torch_kbandits.numerics.waves import WavePrior
+from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.ledger import History
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.features import Features
+from torch_kbandits.posteriors.observations import Places, merged
+from torch_kbandits.posteriors.posterior import Arms, Prior
+from torch_kbandits.posteriors.table import Table
+
+Array = NDArray[np.float64]
+
+#: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
+_LEAST_VARIANCE = 1e-6
+
+#: Points that no longer count leave the dictionary once they are more than one in so many of it.
+_PATIENCE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """What is known beforehand of what may be played.
+
+    Attributes:
+        source: the arms, if these are always the same and follow the posterior.
+        search: where in a box that is always the same, or on a cube, the next point is sought.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+    """
+
+    source: ArmSource | None = None
+    search: BoxSearch | CubeSearch | None = None
+    tie_rank: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """The observations that count, in the order told. A value, whose successors share its memory.
+
+    Attributes:
+        X: points (n, d).
+        Y: rewards (n,).
+        rests: rewards less prior means, (n, 1).
+        times: when each was made, (n,).
+        weights: how many fresh observations each counts for, λ over its noise variance, (n,).
+        places: where its point stands among those that the posterior knows, (n,).
+        numbers: how many were told before each, (n,).
+    """
+
+    X: Rows
+    Y: Rows
+    rests: Rows
+    times: Rows
+    weights: Rows
+    places: Rows
+    numbers: Rows
+
+    @classmethod
+    def none(cls, example: Tensor) -> Self:
+        """Return none, of points like an example (0, d)."""
+        nothing, whole = np.empty(0), np.empty(0, np.int64)
+        none = (Rows(each) for each in (nothing, np.empty((0, 1)), nothing, nothing, whole, whole))
+        return cls(Rows(example[:0]), *none)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def followed(self, *new: Any) -> Self:
+        """Return these and others after them."""
+        parts = (self.X, self.Y, self.rests, self.times, self.weights, self.places, self.numbers)
+        return type(self)(*(rows.followed(each) for rows, each in zip(parts, new, strict=True)))
+
+    def kept(self, which: NDArray[Any], weights: Array) -> Self:
+        """Return some of these, with other weights."""
+        X, Y = (Rows(rows.tensor[torch.from_numpy(which)]) for rows in (self.X, self.Y))
+        columns = (Rows(array(rows)[which]) for rows in (self.rests, self.times, self.places, self.numbers))
+        rests, times, places, numbers = columns
+        return type(self)(X, Y, rests, times, Rows(weights), places, numbers)
+
+
+def array(rows: Rows) -> Array:
+    """Return rows as an array."""
+    return rows.tensor.numpy()
+
+
+class PosteriorBelief(Belief):
+    """The posterior of what counts under a memory, at the dictionary that a rule chooses, or exact.
+
+    What no longer counts is taken back by changes of rank one. Where observations age, all weights change with the
+    time, and the posterior is computed afresh from its coordinates.
+
+    Args:
+        example: points (n, d), which say how large prior variances are where there are no arms; of their dtype are all.
+        kernel: the prior covariance.
+        regularization: λ.
+        exact: whether the posterior is the exact one.
+        online: whether the dictionary rule decides about each point once, when it is told.
+        memory: which observations count at a time, and with what noise; None where all do for ever.
+        mean: the prior mean; None for zero.
+        full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
+        place: what may be played.
+
+    Cost of a round: that of the posterior; see ``ExactPosterior`` and ``DictionaryPosterior``.
+    """
+
+    def __init__(
+        self,
+        example: Tensor,
+        kernel: Kernel,
+        regularization: float,
+        place: Place,
+        *,
+        exact: bool,
+        online: bool = False,
+        memory: Memory | None = None,
+        mean: Mean | None = None,
+        full_at: int | None = None,
+    ) -> None:
+        super().__init__(example[:0], kernel, regularization, exact=exact, mean=mean)
+        self.place, self._online = place, online
+        self._memory: Memory = KeepAll() if memory is None else memory
+        self.tie_rank = place.tie_rank
+        self._none, self._now, self._num_told = example[:0].clone(), -torch.inf, 0
+        prior, arms = Prior.of(kernel, float(regularization), mean), None
+        largest = prior.variance(example)
+        if place.source is not None:
+            arms = self._arms(place.source, prior)
+            largest = arms.table.prior
+        self._bound = float(largest.max(initial=0.0))
+        words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
+        kind: Any = ExactPosterior if exact else DictionaryPosterior
+        self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
+        self._counted = Counting.none(self._none)
+        self._numbers = RowIndex.of({})
+        self._dictionary = Selection(self._none, self._none.new_ones(0), None)
+        self._sample: OnlineSample | None = None
+        self._rule_memory: dict[Any, Any] = {}
+        self._prior_draws: PriorDraws | None = None
+
+    def _arms(self, source: ArmSource, prior: Prior) -> Arms:
+        """Return the arms before any reward."""
+        parts = [(prior.variance(block), prior.expected(block)) for _, block in source.blocks()]
+        variance = np.concatenate([each for each, _ in parts])
+        mean = np.concatenate([each for _, each in parts], axis=1)
+        return Arms(source.blocks, self.kernel, Table.of(Features.none(len(source), self._none), variance, mean))
+
+    # ---------------------------------------------------------------- what is known
+
+    def _number(self, value: float) -> Tensor:
+        return self.regularization.new_tensor(value)
+
+    def _values(self, values: Array) -> Tensor:
+        return torch.from_numpy(values).to(self._none.dtype)
+
+    @property
+    def memory(self) -> Memory:
+        """Which observations count at a time, and with what noise."""
+        return self._memory
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether variances are those of ``learned_residual``."""
+        return self.posterior.learns_residual
+
+    @property
+    def num_observations(self) -> int:
+        """Number t of observations that count."""
+        return len(self._counted)
+
+    @property
+    def _order(self) -> Places:
+        """Places of the played points that count, in the order in which they first appear among what counts."""
+        if isinstance(self._memory, KeepAll):
+            return np.flatnonzero(self.posterior.told.counts)
+        return in_order(array(self._counted.places))
+
+    @property
+    def played(self) -> Tensor:
+        """The points that count, (u, d), each once, in the order in which they were first played."""
+        order, points = self._order, self.posterior.told.points
+        return points if len(order) == len(points) else points[torch.from_numpy(order)]
+
+    @property
+    def latest(self) -> Tensor:
+        """The point learned last, (1, d); none before any."""
+        return self._counted.X.tensor[-1:]
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d): all played points that count if the posterior is exact."""
+        return self.played if self.exact else self._dictionary.points
+
+    @property
+    def dictionary_weights(self) -> Tensor | None:
+        """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
+        return self._dictionary.weights
+
+    def effective_dimension(self) -> Tensor:
+        """Return Σ_s τ̃(x_s), 0-dim."""
+        return self._number(self.posterior.effective_dimension())
+
+    def information_gain(self) -> Tensor:
+        """Return ½ log det V, 0-dim, in nats."""
+        return self._number(self.posterior.information_gain())
+
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim."""
+        return self._number(self.posterior.projection_error())
+
+    def kernel_bound(self) -> Tensor:
+        """Return the largest k(x, x) known of, 0-dim."""
+        return self._number(self._bound)
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
+        return self._number(self.posterior.mean_norm())
+
+    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the posterior means and variances at points X (q, d), each (q,)."""
+        mean, variance = self.posterior.moments(X)
+        return self._values(mean[0]), self._values(variance)
+
+    def recommend(self) -> Tensor:
+        """Return the played point (1, d) of the largest posterior mean."""
+        order = self._order
+        best = order[self._values(self.posterior.told_means()[0, order]).argmax()]
+        return self.posterior.told.points[best, None].clone()
+
+    @property
+    def observations(self) -> tuple[Tensor, Tensor]:
+        """The points (n, d) and the rewards (n,) that count, in the order told."""
+        return self._counted.X.tensor, self._values(array(self._counted.Y))
+
+    @property
+    def noise(self) -> Tensor | None:
+        """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
+        weights = array(self._counted.weights)
+        if self._memory.keeps_noise and bool((weights == 1.0).all()):
+            return None
+        return self._values(self.posterior.prior.noise / weights)
+
+    def shown(self, told: History) -> NystromGP | OnlineGP:
+        """Return the posterior of what counts as a BoTorch model of its own."""
+        return self.model(*self.observations, self.inducing_points, self.noise)
+
+    @cached_property
+    def searched(self) -> NystromGP | OnlineGP:
+        """The posterior as a BoTorch model, which nobody changes."""
+        return self.model(*self.observations, self.inducing_points, self.noise)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        search = cast(BoxSearch, self.place.search)
+        return search.domain(self.latest, self.recommend()) if self.num_observations else search.box.domain
+
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
+        """Return the posterior with points (k, d) pending."""
+        from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead
+
+        return PosteriorAhead(self, pending)
+
+    # ---------------------------------------------------------------- forgetting
+
+    def _copy(self) -> Self:
+        other = shallow_copy(self)
+        vars(other).pop("searched", None)
+        vars(other).pop("domain", None)
+        return other
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        if now == self._now or isinstance(self._memory, KeepAll):
+            return self
+        other = self._copy()
+        other._now = now
+        other._weigh(self._weights(array(self._counted.times), now))
+        return other
+
+    def _weights(self, times: Array, now: float) -> Array:
+        """Return how many fresh observations those of these times (n,) count for, (n,)."""
+        level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
+        return (level / self._memory.noise(torch.from_numpy(times), now, level)).numpy()
+
+    def _weigh(self, weights: Array) -> None:
+        """Give the observations other weights (n,), and forget those that have none."""
+        before, counted = array(self._counted.weights), self._counted
+        if np.array_equal(weights, before):
+            return
+        kept = weights > 0.0
+        places, rests = array(counted.places), array(counted.rests)
+        if np.array_equal(weights[kept], before[kept]):
+            gone = ~kept
+            less = merged(places[gone], -before[gone], rests[gone].T)
+            self.posterior = self.posterior.learned(*less)
+        else:
+            self.posterior = self.posterior.reweighted(*totals(places, weights, rests, len(self.posterior.told)))
+        self._counted = counted.kept(kept, weights[kept]) if not kept.all() else replace(counted, weights=Rows(weights))
+
+    # ---------------------------------------------------------------- learning
+
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief conditioned on more rewards, made now if they have no times."""
+        other = self._copy()
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
+        times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
+        weights = np.ones(len(told.Y))
+        if not isinstance(self._memory, KeepAll):
+            every = self._weights(np.concatenate((array(self._counted.times), times)), self._now)
+            before, weights = every[: len(self._counted)], every[len(self._counted) :]
+            other._weigh(before)
+        other._learn(told.X, told.Y, times, weights, rule, generator)
+        return other
+
+    def _learn(
+        self,
+        X: Tensor,
+        Y: Tensor,
+        times: Array,
+        weights: Array,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        """Condition on rewards Y (q,) at X (q, d), of which those of weight 0 do not count."""
+        numbers, counts = np.arange(self._num_told, self._num_told + len(Y)), weights > 0.0
+        self._num_told += len(Y)
+        if not counts.any():
+            return
+        if not counts.all():
+            rows = torch.from_numpy(counts)
+            X, Y, times, weights, numbers = X[rows], Y[rows], times[counts], weights[counts], numbers[counts]
+        selection = None
+        if rule is not None and self._online:
+            before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
+            points = self._sample.points
+            if self._sample is not before:
+                selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
+        posterior, places = self.posterior.knowing(X)
+        if rule is not None and not self._online:
+            order = in_order(np.concatenate((self._order, places)))
+            selection = rule.select(self._preview(posterior, order, places, weights), generator)
+            if selection.indices is not None:
+                chosen = order[selection.indices.numpy()]
+                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen)
+        self._condition(posterior, X, Y, (times, weights, places, numbers), selection)
+
+    def _condition(
+        self, posterior: Any, X: Tensor, Y: Tensor, counting: tuple[Array, ...], selection: Selection | None
+    ) -> None:
+        """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
+        times, weights, places, numbers = counting
+        if selection is not None:
+            if selection.indices is None:
+                posterior, dictionary = posterior.knowing(selection.points)
+                posterior = posterior.at_dictionary(np.unique(dictionary))
+            self._dictionary = selection
+        values = Y.double().numpy()
+        rests = values - posterior.told.expected.tensor.numpy()[places, 0]
+        self.posterior = posterior.learned(*merged(places, weights, rests[None]))
+        self._counted = self._counted.followed(X, values, rests[:, None], times, weights, places, numbers)
+
+    def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
+        """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
+        told, size = posterior.told, len(posterior.told)
+        points = told.points if len(order) == size else told.points[torch.from_numpy(order)]
+        new = np.bincount(places, weights, size)
+        counts, scores = told.counts + new, np.maximum(posterior.known.variance, 0.0) / posterior.prior.noise
+        held = posterior.is_in_dictionary
+        number, handed = len(self._numbers), self._dictionary.weights
+        known: dict[str, Any] = {}
+        if handed is not None:
+            at = np.zeros(size)
+            _, where = posterior.knowing(self._dictionary.points)
+            at[where] = handed.numpy()
+            known["weights"] = torch.from_numpy(at[order])
+        if number:
+            known["numbers"] = self._numbers.places(points)
+        return PlayedPoints(
+            points,
+            self.kernel,
+            self.regularization,
+            self._values(counts[order]),
+            self._values(scores[order]),
+            torch.from_numpy(held[order]),
+            self._values(new[order]),
+            most_new=len(places),
+            memory=self._rule_memory,
+            **known,
+        )
+
+    def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
+        """Return the dictionary once points (q, d) were offered to it."""
+        sample = self._sample
+        if sample is None:
+            Z, weights = self._dictionary.points, self._dictionary.weights
+            weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
+            sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
+        if not isinstance(self._memory, KeepAll):
+            _, places = self.posterior.knowing(sample.points)
+            counts = np.append(self.posterior.told.counts, np.zeros(len(places)))
+            counting = torch.from_numpy(counts[places] > 0.0)
+            if int((~counting).sum()) > sample.size // _PATIENCE:
+                sample = self._pruned(sample, counting, rule, generator)
+        uniforms = torch.rand(X.shape[0], generator=generator, dtype=torch.float64, device="cpu")
+        return rule.offered(sample, X, uniforms, None, None)
+
+    def _pruned(
+        self, sample: OnlineSample, kept: Tensor, rule: OnlineRule, generator: torch.Generator | None
+    ) -> OnlineSample:
+        """Return the dictionary with those points (m,) bool that are kept; what counts is offered again for the others.
+
+        A point that was not taken with probability p̃ when all were there, and would be with p̃' now, is taken with
+        (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
+        """
+        counting = self.played
+        chances = sample.chances(counting)
+        uniforms = torch.rand(len(counting), generator=generator, dtype=torch.float64, device="cpu").to(chances.device)
+        left = sample.keeping(kept.nonzero().squeeze(-1))
+        return rule.offered(left, counting, chances + (1.0 - chances) * uniforms, None, None)
+
+    def advised(self, answers: Answers) -> Self:
+        """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.
+
+        The points asked about join the dictionary. To choose by in this round: the next reward is told to this belief.
+        """
+        if len(answers.X) == 0:
+            return self
+        other, level, number = self._copy(), self.posterior.prior.noise, len(self._counted)
+        weights = level / answers.variance.double().clamp_min(_LEAST_VARIANCE * level).numpy()
+        selection = None
+        if not self.exact:
+            points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
+            selection = Selection(points, points.new_ones(len(points)), None)
+        posterior, places = self.posterior.knowing(answers.X)
+        times, numbers = np.full(len(weights), self._now), np.full(len(weights), number)
+        other._condition(posterior, answers.X, answers.Y, (times, weights, places, numbers), selection)
+        # What is learned last stays last, since searches start from it.
+        last = np.roll(np.arange(len(other._counted)), -number)
+        other._counted = other._counted.kept(last, array(other._counted.weights)[last])
+        return other
+
+    def restored(self, told: History, dictionary: Selection) -> Self:
+        """Return the empty belief conditioned, at the present time, on what counts of a history."""
+        other = self._copy()
+        times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
+        weights = np.ones(len(times)) if isinstance(self._memory, KeepAll) else self._weights(times, self._now)
+        if told.times is not None:
+            other._numbers = self._numbers.with_rows(told.X)
+        if not self.exact:
+            other._dictionary = dictionary
+            posterior, places = cast(DictionaryPosterior, self.posterior).knowing(dictionary.points)
+            other.posterior = posterior.at_dictionary(np.unique(places))
+        other._learn(told.X, told.Y, times, weights, None, None)
+        return other
+
+    # ---------------------------------------------------------------- draws
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean from the joint posterior of the arms, (A,); equal arms get equal values.
+
+        Source: Matheron's rule, Wilson et al., ICML 2020: a prior draw is corrected by what the posterior knows.
+
+        Raises:
+            InputError: if the arms are not all in memory and there are no waves of the kernel.
+        """
+        from torch_kbandits.beliefs.table import wave_prior
+
+        source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
+        features = cast(Arms, self.posterior.arms).table.features
+        if source.tensor is None:
+            waves: Any = cast(WavePrior, wave_prior(self.kernel, source.dimension)).draw(generator)
+            prior = torch.cat([waves.at(block) for _, block in source.blocks()])
+            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+            return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
+        points, rows, where = self._drawn_points()
+        values = self._prior_draws.draw(generator) if self._prior_draws else points
+        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator)
+        arms = rows[: len(source)]
+        drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
+        first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
+        return drawn[first[arms]].to(self._none.dtype)
+
+    def _drawn_points(self) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """Return the distinct points at which the prior is drawn, which each arm is, and which others are."""
+        told = cast(Tensor, self.posterior.told.points)
+        source = cast(Tensor, cast(ArmSource, self.place.source).tensor)
+        points, rows = distinct(torch.cat([source, told]))
+        index = RowIndex.of({}).with_rows(points)
+        kept = self._rule_memory.get("drawn")
+        if (
+            self._prior_draws is None
+            or kept is None
+            or not torch.equal(kept, points)
+            or isinstance(self._prior_draws, LowRankDraws)
+        ):
+            first = rows[len(source) + torch.from_numpy(self.posterior.basis)].unique()
+            self._prior_draws = prior_draws(self.kernel, points, first)
+            self._rule_memory["drawn"] = points
+        return points, rows, index.places
+
+
+def in_order(places: Places) -> Places:
+    """Return the distinct places in the order in which they first appear."""
+    each, first = np.unique(places, return_index=True)
+    return each if (np.diff(first) > 0).all() else places[np.sort(first)]
+
+
+def totals(places: Places, weights: Array, rests: Array, size: int) -> tuple[Array, Array]:
+    """Return how much counts of each of so many points, (u,), and the sums of rests (n, k) times that, (k, u)."""
+    sums = [np.bincount(places, weights * column, size) for column in rests.T]
+    return np.bincount(places, weights, size), np.stack(sums)

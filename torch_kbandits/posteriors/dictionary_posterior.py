@@ -1,0 +1,364 @@
+"""The Nyström–DTC posterior at a dictionary, whose points come and go."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.numerics.linalg import spanning_pivots
+from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.features import Features
+from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
+from torch_kbandits.posteriors.table import Column, Table, Update
+
+Array = NDArray[np.float64]
+
+#: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
+_ROUNDING = 1e-13
+
+#: Of λ so much may be left unexplained of a point that counts as spanned.
+_SHARE = 1e-10
+
+#: Rounding in coordinates from which on the points of the dictionary are put into another order.
+_WORST = 1e-9
+
+#: That of kernel values.
+_EPS = 2.0**-50
+
+#: A point of the dictionary that has no coordinate, since the others span it.
+_SPANNED = -2
+
+
+@dataclass(frozen=True, eq=False)
+class DictionaryPosterior(Posterior):
+    """The Nyström–DTC posterior at a dictionary: rewards are projected on what its points span, r stays as it was.
+
+    W whitens K_ZZ, w ~ N(0, I) before any reward.
+
+    - A point that is not spanned gets a coordinate (k(x, ·) − zᵀz(x)) / √(k(x, x) − zᵀz), on which rewards are not
+      projected until it is activated.
+    - A point that leaves the dictionary keeps its coordinate. The direction n that it alone spans, the projection of
+      W eᵢ on what the dictionary spans, becomes one on which no rewards are projected: cov becomes that given nᵀw = 0,
+      plus nnᵀ. To come back is the inverse, computed from the features of the points told.
+    - If more than half of the coordinates are of points that left, all is computed afresh without them.
+
+    Source: Calandriello et al., COLT 2019, §3.1. Differs: the paper computes all afresh in every round.
+
+    Cost: O(m²) for a reward, O(u m + m²) for a point that joins, leaves or comes back; one read of the arms' features.
+
+    Attributes:
+        place_in_basis: the coordinate of each known point, (u,), −1 for none, −2 for one of the dictionary that the others span.
+        active: which of the basis are in the dictionary, (m,).
+        void: orthonormal directions that the dictionary does not span, (r, m).
+        errors: about how far off rounding has made each coordinate, (m,).
+        known: the known points, whose features are always kept up to date, moments only if ``follows``.
+        follows: whether the moments of the known points are kept up to date as well.
+        full_at: the size from which on the residual is learned; None for none.
+    """
+
+    place_in_basis: Places
+    active: NDArray[np.bool_]
+    void: Array
+    errors: Array
+    known: Table
+    follows: bool
+    full_at: int | None
+
+    @classmethod
+    def of(
+        cls,
+        prior: Prior,
+        example: Tensor,
+        arms: Arms | None = None,
+        *,
+        follows: bool = False,
+        full_at: int | None = None,
+    ) -> Self:
+        """Return what is believed before any reward, with no dictionary; see ``ExactPosterior.of``."""
+        number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
+        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
+        known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
+        off = np.empty(0, np.bool_), none, np.empty(0)
+        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at)
+
+    def _with_points(self, after: Self, X: Tensor) -> Self:
+        z, told, number = self.coordinates(X), after.told, len(X)
+        prior, expected = told.prior.tensor.numpy()[-number:], told.expected.tensor.numpy()[-number:].T
+        moments = Table.of(Features(z.T, number, self.size), prior, expected).refitted(self.gaussian, self.void)
+        known = self.known
+        known = Table(
+            known.features.with_rows(z.T),
+            np.concatenate((known.prior, prior)),
+            np.concatenate((known.expected, expected), 1),
+            np.concatenate((known.mean, moments.mean), 1),
+            np.concatenate((known.variance, moments.variance)),
+            np.concatenate((known.spanned, moments.spanned)),
+        )
+        return changed(after, known=known, place_in_basis=np.concatenate((self.place_in_basis, np.full(number, -1))))
+
+    # ---------------------------------------------------------------- the dictionary
+
+    @property
+    def is_in_dictionary(self) -> NDArray[np.bool_]:
+        """Which of the known points are in the dictionary, (u,)."""
+        held = self.place_in_basis == _SPANNED
+        held[self.basis[self.active]] = True
+        return held
+
+    @property
+    def dictionary(self) -> Places:
+        """Places of the points of the dictionary, those that the others span among them, ascending."""
+        return np.flatnonzero(self.is_in_dictionary)
+
+    def at_dictionary(self, places: Places) -> Self:
+        """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
+
+        Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
+        """
+        at = self.place_in_basis[places]
+        joining = places[at == -1]
+        back = at[at >= 0]
+        leaving = self.active.copy()
+        leaving[back] = False
+        back, leaves = back[~self.active[back]], np.flatnonzero(leaving)
+        num_spanned = np.count_nonzero(self.place_in_basis == _SPANNED) - np.count_nonzero(at == _SPANNED)
+        if not (len(joining) + len(back) + len(leaves) or num_spanned):
+            return self
+        num_idle = self.size - len(places)
+        is_cheap = len(joining) + len(back) + len(leaves) <= 2 + self.size // 8 and 2 * num_idle <= self.size + 32
+        if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
+            return self._rebuilt(places)
+        after, moves = self, list[Move]()
+        for i in leaves:
+            after = after._retired(int(i), moves)
+        for i in back:
+            after = after._activated(int(i), moves)
+        after = changed(after._follow(self, Update(None, moves)), num_changes=self.num_changes + len(moves))
+        for place in joining:
+            extended = after._extended(int(place))
+            if extended is None:
+                return self._rebuilt(places)
+            after = extended
+        return after._checked()
+
+    def _follow(self, before: Self, update: Update) -> Self:
+        """Return the posterior once points follow a change from an earlier one."""
+        column, moves = update
+        if column is None and not moves:
+            return self
+        arms, known = before._followed([update]), before.known
+        if self.follows:
+            known = known.followed(update, lambda: self._between_known(column.place))
+        elif column is not None:
+            features = known.features.with_column()
+            new = (self._between_known(column.place) - known.features.known @ column.row) / column.corner
+            features.memory[: features.rows, features.columns - 1] = new
+            known = changed(known, features=features)
+        return changed(self, arms=arms, known=known)
+
+    def _between_known(self, place: int) -> Array:
+        """Return the kernel values of the known points and one of them, (u,)."""
+        points = self.told.points
+        return self.prior.between(points, points[place : place + 1])[:, 0]
+
+    def _extended(self, place: int) -> Self | None:
+        """Return the posterior once a point joins the dictionary; None where rounding asks for another order."""
+        z = self.known.features.known[place].copy()
+        prior = self.known.prior[place]
+        rest, m = prior - z @ z, self.size
+        error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
+        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise) or rest <= error * math.sqrt(prior):
+            if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
+                return None  # points that left span it
+            at = self.place_in_basis.copy()
+            at[place] = _SPANNED
+            return changed(self, place_in_basis=at)
+        corner, at, unit = math.sqrt(rest), self.place_in_basis.copy(), np.zeros(m + 1)
+        if error / corner > _WORST and bool((np.abs(z) > 10.0 * np.abs(self._corners)).any()):
+            return None
+        at[place], unit[m] = m, 1.0
+        column = Column(place, z, corner)
+        after = changed(
+            self,
+            basis=np.append(self.basis, place),
+            white=bordered(self.white, -(z @ self.white) / corner, 1.0 / corner),
+            gaussian=self.gaussian.extended(1.0, np.zeros(len(self.gaussian.mean))),
+            place_in_basis=at,
+            active=np.append(self.active, False),
+            void=np.vstack((np.pad(self.void, ((0, 0), (0, 1))), unit)) if len(self.void) else unit[None],
+            errors=np.append(self.errors, error / corner),
+        )
+        new = (self._between_known(place) - self.known.features.known @ z) / corner
+        seen, moves = np.column_stack((self.known.features.known, new)), list[Move]()
+        after = after._activated(m, moves, seen)
+        return changed(after._follow(self, Update(column, moves)), num_changes=self.num_changes + 2)
+
+    @property
+    def _corners(self) -> Array:
+        """What each point of the basis added when it joined, (m,)."""
+        return 1.0 / self.white.diagonal()
+
+    def _retired(self, place: int, moves: list[Move]) -> Self:
+        """Return the posterior once a point of the basis leaves the dictionary; its moves are added to a list."""
+        n = self.white[:, place]
+        n = n - (self.void @ n) @ self.void
+        n = n / np.linalg.norm(n)
+        row = self.gaussian.cov @ n
+        spread = n @ row
+        given = Move(row, -1.0 / spread, -(self.gaussian.mean @ n) / spread)
+        free = Move(n, 1.0, np.zeros_like(given.step), -1.0)
+        moves += [given, free]
+        active = self.active.copy()
+        active[place] = False
+        gaussian = self.gaussian.moved(given, spread).moved(free, 1.0)
+        return changed(self, gaussian=gaussian, active=active, void=np.vstack((self.void, n)))
+
+    def _activated(self, place: int, moves: list[Move], seen: Array | None = None) -> Self:
+        """Return the posterior once a point of the basis is in the dictionary; its moves are added to a list.
+
+        Args:
+            place: in the basis.
+            moves: so far.
+            seen: features of the known points, (u, m); None for those that are kept.
+        """
+        seen, told, noise = self.known.features.known if seen is None else seen, self.told, self.prior.noise
+        share = self.void @ seen[self.basis[place]]
+        share /= np.linalg.norm(share)
+        n = share @ self.void
+        mirror = share.copy()
+        mirror[0] += math.copysign(1.0, share[0])
+        mirror /= np.linalg.norm(mirror)
+        void = (self.void - 2.0 * np.outer(mirror, mirror @ self.void))[1:]
+        new = seen @ n
+        cross, own = seen.T @ (told.counts * new) / noise, 1.0 + told.counts @ (new * new) / noise
+        cross = cross - (n @ cross) * n - (void @ cross) @ void
+        gain = self.gaussian.cov @ cross
+        left = own - cross @ gain
+        step = (told.sums @ new - (told.sums @ seen) @ gain) / (noise * left)
+        spanned, taught = Move(n, -1.0, np.zeros_like(step), 1.0), Move(n - gain, 1.0 / left, step)
+        moves += [spanned, taught]
+        active = self.active.copy()
+        active[place] = True
+        gaussian = self.gaussian.moved(spanned, 1.0).moved(taught, left)
+        return changed(self, gaussian=gaussian, active=active, void=void)
+
+    # ---------------------------------------------------------------- telling
+
+    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+        """Return the posterior once more counts of some points, or less; the dictionary stays."""
+        told, noise = self.told.told(places, counts, sums), self.prior.noise
+        if len(places) > 4 + self.size // 4 or self.num_changes + len(places) > CHECK:
+            return changed(self, told=told).refitted()
+        gaussian, moves, factor = self.gaussian, list[Move](), 1.0
+        for number, place in enumerate(places):
+            z, count = self.known.features.known[place], counts[number]
+            z = z - (self.void @ z) @ self.void if len(self.void) else z
+            move, factor = gaussian.observed(z, sums[:, number] / count, noise / count)
+            if factor < LEAST_SHARE:
+                return changed(self, told=told).refitted()
+            gaussian = gaussian.moved(move, factor)
+            moves.append(move)
+        after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
+        return after._follow(self, Update(None, moves))._checked()
+
+    def refitted(self) -> Self:
+        """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
+        told, noise, m = self.told, self.prior.noise, self.size
+        seen = self.known.features.known
+        seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
+        precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
+        factor = np.linalg.cholesky(precision)
+        inverse = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        cov = inverse.T @ inverse
+        mean = (told.sums @ seen / noise) @ cov
+        gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
+        arms, known = self.arms, self.known
+        if arms is not None:
+            arms = changed(arms, table=arms.table.refitted(gaussian, self.void))
+        if self.follows:
+            known = known.refitted(gaussian, self.void)
+        return changed(self, gaussian=gaussian, arms=arms, known=known, num_changes=0)._checked()
+
+    def _rebuilt(self, places: Places) -> Self:
+        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
+        told, at = self.told, np.full(len(self.told), -1)
+        points = told.points[torch.from_numpy(places)]
+        values = self.prior.between(points, points)
+        least = max(_ROUNDING, _SHARE * self.prior.noise / max(values.diagonal().max(initial=0.0), 1e-300))
+        order = spanning_pivots(torch.from_numpy(values), least).numpy() if len(places) else np.empty(0, np.int64)
+        at[places] = _SPANNED
+        basis, m = places[order], len(order)
+        at[basis] = np.arange(m)
+        factor = np.linalg.cholesky(values[np.ix_(order, order)])
+        white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        spanning = told.points[torch.from_numpy(basis)]
+        features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)
+        known = changed(self.known, features=Features(features, len(told), m))
+        arms = None if self.arms is None else self.arms.rewritten(spanning, white)
+        after = changed(
+            self, basis=basis, white=white, place_in_basis=at, active=np.ones(m, np.bool_), void=np.empty((0, m)), arms=arms,
+            errors=_EPS / factor.diagonal(), known=known,
+        )  # fmt: skip
+        return after.refitted()
+
+    # ---------------------------------------------------------------- what is not spanned
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
+        return self.full_at is not None and self._dictionary_size >= self.full_at
+
+    @property
+    def _dictionary_size(self) -> int:
+        return int(np.count_nonzero(self.active)) + int(np.count_nonzero(self.place_in_basis == _SPANNED))
+
+    def inside(self, z: Array) -> Array:
+        """Return coordinates (m, q) projected on what the dictionary spans."""
+        return z - self.void.T @ (self.void @ z) if len(self.void) else z
+
+    # ---------------------------------------------------------------- draws and played points
+
+    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator) -> Array:
+        """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
+
+        With u the coordinates of the prior draw, projected, and ε ~ N(0, S) at the points told, they are
+        −cov Σ_i z_i (z_iᵀu + ε_i) / S_i, so no basis matters. Cost: O(u m + m²).
+        """
+        live = np.flatnonzero(self.told.counts)
+        seen = self.inside(self.known.features.known[live].T).T
+        u = self.inside((self.white @ prior_at(self.points))[:, None])[:, 0]
+        counts = self.told.counts[live] / self.prior.noise
+        normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
+        return -self.gaussian.cov @ (seen.T @ (counts * (seen @ u) + np.sqrt(counts) * normals))
+
+    def told_means(self) -> Array:
+        """Return posterior means of the known points, (k, u). Cost: O(u m), or O(1) if these are followed."""
+        if self.follows:
+            return self.known.mean
+        return self.known.expected + self.gaussian.mean @ self.known.features.known.T
+
+    # ---------------------------------------------------------------- what confidence widths read
+
+    def effective_dimension(self) -> float:
+        """Return Σ_s τ̃(x_s) over what was told. Cost: O(m), and O(u m) for the projection error."""
+        return self.size - float(np.trace(self.gaussian.cov)) + self.projection_error()
+
+    def projection_error(self) -> float:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s. Cost: O(u m)."""
+        seen, counts = self.known.features.known, self.told.counts
+        inside = np.einsum("um,um->u", seen, seen)
+        if len(self.void):
+            inside = inside - np.square(seen @ self.void.T).sum(1)
+        return float(counts @ np.maximum(self.known.prior - inside, 0.0)) / self.prior.noise
+
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(m)."""
+        return float(np.linalg.norm(self.gaussian.mean[0]))

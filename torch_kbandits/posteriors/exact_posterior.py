@@ -1,0 +1,184 @@
+"""The exact posterior, in coordinates that are whitened with the noise."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import scipy.linalg
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.numerics.linalg import jittered_cholesky
+from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
+from torch_kbandits.posteriors.table import Column, Update
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactPosterior(Posterior):
+    """The exact posterior: each point that was told is a coordinate, whitened with the noise of its mean reward.
+
+    Let S be the noise variances of the mean rewards of the u points told. (K + S)⁻¹ = WᵀBW with B = I − cov. No pivot
+    is below the noise, however close points are, so it is as accurate as a Cholesky factorisation of K + S.
+
+    - A point joins by a coordinate (k(x, ·) − zᵀBz(x)) / √s, s = k(x, x) + S − zᵀBz >= S, in which B is 1.
+    - Its noise changes by Δ as it is told again, ages, or a reward is taken back: with q = W eᵢ, a = qᵀBq,
+      B −= Δ/(1 + Δ a) Bq(Bq)ᵀ. It leaves for Δ → ∞; its coordinate stays until more than half of them are such.
+
+    Cost: O(m²) for a point told or taken back, and one read of the arms' features; O(m³ + A m²) for all afresh.
+
+    Attributes:
+        place_in_basis: the coordinate of each known point, (u,), −1 for none.
+    """
+
+    place_in_basis: Places
+
+    @classmethod
+    def of(cls, prior: Prior, example: Tensor, arms: Arms | None = None) -> Self:
+        """Return what is believed before any reward.
+
+        Args:
+            prior: of the function.
+            example: no points, (0, d), of the dtype that they have.
+            arms: that follow, in no coordinates.
+        """
+        number, nothing = len(prior.means), np.empty(0, np.int64)
+        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
+        return cls(prior, told, nothing, np.empty((0, 0)), gaussian, arms, 0, nothing)
+
+    def _with_points(self, after: Self, X: Tensor) -> Self:
+        return changed(after, place_in_basis=np.concatenate((self.place_in_basis, np.full(len(X), -1))))
+
+    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+        """Return the posterior once more counts of some points, or less; see ``Posterior``."""
+        told = self.told.told(places, counts, sums)
+        live = np.count_nonzero(self.place_in_basis >= 0)
+        if len(places) > 4 + live // 4 or self.num_changes >= CHECK + live or 2 * live + 16 < self.size:
+            return changed(self, told=told).refitted()
+        after = self
+        for number in range(len(places)):
+            after = after._learned_one(int(places[number]), told)
+        return changed(after, told=told, num_changes=self.num_changes + len(places))._checked()
+
+    def _learned_one(self, place: int, told: Observations) -> Self:
+        """Return the posterior once of a point counts what is said."""
+        noise, count, before = self.prior.noise, told.counts[place], self.told.counts[place]
+        i, (mean, cov, _) = int(self.place_in_basis[place]), self.gaussian
+        if i < 0:
+            return self._joined(place, told) if count else self
+        q = self.white[:, i].copy()
+        row = q - cov @ q
+        own, alpha = q @ row, mean @ q  # of (K + S)⁻¹, and that times the rewards
+        if not count:
+            gaussian, at = self.gaussian, self.place_in_basis.copy()
+            at[place] = -1
+            move, factor = Move(row, 1.0 / own, -alpha / own), own * noise / before
+        else:
+            delta, at = noise / count - noise / before, self.place_in_basis
+            share = 1.0 + delta * own
+            step = told.sums[:, place] / count - self.told.sums[:, place] / before - delta * alpha
+            move, factor = Move(row, delta / share, step / share), share * count / before
+        gaussian = self.gaussian.moved(move, factor)
+        return changed(self, gaussian=gaussian, place_in_basis=at, arms=self._followed([Update(None, [move])]))
+
+    def _joined(self, place: int, told: Observations) -> Self:
+        """Return the posterior once a point is told that nothing counted of."""
+        noise, (mean, cov, log_det) = self.prior.noise / told.counts[place], self.gaussian
+        point = told.points[place : place + 1]
+        z = self.coordinates(point)[:, 0]
+        row = z - cov @ z
+        spread = told.prior.tensor[place].item() + noise - z @ row
+        corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
+        step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
+        at[place], unit[m] = m, 1.0
+        update = Update(Column(place, row, corner), [Move(unit, -1.0, step)])
+        gaussian = self.gaussian.extended(0.0, step)._replace(log_det=log_det + math.log(spread / noise))
+        return changed(
+            self,
+            basis=np.append(self.basis, place),
+            white=bordered(self.white, -(row @ self.white) / corner, 1.0 / corner),
+            gaussian=gaussian,
+            place_in_basis=at,
+            arms=self._followed([update]),
+        )
+
+    def refitted(self) -> Self:
+        """Return the same, computed afresh. Cost: O(u³ + A u²)."""
+        told, noise = self.told, self.prior.noise
+        basis = np.flatnonzero(told.counts > 0.0)
+        m, at = len(basis), np.full(len(told), -1)
+        at[basis] = np.arange(m)
+        points, own = told.points[torch.from_numpy(basis)], noise / told.counts[basis]
+        factor = jittered_cholesky(torch.from_numpy(self.prior.between(points, points) + np.diag(own))).numpy()
+        white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        mean = (told.sums[:, basis] / told.counts[basis]) @ white.T
+        log_det = 2.0 * np.log(factor.diagonal()).sum() - np.log(own).sum()
+        after = changed(
+            self,
+            basis=basis,
+            place_in_basis=at,
+            white=white,
+            gaussian=Gaussian(mean, np.zeros((m, m)), log_det),
+            num_changes=0,
+        )
+        if self.arms is not None:
+            arms = self.arms.rewritten(points, white)
+            table = arms.table.refitted(after.gaussian, np.empty((0, m)))
+            after = changed(after, arms=changed(arms, table=table))
+        return after._checked()
+
+    # ---------------------------------------------------------------- what confidence widths read
+
+    def _inverse(self) -> tuple[Array, Array]:
+        """Return the diagonal of (K + S)⁻¹, (u,), and that times the rewards, (k, u), of the points that count."""
+        white = self.white[:, self.place_in_basis[self.place_in_basis >= 0]]
+        return np.einsum("mi,mi->i", white, white - self.gaussian.cov @ white), self._alpha()
+
+    def _alpha(self) -> Array:
+        """Return (K + S)⁻¹ times the rewards of the points that count, (k, u)."""
+        return self.gaussian.mean @ self.white[:, self.place_in_basis[self.place_in_basis >= 0]]
+
+    def effective_dimension(self) -> float:
+        """Return Σ_s τ(x_s) over what was told: tr K (K + S)⁻¹. Cost: O(u m²)."""
+        own, _ = self._inverse()
+        return float(len(own) - self.prior.noise / self.told.counts[self.place_in_basis >= 0] @ own)
+
+    def projection_error(self) -> float:
+        """Return 0: nothing is left out."""
+        return 0.0
+
+    def mean_norm(self) -> float:
+        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(u m²)."""
+        live = self.place_in_basis >= 0
+        counts = self.told.counts[live]
+        alpha = self._alpha()[0]
+        return math.sqrt(max(alpha @ (self.told.sums[0, live] / counts - self.prior.noise / counts * alpha), 0.0))
+
+    # ---------------------------------------------------------------- draws and played points
+
+    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator) -> Array:
+        """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
+
+        With values g of the prior draw and ε ~ N(0, S) they are −B W (g + ε). Cost: O(u m + m²).
+        """
+        live = np.flatnonzero(self.place_in_basis >= 0)
+        points, noise = self.told.points[torch.from_numpy(live)], self.prior.noise / self.told.counts[live]
+        normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
+        w = self.white[:, self.place_in_basis[live]] @ (prior_at(points) + np.sqrt(noise) * normals)
+        return self.gaussian.cov @ w - w
+
+    def told_means(self) -> Array:
+        """Return posterior means of the known points that count, and prior ones of others, (k, u). Cost: O(u m)."""
+        live, told = self.place_in_basis >= 0, self.told
+        mean = told.expected.tensor.numpy().T.copy()
+        counts = told.counts[live]
+        alpha = self._alpha()
+        mean[:, live] += told.sums[:, live] / counts - self.prior.noise / counts * alpha
+        return mean

@@ -1,0 +1,78 @@
+"""A Gaussian in the coordinates of a basis, and its changes of rank one."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torch_kbandits.loops import gaussian_loops
+
+Array = NDArray[np.float64]
+
+
+class Move(NamedTuple):
+    """A change of rank one: of the covariance by scale row rowᵀ, of the means by step row.
+
+    At a point of coordinates z the variance changes by scale (rowᵀz)², and means by step rowᵀz.
+
+    Attributes:
+        row: (m,).
+        scale: a number.
+        step: (k,).
+        span: by span (rowᵀz)² changes what the dictionary spans of a prior variance.
+    """
+
+    row: Array
+    scale: float
+    step: Array
+    span: float = 0.0
+
+    def padded(self, size: int) -> "Move":
+        """Return the same in more coordinates, which it leaves as they are."""
+        row = np.zeros(size)
+        row[: len(self.row)] = self.row
+        return self._replace(row=row)
+
+
+class Gaussian(NamedTuple):
+    """Coordinates w ~ N(mean, cov) of a function, given rewards; of k numbers told of each play, which have one cov.
+
+    Attributes:
+        mean: (k, m).
+        cov: (m, m).
+        log_det: twice the information gain, in nats.
+    """
+
+    mean: Array
+    cov: Array
+    log_det: float
+
+    @classmethod
+    def prior(cls, number: int) -> "Gaussian":
+        """Return what is believed of so many numbers in no coordinates."""
+        return cls(np.empty((number, 0)), np.empty((0, 0)), 0.0)
+
+    def moved(self, move: Move, factor: float) -> "Gaussian":
+        """Return the Gaussian after a change by which det V grows by a factor. Cost: O(m²)."""
+        cov = gaussian_loops.with_outer(self.cov, move.row, move.scale)
+        return Gaussian(self.mean + np.outer(move.step, move.row), cov, self.log_det + math.log(factor))
+
+    def extended(self, variance: float, mean: Array) -> "Gaussian":
+        """Return it with one more coordinate, which is independent of the others."""
+        m = len(self.cov)
+        cov = np.zeros((m + 1, m + 1))
+        cov[:m, :m], cov[m, m] = self.cov, variance
+        return self._replace(mean=np.column_stack((self.mean, mean)), cov=cov)
+
+    def observed(self, z: Array, rest: Array, noise: float) -> tuple[Move, float]:
+        """Return the change by an observation of zᵀw, and by which factor det V grows: below 0 it is impossible.
+
+        Args:
+            z: coordinates of its point, (m,).
+            rest: what was observed less the prior mean, (k,).
+            noise: its variance; negative to take an observation back.
+        """
+        row = self.cov @ z
+        spread = noise + z @ row
+        return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise

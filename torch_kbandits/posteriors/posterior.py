@@ -1,0 +1,320 @@
+"""The posterior: a Gaussian in the coordinates of a basis, and the arms that follow it."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.means import Mean
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.errors import NumericalError
+from torch_kbandits.numerics.formulas import frozen
+from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.numerics.linalg import non_negative_variance
+from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.gaussian import Gaussian
+from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.residual import learned_residual, residual_share
+from torch_kbandits.posteriors.table import Column, Table, Update
+
+Array = NDArray[np.float64]
+
+#: Changes of rank one between two computations of everything afresh.
+CHECK = 512
+
+#: Of what a reward explained at least this share is left when it is taken back; else everything is computed afresh.
+LEAST_SHARE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """What is assumed before any reward.
+
+    Attributes:
+        kernel: the prior covariance, in double precision.
+        means: prior means of the k numbers told of each play; None for zero.
+        noise: λ.
+    """
+
+    kernel: Kernel
+    means: tuple[Mean | None, ...]
+    noise: float
+
+    @classmethod
+    def of(cls, kernel: Kernel, noise: float, *means: Mean | None) -> Self:
+        """Return a prior of copies."""
+        copy = deepcopy(kernel).double().requires_grad_(False).eval()
+        return cls(frozen(copy), means or (None,), noise)
+
+    def between(self, X: Tensor, others: Tensor) -> Array:
+        """Return kernel values of points X (n, d) and others (m, d), (n, m)."""
+        with torch.no_grad():
+            return gram(self.kernel, X.double(), others.double()).numpy()
+
+    def variance(self, X: Tensor) -> Array:
+        """Return prior variances of points X (n, d), (n,)."""
+        with torch.no_grad():
+            return prior_variance(self.kernel, X.double()).numpy()
+
+    def expected(self, X: Tensor) -> Array:
+        """Return prior means at points X (n, d), (k, n)."""
+        zero = np.zeros(len(X))
+        with torch.no_grad():
+            return np.stack([zero if mean is None else prior_mean(mean, X).double().numpy() for mean in self.means])
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """Points that follow a posterior because they may be played: how to read them, and their table.
+
+    Attributes:
+        blocks: yields the first row and the points (b, d) of each block, in order.
+        kernel: the prior covariance, in the dtype of the points.
+        table: their moments.
+    """
+
+    blocks: Callable[[], Any]
+    kernel: Kernel
+    table: Table
+
+    def values(self, point: Tensor) -> Array:
+        """Return kernel values of the arms and a point (1, d), (A,)."""
+        with torch.no_grad():
+            parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
+        return (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
+
+    def rewritten(self, points: Tensor, white: Array) -> Self:
+        """Return them in other coordinates, W k(Z, ·) of points Z (m, d). Cost: O(A m²)."""
+        table, like = self.table, torch.from_numpy(self.table.features.memory[:0])
+        features = table.features.none(len(table.prior), like, white.shape[0] + white.shape[0] // 2)
+        features.columns, features._taken[1] = white.shape[0], white.shape[0]
+        transposed = torch.from_numpy(white.T.copy()).to(like.dtype)
+        with torch.no_grad():
+            for first, block in self.blocks():
+                values = gram(self.kernel, block, points.to(block))
+                features.memory[first : first + len(block), : len(white)] = (values @ transposed).numpy()
+        return changed(self, table=changed(table, features=features))
+
+
+class Points(NamedTuple):
+    """Points as a posterior sees them.
+
+    Attributes:
+        X: (q, d).
+        z: coordinates, (m, q).
+        prior: prior variances, (q,).
+    """
+
+    X: Tensor
+    z: Array
+    prior: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
+
+    A value: what changes makes another. The variance of f(x) is k(x, x) − zᵀz + zᵀ cov z.
+
+    Attributes:
+        prior: of the function.
+        told: what was told.
+        basis: places of the points Z among those that are known, (m,).
+        white: W, (m, m).
+        gaussian: what is believed of w.
+        arms: that follow; None for none.
+        num_changes: of rank one since all was computed afresh.
+    """
+
+    prior: Prior
+    told: Observations
+    basis: Places
+    white: Array
+    gaussian: Gaussian
+    arms: Arms | None
+    num_changes: int
+
+    # ---------------------------------------------------------------- what is believed
+
+    @property
+    def size(self) -> int:
+        """Number m of coordinates."""
+        return len(self.basis)
+
+    @property
+    def points(self) -> Tensor:
+        """The points Z of the basis, (m, d)."""
+        return self.told.points[torch.from_numpy(self.basis)]
+
+    def coordinates(self, X: Tensor) -> Array:
+        """Return z of points X (q, d), (m, q). Cost: O(q m d + q m²)."""
+        return self.white @ self.prior.between(self.points, X)
+
+    def at(self, X: Tensor) -> Points:
+        """Return points X (q, d) as the posterior sees them. Cost: O(q m d + q m²)."""
+        return Points(X, self.coordinates(X), self.prior.variance(X))
+
+    def moments(self, X: Tensor) -> tuple[Array, Array]:
+        """Return posterior means (k, q) and variances (q,) at points X (q, d)."""
+        at = self.at(X)
+        return self.mean_at(at), self.variance_at(at)
+
+    def mean_at(self, at: Points) -> Array:
+        """Return posterior means, (k, q)."""
+        return self.prior.expected(at.X) + self.gaussian.mean @ at.z
+
+    def own_variance_at(self, at: Points) -> Array:
+        """Return k(x, x) − zᵀz + zᵀ cov z, (q,), at least 0.
+
+        Raises:
+            NumericalError: if one is negative beyond rounding.
+        """
+        z, prior = at.z, at.prior
+        variance = prior - np.einsum("mq,mq->q", z, z) + np.einsum("mq,mq->q", z, self.gaussian.cov @ z)
+        return non_negative(variance, prior)
+
+    def variance_at(self, at: Points) -> Array:
+        """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
+        variance = self.own_variance_at(at)
+        return self._learned(at.prior, self._spanned(at), variance) if self.learns_residual else variance
+
+    def covariance(self, at: Points) -> Array:
+        """Return posterior covariances of points, (q, q)."""
+        return self.prior.between(at.X, at.X) - at.z.T @ (at.z - self.gaussian.cov @ at.z)
+
+    def arm_mean(self) -> Array:
+        """Return posterior means of the arms, (k, A)."""
+        return cast(Arms, self.arms).table.mean
+
+    def arm_variance(self) -> Array:
+        """Return posterior variances of the arms, (A,), as ``variance_at``."""
+        table = cast(Arms, self.arms).table
+        variance = np.maximum(table.variance, 0.0)
+        return self._learned(table.prior, table.spanned, variance) if self.learns_residual else variance
+
+    # ---------------------------------------------------------------- a dictionary that is full
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
+        return False
+
+    def inside(self, z: Array) -> Array:
+        """Return coordinates (m, q) projected on those that rewards are projected on."""
+        return z
+
+    def _spanned(self, at: Points) -> Array:
+        """Return what the dictionary spans of prior variances, (q,)."""
+        return np.square(self.inside(at.z)).sum(0)
+
+    def residual_roots(self, at: Points) -> Array:
+        """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
+        if not self.learns_residual:
+            return np.ones(len(at.prior))
+        return _roots(at.prior, self._spanned(at), self.own_variance_at(at))
+
+    def arm_roots(self) -> Array:
+        """Return the same of the arms, (A,)."""
+        table = cast(Arms, self.arms).table
+        return _roots(table.prior, table.spanned, np.maximum(table.variance, 0.0))
+
+    def _learned(self, prior: Array, spanned: Array, variance: Array) -> Array:
+        return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()
+
+    # ---------------------------------------------------------------- draws
+
+    @abstractmethod
+    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator) -> Array:
+        """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean.
+
+        Args:
+            prior_at: the prior draw's values (n,) at points (n, d).
+            generator: all other randomness.
+        """
+
+    # ---------------------------------------------------------------- telling
+
+    def knowing(self, X: Tensor) -> tuple[Self, Places]:
+        """Return the posterior that knows points X (q, d), told of or not, and their places (q,)."""
+        places, fresh = self.told.unknown(X)
+        if not fresh:
+            return self, places
+        new = X[fresh]
+        told = self.told.with_points(new, self.prior.variance(new), self.prior.expected(new).T)
+        return self._with_points(changed(self, told=told), new), places
+
+    def _with_points(self, after: Self, X: Tensor) -> Self:
+        """Return what follows for a posterior that knows more points (q, d)."""
+        return after
+
+    @abstractmethod
+    def learned(self, places: Places, counts: Array, sums: Array) -> Self:
+        """Return the posterior once more counts of known points, each of them once, or less where counts are negative.
+
+        Args:
+            places: (q,).
+            counts: λ over the noise variance of what is told, (q,).
+            sums: of what was told less its prior mean, each as often as it counts, (k, q).
+        """
+
+    @abstractmethod
+    def refitted(self) -> Self:
+        """Return the same, computed afresh from the points, what was told of each, and the kernel."""
+
+    def reweighted(self, counts: Array, sums: Array) -> Self:
+        """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
+        return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
+
+    def information_gain(self) -> float:
+        """Return ½ log det(I + K/λ) of what was told, in nats."""
+        return 0.5 * self.gaussian.log_det
+
+    def _followed(self, updates: Sequence[Update]) -> Arms | None:
+        """Return the arms after updates."""
+        arms = self.arms
+        if arms is None:
+            return None
+        table = arms.table
+        for update in updates:
+            column = update.column
+            table = table.followed(update, lambda column=column: self._column(cast(Column, column)))
+        return changed(arms, table=table)
+
+    def _column(self, column: Column) -> Array:
+        """Return the kernel values of the arms and the point of a new coordinate, (A,)."""
+        return cast(Arms, self.arms).values(self.told.points[column.place : column.place + 1])
+
+    def _checked(self) -> Self:
+        """Return the posterior if it is finite.
+
+        Raises:
+            NumericalError: if it is not.
+        """
+        if not np.isfinite(self.gaussian.mean).all() or not np.isfinite(self.gaussian.log_det):
+            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+        return self
+
+
+def non_negative(variance: Array, prior: Array) -> Array:
+    """Return variances of which rounding is cleared; see ``non_negative_variance``."""
+    if (variance >= 0.0).all():
+        return variance
+    return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
+
+
+def _roots(prior: Array, spanned: Array, variance: Array) -> Array:
+    return residual_share(*map(torch.from_numpy, (prior, spanned, variance))).sqrt().numpy()
+
+
+def bordered(matrix: Array, below: Array, corner: float) -> Array:
+    """Return [[matrix, 0], [below, corner]], (m + 1, m + 1)."""
+    m = len(matrix)
+    out = np.zeros((m + 1, m + 1))
+    out[:m, :m], out[m, :m], out[m, m] = matrix, below, corner
+    return out
