@@ -25,7 +25,6 @@ def is_quick(config):
 def pytest_configure(config):
     """Let the quick suite try a third of the examples, unless a test says its number."""
     hypothesis.settings.load_profile("quick" if is_quick(config) else "thorough")
-    config.addinivalue_line("markers", "patience: stretches of plain rounds begin when they do for users")
     config.addinivalue_line("markers", "one_in(number): one case in so many is quick; other tests take other cases")
     # Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again.
     config.addinivalue_line("filterwarnings", "ignore:Optimization failed:RuntimeWarning")
@@ -88,13 +87,6 @@ def _fixed_global_generator():
     torch.default_generator.manual_seed(0)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
-
-
-@pytest.fixture(autouse=True)
-def _stretches_begin_at_once(request, monkeypatch):
-    """Rounds are plain from the first that may be, so that all laws are of stretches too, which else begin later."""
-    if "patience" not in request.keywords:
-        monkeypatch.setattr("torch_kbandits.bandit.bandit.PATIENCE", 0)
 
 
 @pytest.fixture

@@ -47,12 +47,10 @@ from torch_kbandits.bandit.restoring import restored, state_of
 from torch_kbandits.bandit.saving import loaded, save
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
 from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
-from torch_kbandits.bandit.stretch import PATIENCE, Stretch
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
     Belief,
-    Choice,
     EnsembleBelief,
     Fenced,
     Lookahead,
@@ -71,7 +69,6 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
-from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.places import copied
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
@@ -217,11 +214,9 @@ class Bandit(Undisturbed):
         self.memories = memories
         self.seed = self._pieces.seed
         self._acquisition = rule
-        self._known: Standing | Stretch = before_any(self._pieces)
-        self._num_plain = 0  # rounds in a row
+        self._standing: Standing = before_any(self._pieces)
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
-        self._visited_share = 1.0
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._complaints: tuple[str, ...] = ()
         self._health_log: HealthLog | None = None
@@ -289,13 +284,6 @@ class Bandit(Undisturbed):
         """
         start = perf_counter()
         remember, return_ids = checks.flag("remember", remember), checks.flag("return_ids", return_ids)
-        if type(q) is int and q == 1 and remember and time is None and (known := self._stretch) is not None:
-            choice = self._plainly_chosen(known, context, candidates)
-            if choice is not None:
-                actions, self._visited_share = self.candidates.actions(choice.point.clone()), choice.share
-                self._seconds["ask"].append(perf_counter() - start)
-                self._known = known.asking(choice)
-                return Asked(actions, (known.asked_id,)) if return_ids else actions
         if q is not None:
             q = checks.size("q", q)
         if return_ids and not remember:
@@ -308,7 +296,6 @@ class Bandit(Undisturbed):
             return actions
         standing = self._asked_for(X, standing, ahead)
         self._become(standing, ahead)
-        self._visited_share = ahead.visited_share
         return Asked(actions, standing.ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
@@ -374,12 +361,7 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        start, known = perf_counter(), self._known
-        if isinstance(known, Stretch) and outcomes is None and failed is False and time is None:
-            after = self._plainly_told(known, x, y, context, ids)
-            if after is not None:
-                return self._go_on(after, start)
-            self._known = known.standing
+        start = perf_counter()
         standing = without_expired(self._pieces, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
@@ -411,8 +393,7 @@ class Bandit(Undisturbed):
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing. Or the rewards of all arms in each round, (r, A), where they are
-                known beforehand: of arms in memory, of equal ones the first one's. Then rounds of an exact posterior
-                on up to 512 arms take microseconds; see ``docs/scale.md``.
+                known beforehand: of arms in memory, of equal ones the first one's.
             rounds: how many; None for as many as have known rewards.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
 
@@ -435,42 +416,15 @@ class Bandit(Undisturbed):
                 raise InputError("offered= goes with a function that returns rewards, not with a table of them.")
         played = list[Tensor]()
         while (turn := len(played)) < number:
-            start, ahead = perf_counter(), None
-            words = {} if offered is None else _named("offered", offered(self._known.round), _BROUGHT)
-            time, context, candidates = (words.get(name) for name in _BROUGHT)
-            known, choice = self._stretch if time is None else None, None
-            if known is not None and rewards is not None:
-                came = known.played(self._acquisition, self.width, self._seed_after(known), rewards.after(turn))
-                if came is not None:
-                    (self._known, choices), self._visited_share = came, 1.0
-                    played += [each.point for each in choices]
-                    continue
-            gives = cast(Callable[[Any], Any], pull) if rewards is None else partial(rewards.of, turn)
-            if known is not None:
-                self._known, choice = known, self._plainly_chosen(known, context, candidates)
-            if known is None or choice is None:
-                standing, domain = self._now(time, context, candidates)
-                X, ahead = self._chosen(standing, domain, 1)
-                standing = self._asked_for(X, standing, ahead)
-                words, pulled = self._pulled(gives, X, start)
-            else:
-                X = choice.point
-                words, pulled = self._pulled(gives, X, start)
-                known = known if self._known is known else known.begun_anew  # as who looked has it
-                asking = known.asking(choice)
-                after = asking.told(words["y"]) if words.keys() == {"y"} else None
-                if after is not None:
-                    self._seconds["tell"].append(perf_counter() - pulled)
-                    self._known, self._visited_share = after, choice.share
-                    played.append(X)
-                    continue
-                self._known, standing = known.standing, asking.standing
+            start = perf_counter()
+            words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
+            standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
+            X, ahead = self._chosen(standing, domain, 1)
+            standing = self._asked_for(X, standing, ahead)
+            words, pulled = self._pulled(pull if rewards is None else partial(rewards.of, turn), X, start)
             pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
             told, is_over = self._round(standing, X, last, **words)
-            if ahead is not None:
-                self._outlook, self._visited_share = Outlook(standing, ahead), ahead.visited_share
-            elif choice is not None:
-                self._visited_share = choice.share
+            self._outlook = Outlook(standing, ahead)
             self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
             played.append(X)
         return self.candidates.actions(torch.cat(played))
@@ -509,7 +463,7 @@ class Bandit(Undisturbed):
     @property
     def round(self) -> int:
         """The number of the present round, counted from 0."""
-        return self._known.round
+        return self._standing.round
 
     @property
     def memory(self) -> Memory | None:
@@ -644,8 +598,8 @@ class Bandit(Undisturbed):
         """All that was told, in order; a copy."""
         standing = self._standing
         ledger = standing.ledger.in_one_part
-        if self._known is standing:
-            self._known = changed(standing, ledger=ledger)
+        if self._standing is standing:
+            self._standing = changed(standing, ledger=ledger)
         return ledger.told[0].copied()
 
     @property
@@ -748,14 +702,6 @@ class Bandit(Undisturbed):
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
         return X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X)
-
-    @property
-    def visited_share(self) -> float:
-        """The share of the candidates whose posterior the last ``ask`` computed afresh, in (0, 1]; 1 for a full pass.
-
-        On many arms bounds certify that the others cannot be chosen.
-        """
-        return self._visited_share
 
     @property
     def model(self) -> NystromGP | OnlineGP:
@@ -996,75 +942,12 @@ class Bandit(Undisturbed):
         """The posterior of what counts now."""
         return self._standing.belief
 
-    @property
-    def _standing(self) -> Standing:
-        """What is known, written up."""
-        known = self._known
-        if not isinstance(known, Stretch):
-            return known
-        self._known = known = known.begun_anew  # so that nothing is written up twice
-        return known.standing
-
-    @_standing.setter
-    def _standing(self, standing: Standing) -> None:
-        self._known = standing
-
-    @property
-    def _stretch(self) -> Stretch | None:
-        """The stretch of plain rounds, in which nothing is pending; one that begins now if rounds have been plain."""
-        known = self._known
-        if not isinstance(known, Stretch):
-            may_begin = self._num_plain >= PATIENCE and known.told.has_course
-            known = Stretch.of(self._pieces, known) if may_begin else None
-        if known is None or known.asked is not None or self._health_log is not None:
-            return None
-        return known if runs_compiled(known.course.regularization) else None
-
-    def _seed_after(self, known: Stretch) -> Callable[[int], int]:
-        """Return what gives the seed of a choice in so many rounds after the present one."""
-        seed, first = self.seed, known.round
-        return lambda number: seed_for(seed, first + number, "ask 0")
-
-    def _plainly_chosen(self, known: Stretch, context: Any, candidates: Any) -> Choice | None:
-        """Return what is asked for in a stretch of plain rounds; None if that is to be left to the belief."""
-        domain = self.candidates.in_round(context, candidates, known.before.clock.now)
-        beta, number = self.width(known.course), known.round
-        return known.course.choose(self._acquisition, beta, lambda: seed_for(self.seed, number, "ask 0"), domain)
-
-    def _go_on(self, after: Stretch, start: float) -> None:
-        """Take over what is known after a plain round, last of all: an interrupt leaves all of it or nothing."""
-        self._seconds["tell"].append(perf_counter() - start)
-        self._known = after
-
-    def _plainly_told(
-        self, known: Stretch, x: Any, y: Any, context: Any, ids: int | Sequence[int] | None
-    ) -> Stretch | None:
-        """Return what is known after a reward of what was asked for; None where it is another, or more happens."""
-        if known.asked is None:
-            return None
-        if ids is None:
-            is_it = self._is_point(known.asked.point, x, context)
-        else:
-            one = ids[0] if type(ids) is tuple and len(ids) == 1 else ids
-            is_it = x is None and context is None and type(one) is int and one == known.asked_id
-        return known.told(y) if is_it else None
-
-    def _is_point(self, point: Tensor, x: Any, context: Any) -> bool:
-        """Say whether this is what was asked for as a point (1, d)."""
-        width = self.candidates.context_dim
-        if point.is_cpu and (context is None) == (width == 0):
-            array = point.numpy()
-            if _is_equal(x, array[:, width:]) and (context is None or _is_equal(context, array[0, :width])):
-                return True
-        return torch.equal(self.candidates.points(x, context, 0.0), point)
-
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
-        before, asked = self._known, perf_counter()
+        then, asked = self._standing, perf_counter()
         told = pull(self.candidates.actions(copied(X)))
-        pulled = perf_counter()
-        if self._known is not before:  # who only looked has written it up, or put its history together
-            now, then = self._standing, before.standing if isinstance(before, Stretch) else before
+        pulled, now = perf_counter(), self._standing
+        if now is not then:  # who only looked has put its history together
             same = now.told is then.told and now.ledger.pending is then.ledger.pending
             if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
                 raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
@@ -1137,7 +1020,6 @@ class Bandit(Undisturbed):
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
-        self._num_plain = self._num_plain + 1 if told.X.shape[0] == 1 and not pending.ids else 0
         self._seconds["tell"].append(perf_counter() - start)
         if self._health_log is not None and self._health_log.is_due(after):
             self._health_log.write(after, examined(self._pieces, after, self._seconds))
@@ -1254,13 +1136,3 @@ def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if unknown:
         raise InputError(f"run takes {', '.join(names)} by name, got {', '.join(map(repr, unknown))}.")
     return words
-
-
-def _is_equal(given: Any, array: np.ndarray) -> bool:
-    """Say whether what is given is plainly a tensor of the same kind and bits."""
-    if not isinstance(given, Tensor) or given.is_nested or not given.is_cpu or given.requires_grad:
-        return False
-    if given.layout != torch.strided or given.shape != array.shape:
-        return False
-    numbers = given.numpy()
-    return numbers.dtype == array.dtype and numbers.tobytes() == array.tobytes()

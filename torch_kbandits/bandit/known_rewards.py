@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,10 +47,6 @@ class KnownRewards:
         first = [self._row.setdefault(tuple(arm), row) for row, arm in enumerate(arms.source.tensor.tolist())]
         if len(self._row) < number:
             self._table = self._table[:, first]
-
-    def after(self, number: int) -> np.ndarray:
-        """Return the rewards of the rounds after the first so many, in double precision."""
-        return np.ascontiguousarray(self._table[number:].double().numpy())
 
     def of(self, number: int, x: Tensor) -> float:
         """Return the reward of an arm (1, d) after so many rounds."""

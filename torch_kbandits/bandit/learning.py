@@ -21,10 +21,9 @@ from torch_kbandits.bandit.relearning import (
     with_prior,
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
-from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
+from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.standing import Round, Standing
-from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
-from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.places import on_host
 from torch_kbandits.numerics.shallow import changed
@@ -44,7 +43,7 @@ def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
     ledger = Ledger.empty(example, staged=staged, timed=pieces.has_clock, num_outcomes=num_outcomes)
     hypothesis = hypothesis_after(pieces, pieces.hypothesis, ())
     told = pieces.belief(hypothesis) if belief is None else belief
-    outcomes = tuple(before_any(own, told_beside(pieces, own, told)) for own in pieces.of_outcomes)
+    outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(pieces.of_outcomes))
     return Standing(ledger, pieces.clock, told, hypothesis, outcomes=outcomes)
 
 
@@ -73,9 +72,8 @@ def restarted(pieces: Pieces, standing: Standing, belief: Belief | None = None) 
     told, outcomes = belief, list[Standing]()
     if told is None:
         told = pieces.belief(standing.hypothesis).at(standing.clock.now)
-    for own, known in zip(pieces.of_outcomes, standing.outcomes, strict=True):
-        beside = told_beside(pieces, own, told) if isinstance(known.told, ToldOtherwise) else None
-        outcomes.append(restarted(own, known, beside))
+    for number, (own, known) in enumerate(zip(pieces.of_outcomes, standing.outcomes, strict=True)):
+        outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
     after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
     return replace(after, predictions=Predictions.none(standing.round), failures=None)
 
@@ -119,7 +117,7 @@ def _learned(
 
 def _shares(outcome: Standing) -> bool:
     """Say whether the posterior of an outcome is beside that of rewards."""
-    return isinstance(outcome.told, ToldOtherwise)
+    return number_beside(outcome.told) is not None
 
 
 def _judged(pieces: Pieces, standing: Standing, told: Round, number: int) -> Standing:
@@ -139,7 +137,7 @@ def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Sta
     """Return what is known of an outcome after the round of a number that the host, the rewards' belief, learned."""
     told = _as_told(replace(known, round=number), part)
     after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
-    return replace(after, told=cast(ToldOtherwise, known.told).beside(cast(Host, host), told))
+    return replace(after, told=cast(Belief, beside(host, cast(int, number_beside(known.told)))))
 
 
 def _apart(own: Pieces, known: Standing) -> Standing:

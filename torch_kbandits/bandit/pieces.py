@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -18,6 +17,7 @@ from torch_kbandits.acquisition import AcquisitionRule, BlindRule, OptimisticRul
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
+from torch_kbandits.bandit.sharing import differs_in_numbers_alone
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.table import wave_prior
@@ -32,11 +32,10 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import KeepAll, Memory
-from torch_kbandits.memory.base import leaves_in_order
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
-from torch_kbandits.numerics.random import first_uniform, generator_for
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.ledger import History
@@ -373,20 +372,6 @@ class Pieces:
             words |= {"kernel": prior.kernel, "regularization": prior.regularization, "mean": prior.mean}
         return {name: word for name, word in words.items() if name not in _ADDED_LAST or not _is_nothing(word)}
 
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether a reward of what is asked for is all that a round may bring, and is learned at once.
-
-        It counts for ever, or for so many rounds, or until a restart.
-        """
-        others = self.batches, self.trigger, self.memories, self.advice, self.family, self.expire_after, self.objective
-        if any(each is not None for each in (*others, self.learning)) or self.declared or self.num_stages:
-            return False
-        memory = self.memory
-        is_window = memory is not None and leaves_in_order(memory) is not None and memory.num_latest is None
-        stays = not self.has_clock or (is_window and not self.candidates.is_timed)
-        return stays and self.start.floor == -math.inf
-
     @property
     def filled(self) -> Batches:
         """The batches that are filled with the candidates."""
@@ -497,6 +482,11 @@ class Pieces:
             memory=hypothesis.memory,
             mean=hypothesis.mean,
             full_at=None if self.dictionary is None else self.dictionary.full_at,
+            outcomes=tuple(
+                (number, own.hypothesis.mean)
+                for number, own in enumerate(self.of_outcomes)
+                if differs_in_numbers_alone(self, own)
+            ),
         )
 
     def _kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
@@ -565,10 +555,6 @@ class Pieces:
         if self.dictionary is None:
             return None
         return generator_for(*self._dictionary_address(self.dictionary, num_learned))
-
-    def dictionary_uniform(self, num_learned: int) -> float:
-        """Return the uniform that a dictionary rule, which there is, draws first by its generator."""
-        return first_uniform(*self._dictionary_address(cast(DictionaryRule, self.dictionary), num_learned))
 
     def _dictionary_address(self, rule: DictionaryRule, num_learned: int) -> tuple[int, int, str]:
         """Return what addresses the randomness of a dictionary rule."""

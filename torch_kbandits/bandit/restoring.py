@@ -10,7 +10,7 @@ from torch_kbandits.bandit.failing import failures_in
 from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import hypothesis_after, summarised
 from torch_kbandits.bandit.residuals import Predictions
-from torch_kbandits.bandit.sharing import is_measured_throughout, told_beside
+from torch_kbandits.bandit.sharing import beside, is_measured_throughout
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.bandit.state import (
     STATE_FORMAT,
@@ -21,7 +21,6 @@ from torch_kbandits.bandit.state import (
     saved_residuals,
 )
 from torch_kbandits.beliefs import Belief, EnsembleBelief
-from torch_kbandits.beliefs.told_otherwise import Host
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.ledger import History, Ledger
 from torch_kbandits.priors.learned import NEVER
@@ -91,12 +90,10 @@ def _restored_outcome(pieces: Pieces, own: Pieces, saved: SavedState, place: int
     dictionary = outcome_dictionary(part, own.candidates.example, len(told.X) - forgotten, timed=own.has_clock)
     clock, residuals = saved.clock if own.has_clock else own.clock, saved_residuals(part, history.next_round)
     known = SavedState(told, (dictionary,), none, 0, len(told.X), forgotten, clock, residuals)
-    beside, is_whole = None, is_measured_throughout(history.Y, history.outcomes, place)
+    view, is_whole = None, is_measured_throughout(history.Y, history.outcomes, place)
     if is_whole and (pieces.dictionary is None or _agree(dictionary, saved.dictionaries[0])):
-        beside = told_beside(pieces, own, host)
-    if beside is not None:
-        beside = beside.beside(cast(Host, host), told.rows(slice(forgotten, None)))
-    return restored(own, known, fitted, beside)
+        view = beside(host, place)
+    return restored(own, known, fitted, view)
 
 
 def _agree(ours: Selection, theirs: Selection) -> bool:

@@ -2,21 +2,20 @@
 
 import math
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.module import Module
 from torch import Tensor
 
-from torch_kbandits.bandit.pieces import Pieces
-from torch_kbandits.beliefs import Belief, CountedBelief, FeatureTable
-from torch_kbandits.beliefs.told_otherwise import ToldOtherwise, table_of
+from torch_kbandits.beliefs import Belief, PosteriorBelief
 
 #: What every module has for itself; its parameters, buffers and parts are compared as such.
 _OF_MODULES = frozenset(vars(Module()))
 
 
-def differs_in_numbers_alone(pieces: Pieces, own: Pieces) -> bool:
+def differs_in_numbers_alone(pieces: Any, own: Any) -> bool:
     """Say whether an outcome's posterior would differ from the reward's in the mean alone, were every play measured.
 
     It would if kernel, λ, memory and what points know of the time are the same, and each play is learned when it is
@@ -40,19 +39,14 @@ def differs_in_numbers_alone(pieces: Pieces, own: Pieces) -> bool:
     )
 
 
-def told_beside(pieces: Pieces, own: Pieces, belief: Belief) -> ToldOtherwise | None:
-    """Return the posterior of an outcome beside that of rewards, before it is told anything; None if it has its own.
+def beside(host: Belief, outcome: int) -> PosteriorBelief | None:
+    """Return the posterior of the outcome of a number beside that of rewards; None if it has its own."""
+    return host.seen_as(outcome) if isinstance(host, PosteriorBelief) else None
 
-    Arms of which the whole covariance is kept are so few that each outcome has its own.
 
-    Args:
-        pieces: of the bandit.
-        own: of the outcome.
-        belief: of the reward.
-    """
-    if not isinstance(belief, (FeatureTable, CountedBelief)) or type(table_of(belief)) is not FeatureTable:
-        return None
-    return ToldOtherwise(belief, own.hypothesis.mean) if differs_in_numbers_alone(pieces, own) else None
+def number_beside(belief: Belief) -> int | None:
+    """Return the number of the outcome that a belief beside that of rewards is about; None for another belief."""
+    return belief.outcome if isinstance(belief, PosteriorBelief) else None
 
 
 def is_measured_throughout(rewards: Tensor, outcomes: Tensor | None, number: int) -> bool:

@@ -12,8 +12,8 @@ from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.failing import Failures
 from torch_kbandits.bandit.pieces import Hypothesis
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
-from torch_kbandits.beliefs import Belief, Lookahead, ToldOtherwise
-from torch_kbandits.beliefs.told_otherwise import Host
+from torch_kbandits.bandit.sharing import beside, number_beside
+from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -100,9 +100,10 @@ class Standing:
 
     def _at_beside(self, clock: Clock, host: Belief) -> Self:
         """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
-        if not isinstance(self.told, ToldOtherwise):
+        outcome = number_beside(self.told)
+        if outcome is None:
             return self.at(clock)
-        told = self.told.beside(cast(Host, host))
+        told = cast(Belief, beside(host, outcome))
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, Self, cast
 
 import torch
@@ -13,12 +14,14 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import EmptyHistoryError, NumericalError
+from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.places import beside
+from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dtc import DTCFactors
@@ -375,3 +378,33 @@ def require_finite(*values: Tensor) -> None:
     sums = None if values[0].is_cpu else torch.stack([each.double().sum() for each in values])  # waited for once
     if not all(map(checks.all_finite, values if sums is None else [sums])):
         raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+
+
+def required(domain: Domain | None) -> Domain:
+    """Return the domain of a round, without which nothing can be chosen among contextual actions."""
+    if domain is None:
+        raise InputError("Contextual actions are chosen from in a round: its domain is missing.")
+    return domain
+
+
+def best_of(
+    scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
+) -> tuple[int, Callable[[], float]]:
+    """Return the position of the highest score (A,), and what returns the score.
+
+    Scores that differ by rounding only are broken by lot. Without ``tie_rank`` the lot is the round's: actions differ
+    from round to round, so there is no order of all.
+    """
+    if runs_compiled(scores, beta, kernel_bound):
+        share = ROUNDING_SHARE[kernel_bound.dtype]
+        row, best, is_alone = rule_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
+        if is_alone:
+            return row, partial(float, best)
+    ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
+    best = scores.max()
+    return int(highest(scores, ranks, tie_width(best, beta, kernel_bound))), best.item
+
+
+def lots(number: int, seed: int) -> Tensor:
+    """Return the order in which a round breaks ties between so many arms, (A,)."""
+    return torch.rand(number, generator=torch.Generator().manual_seed(seed), dtype=torch.float32, device="cpu")

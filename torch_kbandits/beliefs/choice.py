@@ -1,44 +1,26 @@
 """Which belief meets which candidates: the one place that dispatches."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.beliefs.arms_course import ArmsCourse
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.counted import CountedBelief
-from torch_kbandits.beliefs.course import Course
-from torch_kbandits.beliefs.covariance_course import CovarianceCourse
-from torch_kbandits.beliefs.covariances import CovarianceTable
 from torch_kbandits.beliefs.cube_search import CubeSearch
-from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.joint_course import JointCourse
 from torch_kbandits.beliefs.posterior_belief import Place, PosteriorBelief
-from torch_kbandits.beliefs.table import TableBelief
-from torch_kbandits.beliefs.window_course import WindowCourse
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.dictionaries import DictionaryRule, OnlineRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
-from torch_kbandits.memory.base import leaves_in_order
 from torch_kbandits.numerics.random import tie_rank
 
-T = TypeVar("T", bound=TableBelief)
-
-#: Bytes that the features of points played in a box may occupy.
-_ROW_MEMORY = 2**30
-
-#: Up to this many arms an exact posterior is kept as the covariance of all of them; up to half as many where
-#: observations age, so that it is computed afresh in every round.
+#: Up to this many arms the covariance of all of them is kept under a prior on time that forgets at a constant rate.
 COVARIANCE_LIMIT = 512
 
 
@@ -55,6 +37,7 @@ class Terms:
         memory: which observations count at a time; None where all do for ever.
         mean: the prior mean; None for zero.
         full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
+        outcomes: of outcomes that differ from the reward in their means alone, the number and the prior mean.
     """
 
     kernel: Kernel
@@ -65,12 +48,7 @@ class Terms:
     memory: Memory | None = None
     mean: Mean | None = None
     full_at: int | None = None
-
-    def remembered(self, table: T) -> T | CountedBelief:
-        """Return a table, of before any observation, under the memory."""
-        if self.memory is None and not self.online:
-            return table
-        return CountedBelief(table, self.memory, online=self.online)
+    outcomes: tuple[tuple[int, Mean | None], ...] = ()
 
 
 @singledispatch
@@ -122,34 +100,11 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
     search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
-    joint = _posterior(example, terms, Place(search=search, tie_rank=rank))
     rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
-    return joint if rate is None else FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
-
-
-def course_of(
-    belief: Belief,
-    rule: DictionaryRule | None,
-    generator: Callable[[int], torch.Generator | None],
-    uniform: Callable[[int], float],
-) -> Course | None:
-    """Return a belief that was told something in the course of plain rounds; None where it has no such form.
-
-    Args:
-        belief: without a memory, or with one of which observations leave in order, and whose times are rounds.
-        rule: which played points span the approximation; None for the exact posterior.
-        generator: all randomness of the rule, given how many rewards were told before.
-        uniform: the first that it draws, likewise.
-    """
-    if type(belief) is CovarianceTable:
-        return CovarianceCourse.of(belief)
-    if type(belief) is FeatureTable and rule is not None:
-        return ArmsCourse.of(belief, rule, generator)
-    if type(belief) is CountedBelief and (memory := leaves_in_order(belief.memory)) is not None:
-        return WindowCourse.of(belief, memory)
-    if type(belief) is CountedBelief and rule is not None and rule.is_online:
-        return JointCourse.of(belief, cast(OnlineRule, rule), generator, uniform)
-    return None
+    if rate is None:
+        return _posterior(example, terms, Place(search=search, tie_rank=rank))
+    joint = _posterior(example, replace(terms, outcomes=()), Place(search=search, tie_rank=rank))
+    return FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
 
 
 def are_few(candidates: Candidates) -> bool:
@@ -172,4 +127,5 @@ def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contex
 def _posterior(example: Tensor, terms: Terms, place: Place) -> PosteriorBelief:
     """Return the posterior before any observation; an example says how large prior variances are."""
     words: dict[str, Any] = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "mean": terms.mean}
-    return PosteriorBelief(example, terms.kernel, terms.regularization, place, full_at=terms.full_at, **words)
+    words |= {"full_at": terms.full_at, "outcomes": terms.outcomes}
+    return PosteriorBelief(example, terms.kernel, terms.regularization, place, **words)

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Lookahead
-from torch_kbandits.beliefs.joint_lookahead import best_of, required
+from torch_kbandits.beliefs.base import Lookahead, best_of, required
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.rows import distinct
 

@@ -20,11 +20,10 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.random import tie_rank
-from torch_kbandits.numerics.rows import Rows, distinct_in_order
+from torch_kbandits.numerics.rows import Rows, distinct_in_order, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.tables.points import PointList
 
 _Words = tuple[np.ndarray, np.ndarray, np.ndarray, float, float, float, np.ndarray, np.ndarray, np.ndarray]
 
@@ -97,7 +96,10 @@ class FilteredArms(Belief):
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)
         points = cast(Tensor, arms.tensor)
-        self._arms, self._rate, self._empty, self._noise = PointList(arms), rate, joint, level
+        self._index: dict[bytes, int] = {}
+        for row, key in enumerate(row_keys(points)):
+            self._index.setdefault(key, row)
+        self._rate, self._empty, self._noise = rate, joint, level
         self.ranks = tie_rank(len(points), seed).to(points.device)
         now = torch.cat([points.new_zeros(len(points), 1), points], dim=-1)
         with torch.no_grad():
@@ -231,7 +233,7 @@ class FilteredArms(Belief):
 
     def _rows_of(self, X: Tensor) -> Tensor | None:
         """Return which arms points (k, 1 + d) are, (k,); None if one is no arm."""
-        rows = self._arms.find(X[:, 1:])
+        rows = [self._index.get(key) for key in row_keys(X[:, 1:])]
         return None if None in rows else torch.tensor(rows, dtype=torch.long, device=X.device)
 
     def shown(self, told: History) -> NystromGP | OnlineGP:

@@ -1,5 +1,6 @@
 """What is chosen next, with points pending."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -8,15 +9,16 @@ from typing import Any, cast
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain, SomeOf
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
-from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.base import Lookahead, best_of, lots, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
-from torch_kbandits.beliefs.joint_lookahead import _lots, _score, best_of, on_box, required
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, wave_prior
+from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
@@ -72,7 +74,7 @@ class PosteriorAhead(Lookahead):
             scores = rule.on_arms(some, beta, seed)
             ranks = self.tie_rank
             if rows is not None:
-                ranks = (_lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+                ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
             row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
             return offer.chosen(row if rows is None else int(rows[row]))
 
@@ -132,6 +134,16 @@ class PosteriorAhead(Lookahead):
         """Return the posterior at what may be played in a round."""
         return TableOffer(self) if self.belief.place.source is not None else ListOffer(self, required(domain))
 
+    @property
+    def model(self) -> Any:
+        """The posterior without anything pending, as a BoTorch model."""
+        return self.belief.searched
+
+    @property
+    def domain(self) -> Domain:
+        """What may be played in a box that stays, with where to start the search."""
+        return self.belief.domain
+
     # ---------------------------------------------------------------- pending points
 
     def _add(self, point: Tensor, times: int) -> None:
@@ -173,7 +185,7 @@ class TableOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._belief._values(self._belief.posterior.arm_mean()[0])
+        return self._belief._values(self._belief.posterior.arm_mean()[self._belief.column])
 
     @property
     def variance(self) -> Tensor:
@@ -184,7 +196,7 @@ class TableOffer:
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a point played or pending, 0-dim; 0 before any."""
         belief = self._belief
-        means = belief.posterior.told_means()[0, belief._order]
+        means = belief.posterior.told_means()[belief.column, belief._order]
         if self._ahead.num_pending:
             means = np.append(means, belief.moments(self._ahead.pending)[0].double().numpy())
         return belief._number(float(means.max()) if len(means) else 0.0)
@@ -218,7 +230,7 @@ class ListOffer:
     @cached_property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._each(lambda at: self._belief.posterior.mean_at(at)[0])
+        return self._each(lambda at: self._belief.posterior.mean_at(at)[self._belief.column])
 
     @cached_property
     def variance(self) -> Tensor:
@@ -255,9 +267,42 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        from torch_kbandits.beliefs.table import wave_prior
-
         belief, generator = self._belief, torch.Generator().manual_seed(seed)
         waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
         c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
         return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))
+
+
+def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:
+    """Return the value at a point (1, d) of the function that a rule maximises, whose other words these are."""
+    with torch.no_grad():
+        return float(rule.function(*words)(x.unsqueeze(0)))
+
+
+def on_box(
+    rule: AcquisitionRule,
+    model: NystromGP | OnlineGP,
+    num_observations: int,
+    beta: Tensor,
+    pending: Tensor | None,
+    domain: Domain,
+    seed: int,
+) -> Tensor:
+    """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
+
+    The search also starts from the action told last, which is no context's optimum but often near one, and from what is
+    to be improved on. In a context far from all that was seen every action is as good; BoTorch's warning of that is not
+    passed on.
+    """
+    if rule.needs_observations and num_observations == 0:
+        lower, upper = cast(Tensor, domain.bounds)
+        uniform = torch.rand(
+            1, len(lower), generator=torch.Generator().manual_seed(seed), dtype=torch.float64, device="cpu"
+        )
+        return domain.in_context(lower + (upper - lower) * uniform.to(lower))
+    starts = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
+    if domain.incumbent is not None:
+        starts = torch.cat([starts, domain.incumbent])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+        return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
@@ -33,13 +35,29 @@ from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
 from torch_kbandits.posteriors.table import Table
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
 
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
+
+
+def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
+    """Return what draws of the prior are made of where they must be functions of the point (d,) alone.
+
+    Raises:
+        InputError: if there are no waves of the kernel.
+    """
+    try:
+        return WavePrior(kernel, dimension)
+    except UnsupportedError as error:
+        raise InputError(
+            "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
+            f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
+            "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +81,8 @@ class Counting:
 
     Attributes:
         X: points (n, d).
-        Y: rewards (n,).
-        rests: rewards less prior means, (n, 1).
+        Y: what was told, (n, k): rewards, then outcomes.
+        rests: the same less prior means, (n, k).
         times: when each was made, (n,).
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among those that the posterior knows, (n,).
@@ -80,10 +98,10 @@ class Counting:
     numbers: Rows
 
     @classmethod
-    def none(cls, example: Tensor) -> Self:
-        """Return none, of points like an example (0, d)."""
-        nothing, whole = np.empty(0), np.empty(0, np.int64)
-        none = (Rows(each) for each in (nothing, np.empty((0, 1)), nothing, nothing, whole, whole))
+    def none(cls, example: Tensor, number: int) -> Self:
+        """Return none, of points like an example (0, d), of which so many numbers are told."""
+        nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
+        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole, whole))
         return cls(Rows(example[:0]), *none)
 
     def __len__(self) -> int:
@@ -96,9 +114,9 @@ class Counting:
 
     def kept(self, which: NDArray[Any], weights: Array) -> Self:
         """Return some of these, with other weights."""
-        X, Y = (Rows(rows.tensor[torch.from_numpy(which)]) for rows in (self.X, self.Y))
-        columns = (Rows(array(rows)[which]) for rows in (self.rests, self.times, self.places, self.numbers))
-        rests, times, places, numbers = columns
+        X = Rows(self.X.tensor[torch.from_numpy(which)])
+        columns = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places, self.numbers))
+        Y, rests, times, places, numbers = columns
         return type(self)(X, Y, rests, times, Rows(weights), places, numbers)
 
 
@@ -123,6 +141,7 @@ class PosteriorBelief(Belief):
         mean: the prior mean; None for zero.
         full_at: the size from which on a dictionary may not grow, and its residual is learned; None for none.
         place: what may be played.
+        outcomes: of outcomes that differ from the reward in their means alone, the number and the prior mean.
 
     Cost of a round: that of the posterior; see ``ExactPosterior`` and ``DictionaryPosterior``.
     """
@@ -139,13 +158,19 @@ class PosteriorBelief(Belief):
         memory: Memory | None = None,
         mean: Mean | None = None,
         full_at: int | None = None,
+        outcomes: tuple[tuple[int, Mean | None], ...] = (),
     ) -> None:
         super().__init__(example[:0], kernel, regularization, exact=exact, mean=mean)
+        #: Which of the numbers told this is about: 0 for the reward, else an outcome.
+        self.column = 0
+        #: The number of the outcome that it is about; None for the reward.
+        self.outcome: int | None = None
+        self._outcomes = outcomes
         self.place, self._online = place, online
         self._memory: Memory = KeepAll() if memory is None else memory
         self.tie_rank = place.tie_rank
         self._none, self._now, self._num_told = example[:0].clone(), -torch.inf, 0
-        prior, arms = Prior.of(kernel, float(regularization), mean), None
+        prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
             arms = self._arms(place.source, prior)
@@ -154,7 +179,7 @@ class PosteriorBelief(Belief):
         words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
         kind: Any = ExactPosterior if exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
-        self._counted = Counting.none(self._none)
+        self._counted = Counting.none(self._none, 1 + len(outcomes))
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
         self._sample: OnlineSample | None = None
@@ -201,8 +226,7 @@ class PosteriorBelief(Belief):
     @property
     def played(self) -> Tensor:
         """The points that count, (u, d), each once, in the order in which they were first played."""
-        order, points = self._order, self.posterior.told.points
-        return points if len(order) == len(points) else points[torch.from_numpy(order)]
+        return self.posterior.told.points_at(self._order)
 
     @property
     def latest(self) -> Tensor:
@@ -237,23 +261,23 @@ class PosteriorBelief(Belief):
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
-        return self._number(self.posterior.mean_norm())
+        return self._number(self.posterior.mean_norm(self.column))
 
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the posterior means and variances at points X (q, d), each (q,)."""
         mean, variance = self.posterior.moments(X)
-        return self._values(mean[0]), self._values(variance)
+        return self._values(mean[self.column]), self._values(variance)
 
     def recommend(self) -> Tensor:
         """Return the played point (1, d) of the largest posterior mean."""
         order = self._order
-        best = order[self._values(self.posterior.told_means()[0, order]).argmax()]
+        best = order[self._values(self.posterior.told_means()[self.column, order]).argmax()]
         return self.posterior.told.points[best, None].clone()
 
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
-        return self._counted.X.tensor, self._values(array(self._counted.Y))
+        return self._counted.X.tensor, self._values(array(self._counted.Y)[:, self.column])
 
     @property
     def noise(self) -> Tensor | None:
@@ -262,6 +286,18 @@ class PosteriorBelief(Belief):
         if self._memory.keeps_noise and bool((weights == 1.0).all()):
             return None
         return self._values(self.posterior.prior.noise / weights)
+
+    def seen_as(self, outcome: int) -> Self | None:
+        """Return the belief about the outcome of a number; None if that has a posterior of its own."""
+        return self._views.get(outcome)
+
+    @cached_property
+    def _views(self) -> dict[int, Self]:
+        views: dict[int, Self] = {}
+        for column, (outcome, mean) in enumerate(self._outcomes, 1):
+            views[outcome] = view = self._copy()
+            view.column, view.outcome, view.prior_mean = column, outcome, mean
+        return views
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
@@ -288,8 +324,8 @@ class PosteriorBelief(Belief):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        vars(other).pop("searched", None)
-        vars(other).pop("domain", None)
+        for name in ("searched", "domain", "_views"):
+            vars(other).pop(name, None)
         return other
 
     def at(self, now: float) -> Self:
@@ -334,26 +370,34 @@ class PosteriorBelief(Belief):
             every = self._weights(np.concatenate((array(self._counted.times), times)), self._now)
             before, weights = every[: len(self._counted)], every[len(self._counted) :]
             other._weigh(before)
-        other._learn(told.X, told.Y, times, weights, rule, generator)
+        other._learn(told.X, self._numbers_told(told), times, weights, rule, generator)
         return other
+
+    def _numbers_told(self, told: History) -> Array:
+        """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
+        columns = [told.Y.double().numpy()]
+        if self._outcomes:
+            measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
+            columns += [measured[:, number] for number, _ in self._outcomes]
+        return np.stack(columns, axis=1)
 
     def _learn(
         self,
         X: Tensor,
-        Y: Tensor,
+        Y: Array,
         times: Array,
         weights: Array,
         rule: DictionaryRule | None,
         generator: torch.Generator | None,
     ) -> None:
-        """Condition on rewards Y (q,) at X (q, d), of which those of weight 0 do not count."""
+        """Condition on what was told, Y (q, k), at X (q, d), of which those of weight 0 do not count."""
         numbers, counts = np.arange(self._num_told, self._num_told + len(Y)), weights > 0.0
         self._num_told += len(Y)
         if not counts.any():
             return
         if not counts.all():
             rows = torch.from_numpy(counts)
-            X, Y, times, weights, numbers = X[rows], Y[rows], times[counts], weights[counts], numbers[counts]
+            X, Y, times, weights, numbers = X[rows], Y[counts], times[counts], weights[counts], numbers[counts]
         selection = None
         if rule is not None and self._online:
             before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
@@ -370,7 +414,7 @@ class PosteriorBelief(Belief):
         self._condition(posterior, X, Y, (times, weights, places, numbers), selection)
 
     def _condition(
-        self, posterior: Any, X: Tensor, Y: Tensor, counting: tuple[Array, ...], selection: Selection | None
+        self, posterior: Any, X: Tensor, Y: Array, counting: tuple[Array, ...], selection: Selection | None
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
         times, weights, places, numbers = counting
@@ -379,15 +423,14 @@ class PosteriorBelief(Belief):
                 posterior, dictionary = posterior.knowing(selection.points)
                 posterior = posterior.at_dictionary(np.unique(dictionary))
             self._dictionary = selection
-        values = Y.double().numpy()
-        rests = values - posterior.told.expected.tensor.numpy()[places, 0]
-        self.posterior = posterior.learned(*merged(places, weights, rests[None]))
-        self._counted = self._counted.followed(X, values, rests[:, None], times, weights, places, numbers)
+        rests = Y - posterior.told.expected.tensor.numpy()[places]
+        self.posterior = posterior.learned(*merged(places, weights, rests.T))
+        self._counted = self._counted.followed(X, Y, rests, times, weights, places, numbers)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
         told, size = posterior.told, len(posterior.told)
-        points = told.points if len(order) == size else told.points[torch.from_numpy(order)]
+        points = told.points_at(order)
         new = np.bincount(places, weights, size)
         counts, scores = told.counts + new, np.maximum(posterior.known.variance, 0.0) / posterior.prior.noise
         held = posterior.is_in_dictionary
@@ -458,7 +501,9 @@ class PosteriorBelief(Belief):
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
         times, numbers = np.full(len(weights), self._now), np.full(len(weights), number)
-        other._condition(posterior, answers.X, answers.Y, (times, weights, places, numbers), selection)
+        other._condition(
+            posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places, numbers), selection
+        )
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
         other._counted = other._counted.kept(last, array(other._counted.weights)[last])
@@ -475,7 +520,7 @@ class PosteriorBelief(Belief):
             other._dictionary = dictionary
             posterior, places = cast(DictionaryPosterior, self.posterior).knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
-        other._learn(told.X, told.Y, times, weights, None, None)
+        other._learn(told.X, self._numbers_told(told), times, weights, None, None)
         return other
 
     # ---------------------------------------------------------------- draws
@@ -488,12 +533,10 @@ class PosteriorBelief(Belief):
         Raises:
             InputError: if the arms are not all in memory and there are no waves of the kernel.
         """
-        from torch_kbandits.beliefs.table import wave_prior
-
         source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
         features = cast(Arms, self.posterior.arms).table.features
         if source.tensor is None:
-            waves: Any = cast(WavePrior, wave_prior(self.kernel, source.dimension)).draw(generator)
+            waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
             c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
             return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
-from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered
-from torch_kbandits.beliefs.joint_lookahead import best_of
+from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered, best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.memory.windows import is_latest
 from torch_kbandits.models import NystromGP, OnlineGP

@@ -17,13 +17,13 @@ from torch_kbandits.acquisition import (
     ThompsonRule,
     UpperConfidenceRule,
 )
-from torch_kbandits.beliefs.base import Lookahead
+from torch_kbandits.beliefs.base import Lookahead, best_of
 from torch_kbandits.beliefs.constrained import fenced, kept_within, refused
 from torch_kbandits.beliefs.cube_search import found
 from torch_kbandits.beliefs.fence import Fence
 from torch_kbandits.beliefs.fenced_cube import BoxCube
-from torch_kbandits.beliefs.joint_lookahead import JointLookahead, best_of
 from torch_kbandits.beliefs.objectives import Aim, Goals, Scalarized
+from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead
 from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.numerics.rows import distinct
 
@@ -139,7 +139,7 @@ class Weighed:
         return best_of(scores, widest, torch.ones_like(widest), seed, lots)[0]  # weights sum to 1, of prior deviations
 
     def _models(self) -> list[Model]:
-        return [cast(JointLookahead, ahead).model for ahead in self.aheads]
+        return [cast(PosteriorAhead, ahead).model for ahead in self.aheads]
 
     def _on_spread(self, rule: ThompsonRule, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) of a box that is the best, in a draw, of those at which it is drawn."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -19,7 +19,7 @@ from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Table, Update
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
@@ -55,7 +55,8 @@ class DictionaryPosterior(Posterior):
     Cost: O(m²) for a reward, O(u m + m²) for a point that joins, leaves or comes back; one read of the arms' features.
 
     Attributes:
-        place_in_basis: the coordinate of each known point, (u,), −1 for none, −2 for one of the dictionary that the others span.
+        place_in_basis: the coordinate of each known point, (u,), −1 for none, −2 for one of the dictionary that the
+            others span.
         active: which of the basis are in the dictionary, (m,).
         void: orthonormal directions that the dictionary does not span, (r, m).
         errors: about how far off rounding has made each coordinate, (m,).
@@ -290,7 +291,7 @@ class DictionaryPosterior(Posterior):
     def _rebuilt(self, places: Places) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
         told, at = self.told, np.full(len(self.told), -1)
-        points = told.points[torch.from_numpy(places)]
+        points = told.points_at(places)
         values = self.prior.between(points, points)
         least = max(_ROUNDING, _SHARE * self.prior.noise / max(values.diagonal().max(initial=0.0), 1e-300))
         order = spanning_pivots(torch.from_numpy(values), least).numpy() if len(places) else np.empty(0, np.int64)
@@ -299,7 +300,7 @@ class DictionaryPosterior(Posterior):
         at[basis] = np.arange(m)
         factor = np.linalg.cholesky(values[np.ix_(order, order)])
         white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
-        spanning = told.points[torch.from_numpy(basis)]
+        spanning = told.points_at(basis)
         features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
@@ -359,6 +360,6 @@ class DictionaryPosterior(Posterior):
             inside = inside - np.square(seen @ self.void.T).sum(1)
         return float(counts @ np.maximum(self.known.prior - inside, 0.0)) / self.prior.noise
 
-    def mean_norm(self) -> float:
-        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(m)."""
-        return float(np.linalg.norm(self.gaussian.mean[0]))
+    def mean_norm(self, column: int) -> float:
+        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(m)."""
+        return float(np.linalg.norm(self.gaussian.mean[column]))

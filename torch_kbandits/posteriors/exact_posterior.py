@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +18,7 @@ from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Update
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class ExactPosterior(Posterior):
         basis = np.flatnonzero(told.counts > 0.0)
         m, at = len(basis), np.full(len(told), -1)
         at[basis] = np.arange(m)
-        points, own = told.points[torch.from_numpy(basis)], noise / told.counts[basis]
+        points, own = told.points_at(basis), noise / told.counts[basis]
         factor = jittered_cholesky(torch.from_numpy(self.prior.between(points, points) + np.diag(own))).numpy()
         white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
         mean = (told.sums[:, basis] / told.counts[basis]) @ white.T
@@ -133,6 +133,15 @@ class ExactPosterior(Posterior):
             table = arms.table.refitted(after.gaussian, np.empty((0, m)))
             after = changed(after, arms=changed(arms, table=table))
         return after._checked()
+
+    @property
+    def learns_residual(self) -> bool:
+        """Whether a residual is learned: there is none."""
+        return False
+
+    def inside(self, z: Array) -> Array:
+        """Return coordinates (m, q) as they are."""
+        return z
 
     # ---------------------------------------------------------------- what confidence widths read
 
@@ -154,12 +163,12 @@ class ExactPosterior(Posterior):
         """Return 0: nothing is left out."""
         return 0.0
 
-    def mean_norm(self) -> float:
-        """Return the RKHS norm of the posterior mean less the prior one. Cost: O(u m²)."""
+    def mean_norm(self, column: int) -> float:
+        """Return the RKHS norm of the posterior mean of one of the numbers told less the prior one. Cost: O(u m²)."""
         live = self.place_in_basis >= 0
         counts = self.told.counts[live]
-        alpha = self._alpha()[0]
-        return math.sqrt(max(alpha @ (self.told.sums[0, live] / counts - self.prior.noise / counts * alpha), 0.0))
+        alpha = self._alpha()[column]
+        return math.sqrt(max(alpha @ (self.told.sums[column, live] / counts - self.prior.noise / counts * alpha), 0.0))
 
     # ---------------------------------------------------------------- draws and played points
 
@@ -169,7 +178,7 @@ class ExactPosterior(Posterior):
         With values g of the prior draw and ε ~ N(0, S) they are −B W (g + ε). Cost: O(u m + m²).
         """
         live = np.flatnonzero(self.place_in_basis >= 0)
-        points, noise = self.told.points[torch.from_numpy(live)], self.prior.noise / self.told.counts[live]
+        points, noise = self.told.points_at(live), self.prior.noise / self.told.counts[live]
         normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
         w = self.white[:, self.place_in_basis[live]] @ (prior_at(points) + np.sqrt(noise) * normals)
         return self.gaussian.cov @ w - w

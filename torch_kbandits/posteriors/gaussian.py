@@ -1,14 +1,14 @@
 """A Gaussian in the coordinates of a basis, and its changes of rank one."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from torch_kbandits.loops import gaussian_loops
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 class Move(NamedTuple):
@@ -75,4 +75,5 @@ class Gaussian(NamedTuple):
         """
         row = self.cov @ z
         spread = noise + z @ row
-        return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise
+        with np.errstate(over="ignore"):  # who takes it over looks whether it is finite
+            return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise

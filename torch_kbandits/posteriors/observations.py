@@ -1,17 +1,18 @@
 """The points that a posterior knows, with how much was told of each, and what it came to."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.rows import RowIndex, Rows, row_keys
 from torch_kbandits.numerics.shallow import changed
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int64]
+Array = NDArray[Any]
+Places = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +55,15 @@ class Observations:
         """The points, (u, d)."""
         return self.rows.tensor
 
+    def points_at(self, places: Places) -> Tensor:
+        """Return the points at places (n,), (n, d): the same object where these are all, in order."""
+        points = self.points
+        if len(places) == len(points) and (places[1:] > places[:-1]).all():
+            return points
+        return points[torch.from_numpy(places)]
+
     def unknown(self, X: Tensor) -> tuple[Places, list[int]]:
-        """Return the places (q,) of points X (q, d) as they will be, and the numbers of those that are not known yet."""
+        """Return the places (q,) of points X (q, d) as they will be, and the numbers of those not known yet."""
         new: dict[bytes, int] = {}
         places, fresh = np.empty(len(X), np.int64), list[int]()
         for number, key in enumerate(row_keys(X)):

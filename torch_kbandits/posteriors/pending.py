@@ -1,7 +1,7 @@
 """A posterior with points observed at their posterior means: variances shrink, means stay."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.linalg
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.posterior import Points, Posterior, bordered
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

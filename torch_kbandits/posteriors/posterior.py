@@ -1,6 +1,6 @@
 """The posterior: a Gaussian in the coordinates of a basis, and the arms that follow it."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
 from torch_kbandits.posteriors.table import Column, Table, Update
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 #: Changes of rank one between two computations of everything afresh.
 CHECK = 512
@@ -117,7 +117,7 @@ class Points(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Posterior:
+class Posterior(ABC):
     """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
 
     A value: what changes makes another. The variance of f(x) is k(x, x) − zᵀz + zᵀ cov z.
@@ -150,7 +150,7 @@ class Posterior:
     @property
     def points(self) -> Tensor:
         """The points Z of the basis, (m, d)."""
-        return self.told.points[torch.from_numpy(self.basis)]
+        return self.told.points_at(self.basis)
 
     def coordinates(self, X: Tensor) -> Array:
         """Return z of points X (q, d), (m, q). Cost: O(q m d + q m²)."""
@@ -201,13 +201,13 @@ class Posterior:
     # ---------------------------------------------------------------- a dictionary that is full
 
     @property
+    @abstractmethod
     def learns_residual(self) -> bool:
         """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
-        return False
 
+    @abstractmethod
     def inside(self, z: Array) -> Array:
         """Return coordinates (m, q) projected on those that rewards are projected on."""
-        return z
 
     def _spanned(self, at: Points) -> Array:
         """Return what the dictionary spans of prior variances, (q,)."""
@@ -249,9 +249,9 @@ class Posterior:
         told = self.told.with_points(new, self.prior.variance(new), self.prior.expected(new).T)
         return self._with_points(changed(self, told=told), new), places
 
+    @abstractmethod
     def _with_points(self, after: Self, X: Tensor) -> Self:
         """Return what follows for a posterior that knows more points (q, d)."""
-        return after
 
     @abstractmethod
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:

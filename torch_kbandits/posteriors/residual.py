@@ -3,18 +3,12 @@
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.compiled import in_parts, runs_compiled
-from torch_kbandits.posteriors import residual_loops
-
 #: Of this share of the prior variance rounding may leave nothing: what is left of the spanned part counts as that much.
 _ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-5}
 
 #: Where a dictionary spans less than this share of the prior variance, its rewards say less than half of what they
 #: would. With 0.01 bandits settled sooner, with 1 they explored more, and in the long run regrets were alike.
 _REACH = 0.3
-
-#: Numbers that could be read in the time that one variance takes.
-_COST = 16
 
 
 def residual_share(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
@@ -47,13 +41,6 @@ def residual_share(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
 
 def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
     """Return the variance whose residual is learned like what is spanned; see ``residual_share``."""
-    is_plain = variance.dim() == 1 and prior.shape == spanned.shape == variance.shape
-    if is_plain and runs_compiled(prior, spanned, variance):
-        result, limits = torch.empty_like(prior), (_ROUNDING[prior.dtype], _REACH, torch.finfo(prior.dtype).tiny)
-        given = prior.contiguous().numpy(), spanned.contiguous().numpy(), variance.contiguous().numpy()
-        number = prior.shape[0]
-        in_parts(residual_loops.learned, number, _COST * number, *given, *limits, result.numpy())
-        return result
     residual = (prior - spanned).clamp_min(0.0)
     left = _left(spanned, residual, variance)
     return left + _share(prior, spanned, residual, left) * residual

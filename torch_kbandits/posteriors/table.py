@@ -14,7 +14,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 _NONE = np.empty(0)
 
