@@ -421,7 +421,8 @@ class Bandit(Undisturbed):
             standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
             X, ahead = self._chosen(standing, domain, 1)
             standing = self._asked_for(X, standing, ahead)
-            words, pulled = self._pulled(pull if rewards is None else partial(rewards.of, turn), X, start)
+            gives = cast(Callable[[Any], Any], pull) if rewards is None else partial(rewards.of, turn)
+            words, pulled = self._pulled(gives, X, start)
             pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
             told, is_over = self._round(standing, X, last, **words)
             self._outlook = Outlook(standing, ahead)

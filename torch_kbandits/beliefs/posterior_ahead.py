@@ -227,12 +227,12 @@ class ListOffer:
     def _each(self, values: Callable[[Points], Any]) -> Tensor:
         return torch.cat([self._belief._values(values(at)) for at in self._at])
 
-    @cached_property
+    @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
         return self._each(lambda at: self._belief.posterior.mean_at(at)[self._belief.column])
 
-    @cached_property
+    @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
         return self._each(self._ahead.taken_in().variance_at)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.linalg
@@ -155,9 +155,9 @@ class DictionaryPosterior(Posterior):
         column, moves = update
         if column is None and not moves:
             return self
-        arms, known = before._followed([update]), before.known
+        arms, known = before._followed(update), before.known
         if self.follows:
-            known = known.followed(update, lambda: self._between_known(column.place))
+            known = known.followed(update, lambda: self._between_known(cast(Column, column).place))
         elif column is not None:
             features = known.features.with_column()
             new = (self._between_known(column.place) - known.features.known @ column.row) / column.corner
@@ -213,7 +213,7 @@ class DictionaryPosterior(Posterior):
         n = n - (self.void @ n) @ self.void
         n = n / np.linalg.norm(n)
         row = self.gaussian.cov @ n
-        spread = n @ row
+        spread = float(n @ row)
         given = Move(row, -1.0 / spread, -(self.gaussian.mean @ n) / spread)
         free = Move(n, 1.0, np.zeros_like(given.step), -1.0)
         moves += [given, free]
@@ -222,7 +222,7 @@ class DictionaryPosterior(Posterior):
         gaussian = self.gaussian.moved(given, spread).moved(free, 1.0)
         return changed(self, gaussian=gaussian, active=active, void=np.vstack((self.void, n)))
 
-    def _activated(self, place: int, moves: list[Move], seen: Array | None = None) -> Self:
+    def _activated(self, place: int, moves: list[Move], seen: Any = None) -> Self:
         """Return the posterior once a point of the basis is in the dictionary; its moves are added to a list.
 
         Args:
@@ -242,7 +242,7 @@ class DictionaryPosterior(Posterior):
         cross, own = seen.T @ (told.counts * new) / noise, 1.0 + told.counts @ (new * new) / noise
         cross = cross - (n @ cross) * n - (void @ cross) @ void
         gain = self.gaussian.cov @ cross
-        left = own - cross @ gain
+        left = float(own - cross @ gain)
         step = (told.sums @ new - (told.sums @ seen) @ gain) / (noise * left)
         spanned, taught = Move(n, -1.0, np.zeros_like(step), 1.0), Move(n - gain, 1.0 / left, step)
         moves += [spanned, taught]
@@ -281,9 +281,8 @@ class DictionaryPosterior(Posterior):
         cov = inverse.T @ inverse
         mean = (told.sums @ seen / noise) @ cov
         gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
-        arms, known = self.arms, self.known
-        if arms is not None:
-            arms = changed(arms, table=arms.table.refitted(gaussian, self.void))
+        arms = None if self.arms is None else self.arms.refitted(gaussian, self.void)
+        known = self.known
         if self.follows:
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, num_changes=0)._checked()
@@ -304,10 +303,8 @@ class DictionaryPosterior(Posterior):
         features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
-        after = changed(
-            self, basis=basis, white=white, place_in_basis=at, active=np.ones(m, np.bool_), void=np.empty((0, m)), arms=arms,
-            errors=_EPS / factor.diagonal(), known=known,
-        )  # fmt: skip
+        words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
+        after = changed(self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, **words)
         return after.refitted()
 
     # ---------------------------------------------------------------- what is not spanned

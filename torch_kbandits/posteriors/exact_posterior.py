@@ -75,7 +75,7 @@ class ExactPosterior(Posterior):
             return self._joined(place, told) if count else self
         q = self.white[:, i].copy()
         row = q - cov @ q
-        own, alpha = q @ row, mean @ q  # of (K + S)⁻¹, and that times the rewards
+        own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
         if not count:
             gaussian, at = self.gaussian, self.place_in_basis.copy()
             at[place] = -1
@@ -86,7 +86,7 @@ class ExactPosterior(Posterior):
             step = told.sums[:, place] / count - self.told.sums[:, place] / before - delta * alpha
             move, factor = Move(row, delta / share, step / share), share * count / before
         gaussian = self.gaussian.moved(move, factor)
-        return changed(self, gaussian=gaussian, place_in_basis=at, arms=self._followed([Update(None, [move])]))
+        return changed(self, gaussian=gaussian, place_in_basis=at, arms=self._followed(Update(None, [move])))
 
     def _joined(self, place: int, told: Observations) -> Self:
         """Return the posterior once a point is told that nothing counted of."""
@@ -106,7 +106,7 @@ class ExactPosterior(Posterior):
             white=bordered(self.white, -(row @ self.white) / corner, 1.0 / corner),
             gaussian=gaussian,
             place_in_basis=at,
-            arms=self._followed([update]),
+            arms=self._followed(update),
         )
 
     def refitted(self) -> Self:
@@ -129,9 +129,8 @@ class ExactPosterior(Posterior):
             num_changes=0,
         )
         if self.arms is not None:
-            arms = self.arms.rewritten(points, white)
-            table = arms.table.refitted(after.gaussian, np.empty((0, m)))
-            after = changed(after, arms=changed(arms, table=table))
+            arms = self.arms.rewritten(points, white).refitted(after.gaussian, np.empty((0, m)))
+            after = changed(after, arms=arms)
         return after._checked()
 
     @property

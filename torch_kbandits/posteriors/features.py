@@ -1,5 +1,6 @@
 """Coordinates of many points, to which columns and rows are appended."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -64,6 +65,13 @@ class Features:
             return rows @ self.known.T
         return torch.mm(torch.from_numpy(rows), torch.from_numpy(self.known).mT).numpy()
 
+    def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
+        """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
+        fresh = self._empty(self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
+        for first, block in blocks:
+            fresh[first : first + len(block), :columns] = block
+        return type(self)(fresh, self.rows, columns)
+
     def with_column(self) -> Self:
         """Return them with one more column, which its first caller writes."""
         n, m = self.shape
@@ -87,9 +95,13 @@ class Features:
         after.memory, after.rows, after.columns, after._taken = memory, rows, columns, taken
         return after
 
+    def _empty(self, rows: int, columns: int) -> Any:
+        """Return memory of this size."""
+        old, shape = self.memory, (rows, columns)
+        return np.empty(shape, old.dtype) if isinstance(old, np.ndarray) else old.new_empty(shape)
+
     def _copied(self, rows: int, columns: int) -> Any:
         """Return memory of this size with the coordinates."""
-        old = self.memory
-        memory = np.empty((rows, columns), old.dtype) if isinstance(old, np.ndarray) else old.new_empty(rows, columns)
+        memory = self._empty(rows, columns)
         memory[: self.rows, : self.columns] = self.known
         return memory

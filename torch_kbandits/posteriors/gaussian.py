@@ -74,6 +74,6 @@ class Gaussian(NamedTuple):
             noise: its variance; negative to take an observation back.
         """
         row = self.cov @ z
-        spread = noise + z @ row
+        spread = float(noise + z @ row)
         with np.errstate(over="ignore"):  # who takes it over looks whether it is finite
             return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise

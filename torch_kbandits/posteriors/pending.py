@@ -70,10 +70,9 @@ class Pending:
         arms = posterior.arms
         if arms is None or self.taken is None:
             return after
-        column = arms.values(point) - arms.table.features.products(own.T)[0]
+        column = arms.less(point, own[:, 0])
         if posterior.learns_residual:
-            rest = arms.values(point) - arms.table.features.products(inside.T)[0]
-            column = column - (1.0 - roots[0] * posterior.arm_roots()) * rest
+            column = column - (1.0 - roots[0] * posterior.arm_roots()) * arms.less(point, inside[:, 0])
         row = (column - below[:, 0] @ self.taken) / corner
         return changed(after, taken=np.vstack((self.taken, row)))
 

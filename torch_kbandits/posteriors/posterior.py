@@ -1,7 +1,7 @@
 """The posterior: a Gaussian in the coordinates of a basis, and the arms that follow it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, cast
@@ -21,7 +21,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.table import Column, Table, Update
+from torch_kbandits.posteriors.table import Table, Update
 
 Array = NDArray[Any]
 
@@ -89,17 +89,28 @@ class Arms:
             parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
 
+    def less(self, point: Tensor, row: Array) -> Array:
+        """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
+        return self.values(point) - self.table.features.products(row[None])[0]
+
+    def followed(self, update: Update, point: Tensor | None) -> Self:
+        """Return them after an update, given the point (1, d) of a new coordinate. Cost: one read of the features."""
+        table = self.table.followed(update, lambda: self.values(cast(Tensor, point)))
+        return changed(self, table=table)
+
+    def refitted(self, gaussian: Gaussian, void: Array) -> Self:
+        """Return them with moments computed afresh from their features; see ``Table.refitted``."""
+        return changed(self, table=self.table.refitted(gaussian, void))
+
     def rewritten(self, points: Tensor, white: Array) -> Self:
-        """Return them in other coordinates, W k(Z, ·) of points Z (m, d). Cost: O(A m²)."""
-        table, like = self.table, torch.from_numpy(self.table.features.memory[:0])
-        features = table.features.none(len(table.prior), like, white.shape[0] + white.shape[0] // 2)
-        features.columns, features._taken[1] = white.shape[0], white.shape[0]
-        transposed = torch.from_numpy(white.T.copy()).to(like.dtype)
+        """Return them in other coordinates, W k(Z, ·) of points Z (m, d), before ``refitted``. Cost: O(A m²)."""
+        blocks = ((first, self._coordinates(block, points, white)) for first, block in self.blocks())
+        return changed(self, table=changed(self.table, features=self.table.features.rewritten(len(white), blocks)))
+
+    def _coordinates(self, block: Tensor, points: Tensor, white: Array) -> Any:
         with torch.no_grad():
-            for first, block in self.blocks():
-                values = gram(self.kernel, block, points.to(block))
-                features.memory[first : first + len(block), : len(white)] = (values @ transposed).numpy()
-        return changed(self, table=changed(table, features=features))
+            values = gram(self.kernel, block, points.to(block))
+            return values @ torch.from_numpy(white.T.copy()).to(values)
 
 
 class Points(NamedTuple):
@@ -275,20 +286,12 @@ class Posterior(ABC):
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det
 
-    def _followed(self, updates: Sequence[Update]) -> Arms | None:
-        """Return the arms after updates."""
-        arms = self.arms
-        if arms is None:
+    def _followed(self, update: Update) -> Arms | None:
+        """Return the arms after an update."""
+        if self.arms is None:
             return None
-        table = arms.table
-        for update in updates:
-            column = update.column
-            table = table.followed(update, lambda column=column: self._column(cast(Column, column)))
-        return changed(arms, table=table)
-
-    def _column(self, column: Column) -> Array:
-        """Return the kernel values of the arms and the point of a new coordinate, (A,)."""
-        return cast(Arms, self.arms).values(self.told.points[column.place : column.place + 1])
+        place = None if update.column is None else update.column.place
+        return self.arms.followed(update, None if place is None else self.told.points[place : place + 1])
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.

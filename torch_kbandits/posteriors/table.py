@@ -74,8 +74,8 @@ class Table:
         """
         column, moves = update
         size, joins = self.features.columns, column is not None
-        rows = [each.row[:size] for each in moves]
-        products = self.features.products(np.stack([column.row, *rows] if joins else rows))
+        rows = [] if column is None else [column.row]
+        products = self.features.products(np.stack(rows + [each.row[:size] for each in moves]))
         features = self.features.with_column() if joins else self.features
         mean, variance, spanned = self.mean.copy(), self.variance.copy(), self.spanned.copy()
         scales, spans = np.array([each.scale for each in moves]), np.array([each.span for each in moves])
@@ -87,7 +87,7 @@ class Table:
             16 * len(variance),
             products,
             np.asarray(values(), np.float64) if joins else _NONE,
-            column.corner if joins else 1.0,
+            1.0 if column is None else column.corner,
             last,
             scales,
             spans,
