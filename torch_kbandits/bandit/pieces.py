@@ -20,7 +20,7 @@ from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRu
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
-from torch_kbandits.beliefs.table import wave_prior
+from torch_kbandits.beliefs.posterior_belief import wave_prior
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.sources import ArmSource
