@@ -1,4 +1,4 @@
-"""Contexts and noise have addresses; regret is against the best action of the context and consumes no randomness."""
+"""Problems with contexts, by hand and by dense formulas; what all have is in ``test_environments``."""
 
 import numpy as np
 import oracles
@@ -6,16 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, dense, examples, seeded
+from problems import DOUBLE, dense, examples
 from sklearn.datasets import load_digits
-from torch import Tensor
 
 from torch_kbandits import InputError
 from torch_kbandits.environments import (
     Classification,
-    ContextualEnvironment,
     ContextualFunction,
-    build,
     bump,
     chessboard,
     digits,
@@ -24,87 +21,6 @@ from torch_kbandits.environments import (
 
 #: The actions of the authors' code, whose problem is that of the seed 123.
 ANCHORS = [0.08, 0.7, 0.82, 0.28, 0.63, 0.0, 0.05, 0.5, 0.81, 0.04]
-
-
-class Changing(ContextualEnvironment):
-    """Two to five actions, other ones in each round; the reward is the product of context and action."""
-
-    context_dim = 1
-
-    def context(self, round: int) -> Tensor:
-        return torch.rand(1, generator=seeded(self.seed, round), dtype=DOUBLE)
-
-    def candidates(self, round: int) -> Tensor:
-        return torch.rand(2 + round % 4, 1, generator=seeded(self.seed, round), dtype=DOUBLE)
-
-    def mean(self, X: Tensor, round: int) -> Tensor:
-        return X.prod(1)
-
-
-def make(name: str, seed: int) -> ContextualEnvironment:
-    return Changing(0.1, seed) if name == "changing" else build(name, seed=seed)
-
-
-PROBLEMS = ["bump", "chessboard", "step-diagonal", "digits", "changing"]
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_regret_is_the_distance_to_the_best_available_action(name):
-    env = make(name, 0)
-    for number in range(50):
-        actions = env.available(number)
-        X = env.joint_points(actions, number)
-        assert X.shape == (len(actions), env.context_dim + actions.shape[1])
-        assert torch.equal(X[:, : env.context_dim], env.context(number).expand(len(actions), -1))
-        means = np.array([float(env.mean(row[None], number)) for row in X])
-        regret = env.regret(X, number)
-        assert regret.numpy() == pytest.approx(means.max() - means, abs=1e-14)
-        assert float(regret.min()) == 0.0
-        assert float(env.regret(X[int(regret.argmin())][None], number)) == 0.0
-        assert env.best_mean(number).dim() == 0
-        assert float(env.best_mean(number)) == pytest.approx(means.max(), abs=1e-14)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_contexts_and_noise_have_addresses(name):
-    """Looking, measuring and pulling in any order change nothing, and consume nothing of torch's generator."""
-    torch.manual_seed(0)
-    state = torch.random.get_rng_state()
-    env, twin, other = make(name, 1), make(name, 1), make(name, 2)
-    forward = [env.context(number) for number in range(40)]
-    for number in reversed(range(40)):
-        assert torch.equal(twin.context(number), forward[number])
-        X = env.joint_points(env.available(number)[:2], number)
-        env.regret(X, number)
-        env.pull(X[:1], number)
-        assert torch.equal(env.pull(X, number), twin.pull(X, number))
-    assert len({tuple(context.tolist()) for context in forward}) == 40
-    assert not torch.equal(torch.stack(forward), torch.stack([other.context(number) for number in range(40)]))
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", ["bump", "chessboard", "step-diagonal", "changing"])
-def test_noise_has_the_stated_scale_and_differs_from_round_to_round(name):
-    """500 rounds: the mean within 4.5 σ/√n and the deviation within 4.5 σ/√2n; false alarms below 2e-5 each."""
-    env = make(name, 3)
-    noise = []
-    for number in range(500):
-        X = env.joint_points(env.available(number)[:1], number)
-        noise.append(float(env.pull(X, number) - env.mean(X, number)))
-    assert abs(np.mean(noise)) < 4.5 * 0.1 / np.sqrt(500)
-    assert abs(np.std(noise) - 0.1) < 4.5 * 0.1 / np.sqrt(1000)
-
-
-def test_what_a_row_plays_is_found_by_value():
-    env = Changing(0.1, 0)
-    actions = env.available(2)
-    X = env.joint_points(actions, 2)
-    assert env.positions(X.flip(0), 2).tolist() == list(reversed(range(len(actions))))
-    assert env.regret(X[:0], 2).shape == (0,)
-
 
 # ---------------------------------------------------------------- the authors' three problems
 
@@ -153,10 +69,8 @@ def test_chessboard_by_hand():
 
 def test_the_best_of_the_chessboard_depends_on_the_context_and_on_what_is_there():
     env = chessboard(seed=0)
-    best = {0: set(), 1: set(), 2: set(), 3: set()}
-    for number in range(200):
-        best[int(4 * env.context(number))].add(float(env.best_mean(number)))
-    assert best == {0: {0.5}, 1: {1.0}, 2: {0.5}, 3: {1.0}}
+    best = {(int(4 * env.context(number)), float(env.best_mean(number))) for number in range(200)}
+    assert best == {(0, 0.5), (1, 1.0), (2, 0.5), (3, 1.0)}
     lonely = ContextualFunction(env.function, 1, torch.tensor([[0.9]], dtype=DOUBLE), 0.1, seed=0)
     assert {float(lonely.best_mean(number)) for number in range(200)} == {0.0, 0.5}
     assert {float(lonely.regret(lonely.joint_points(lonely.actions, n), n)) for n in range(200)} == {0.0}
@@ -249,54 +163,8 @@ def test_classification_of_your_own():
     assert env.actions.dtype == torch.float32
 
 
-# ---------------------------------------------------------------- bad input
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("bump", {"num_actions": 0}, "num_actions must be a whole number"),
-        ("bump", {"num_actions": 101}, "num_actions must be at most 100"),
-        ("bump", {"lengthscale": 0.0}, "lengthscale must be a finite number above 0"),
-        ("bump", {"noise_scale": -0.1}, "noise_scale must be a finite number of at least 0"),
-        ("chessboard", {"noise_scale": "much"}, "noise_scale must be a number"),
-        ("chessboard", {"problem_seed": 1.5}, "problem_seed must be a whole number"),
-        ("step-diagonal", {"problem_seed": -1}, r"problem_seed must be in \[0, 2\^32\)"),
-        ("step-diagonal", {"problemseed": 3}, "did you mean 'problem_seed'"),
-        ("digits", {"num_components": 62}, "num_components must be at most 61"),
-        ("digits", {"num_components": 0}, "num_components must be a whole number"),
-        ("digits", {"lengthscale": float("nan")}, "lengthscale"),
-    ],
-)
-def test_bad_specs_are_named(name, options, message):
-    with pytest.raises(InputError, match=message):
-        build(name, seed=0, **options)
-
-
-@pytest.mark.parametrize("call", ["pull", "regret"])
-def test_what_cannot_be_played_is_named(call):
-    env = chessboard(seed=0)
-    play = getattr(env, call)
-    X = env.joint_points(env.actions[:2], 3)
-    with pytest.raises(InputError, match=r"Row\(s\) \[0, 1\] of X do not begin with the context of round 4"):
-        play(X, 4)
-    with pytest.raises(InputError, match=r"Row\(s\) \[1\] of X play no action that is available in round 3"):
-        play(X + torch.tensor([[0.0, 0.0], [0.0, 1e-9]], dtype=DOUBLE), 3)
-    with pytest.raises(InputError, match="d = 2 columns"):
-        play(torch.rand(1, 3, dtype=DOUBLE), 3)
-    with pytest.raises(InputError, match=r"shape \(q, 2\)"):
-        play(X[None], 3)
-    with pytest.raises(InputError, match=r"dtype torch.float64"):
-        play(X.float(), 3)
-
-
-def test_an_environment_without_actions_says_what_to_do():
-    class Empty(Changing):
-        def candidates(self, round):
-            return None
-
-    with pytest.raises(InputError, match="Empty has no actions in round 0: set its attribute actions"):
-        Empty(0.1, 0).best_mean(0)
+EXAMPLES = {"contexts": torch.rand(3, 1), "labels": torch.zeros(3).long(), "num_labels": 2}
+FUNCTION = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -306,27 +174,15 @@ def test_an_environment_without_actions_says_what_to_do():
         ({"context_dim": 0}, "context_dim must be a whole number"),
         ({"actions": torch.rand(3)}, "actions must have a row for each point"),
         ({"actions": torch.rand(0, 1)}, "A >= 1"),
-        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
-        ({"center": float("inf")}, "center must be a finite number"),
+        ({"contexts": torch.rand(3)}, "contexts must have a row"),
+        ({"labels": torch.zeros(2).long()}, r"labels \(n,\)"),
+        ({"labels": torch.zeros(3)}, "labels must be one or more whole numbers"),
+        ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
+        ({"num_labels": 1}, "num_labels must be at least 2"),
+        ({"contexts": torch.full((3, 1), float("nan"))}, "contexts must be finite"),
     ],
 )
-def test_bad_functions_are_named(changes, message):
-    words = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1, "seed": 0}
+def test_bad_functions_and_examples_are_named(changes, message):
+    kind, words = (Classification, EXAMPLES) if EXAMPLES.keys() & changes.keys() else (ContextualFunction, FUNCTION)
     with pytest.raises(InputError, match=message):
-        ContextualFunction(**(words | changes))
-
-
-@pytest.mark.parametrize(
-    ("contexts", "labels", "number", "message"),
-    [
-        (torch.rand(3), torch.zeros(3).long(), 2, "contexts must have a row"),
-        (torch.rand(3, 1), torch.zeros(2).long(), 2, r"labels \(n,\)"),
-        (torch.rand(3, 1), torch.zeros(3), 2, "labels must be one or more whole numbers"),
-        (torch.rand(3, 1), torch.tensor([0, 1, 2]), 2, "labels must be in 0, …, 1, got 0 to 2"),
-        (torch.rand(3, 1), torch.zeros(3).long(), 1, "num_labels must be at least 2"),
-        (torch.full((1, 1), float("nan")), torch.zeros(1).long(), 2, "contexts must be finite"),
-    ],
-)
-def test_bad_examples_are_named(contexts, labels, number, message):
-    with pytest.raises(InputError, match=message):
-        Classification(contexts, labels, number, seed=0)
+        kind(**words | changes, seed=0)

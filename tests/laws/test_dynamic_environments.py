@@ -1,4 +1,4 @@
-"""Problems that change: means, budgets and regret of each round, against plain formulas; nothing has a memory."""
+"""Problems that change: means and budgets of each round, against plain formulas; more in ``test_environments``."""
 
 import csv
 import datetime
@@ -22,115 +22,8 @@ from torch_kbandits.environments import (
     MovingPeak,
     Periodic,
     SeattleWeather,
-    SensorReplay,
     build,
 )
-
-PROBLEMS = [
-    ("moving-peak", {}),
-    ("moving-peak", {"num_arms": 31}),
-    ("abrupt", {"switches": 7}),
-    ("abrupt", {"switches": [3, 4, 30], "dimension": 3, "kernel": "matern-1.5"}),
-    ("drift", {}),
-    ("drift", {"variation_budget": 90.0, "horizon": 40, "norm": 2.5}),
-    ("periodic", {"period": 9}),
-    ("periodic", {"period": 12, "swing": 0.8, "num_arms": 17}),
-    ("seattle-weather", {}),
-    ("seattle-weather", {"num_arms": 10, "tolerance": 2.0}),
-    ("replay", {}),
-]
-
-
-def make(name: str, options: dict, seed: int) -> DynamicEnvironment:
-    if name != "replay":
-        return build(name, seed=seed, **options)
-    readings = torch.tensor(np.random.default_rng(0).normal(size=(60, 4)))
-    return SensorReplay(torch.arange(8, dtype=DOUBLE).reshape(4, 2), readings, seed)
-
-
-# ---------------------------------------------------------------- what all of them have
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(("name", "options"), PROBLEMS)
-def test_regret_is_against_the_best_arm_of_the_round(name, options):
-    env = make(name, options, 0)
-    maximisers = set()
-    for number in range(50):
-        means = env.means(number)
-        assert means.shape == env.arms.shape[:1]
-        regret = env.regret(env.arms, number)
-        best = max(means.tolist())
-        assert float((regret - (best - means)).abs().max()) <= 1e-14
-        assert float(regret.min()) == 0.0
-        maximiser = int(means.argmax())
-        maximisers.add(maximiser)
-        assert float(env.regret(env.arms[maximiser][None], number)) == 0.0
-        assert env.best_mean(number).dim() == 0
-        assert float(env.best_mean(number)) == best
-        some = [len(env.arms) - 1, 0, 2]
-        assert torch.equal(env.mean(env.arms[some], number), means[some])
-    assert len(maximisers) > 1
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(("name", "options"), PROBLEMS)
-def test_means_and_noise_have_addresses(name, options):
-    """Looking at rounds in any order, measuring and pulling change nothing and consume nothing of torch's generator."""
-    torch.manual_seed(0)
-    state = torch.random.get_rng_state()
-    env, twin = make(name, options, 1), make(name, options, 1)
-    forward = [env.means(number) for number in range(50)]
-    for number in reversed(range(50)):
-        twin.regret(twin.arms[:3], number)
-        twin.pull(twin.arms[:1], number)
-        if number % 10 == 0:
-            twin.variation_budget(number + 1)
-        assert torch.equal(twin.means(number), forward[number])
-        assert torch.equal(twin.pull(twin.arms[:3], number), env.pull(env.arms[:3], number))
-    assert torch.equal(env.arms, twin.arms)
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
-@pytest.mark.parametrize(("name", "options"), PROBLEMS)
-def test_what_is_returned_is_no_view(name, options):
-    env, twin = make(name, options, 1), make(name, options, 1)
-    for value in (env.means(3), env.mean(env.arms, 3), env.mean(env.arms[:1], 3), env.pull(env.arms[:1], 3)):
-        value.add_(1.0)
-    assert torch.equal(env.means(3), twin.means(3))
-
-
-@pytest.mark.parametrize(("name", "options"), [problem for problem in PROBLEMS if problem[0] != "replay"])
-def test_noise_has_the_stated_scale_and_the_seed(name, options):
-    """2,000 draws: the mean within 4.5 σ/√n and the deviation within 4.5 σ/√2n; false alarms below 2e-5 each."""
-    env, other = (make(name, options | {"noise_scale": 0.3}, seed) for seed in (3, 4))
-    X = env.arms[:1].expand(100, -1)
-    noise = np.concatenate([(env.pull(X, number) - env.mean(X, number)).numpy() for number in range(20)])
-    assert abs(noise.mean()) < 4.5 * 0.3 / np.sqrt(2000)
-    assert abs(noise.std() - 0.3) < 4.5 * 0.3 / np.sqrt(4000)
-    assert len(set(noise.round(10))) == 2000
-    assert not torch.equal(env.pull(env.arms[:1], 0), other.pull(other.arms[:1], 0))
-    assert env.regularization == pytest.approx(0.09)
-    assert make(name, options | {"noise_scale": 0.0}, 3).regularization is None
-
-
-@pytest.mark.parametrize("name", ["moving-peak", "seattle-weather"])
-def test_what_was_printed_or_measured_is_the_same_for_every_seed(name):
-    env, other = build(name, seed=0), build(name, seed=1)
-    assert torch.equal(env.means(17), other.means(17))
-
-
-@pytest.mark.parametrize(("name", "options"), PROBLEMS)
-def test_misuse_is_named(name, options):
-    env = make(name, options, 0)
-    for call in (env.mean, env.pull, env.regret):
-        with pytest.raises(InputError, match=r"Row\(s\) \[1\] of X are no arms"):
-            call(torch.cat([env.arms[:1], env.arms[:1] + 1e-3]), 0)
-        for number in (-1, 1.0, True, "0"):
-            with pytest.raises(InputError, match="round must be a whole number of at least 0"):
-                call(env.arms[:1], number)
-    with pytest.raises(InputError, match="round must be"):
-        env.best_mean(-1)
 
 
 class Own(DynamicEnvironment):
@@ -166,33 +59,20 @@ def test_a_problem_of_ones_own_may_know_its_budget_and_its_noise():
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "words", "message"),
     [
-        (torch.zeros(3, dtype=DOUBLE), r"means\(round\) must return one number an arm, \(2,\)"),
-        (torch.zeros(2), "means must have dtype torch.float64"),
-        (["a", "b"], "means must be real numbers"),
-        (torch.tensor([0.0, float("nan")], dtype=DOUBLE), "the means of round 4 must be finite"),
+        (torch.zeros(3, dtype=DOUBLE), {}, r"means\(round\) must return one number an arm, \(2,\)"),
+        (torch.zeros(2), {}, "means must have dtype torch.float64"),
+        (["a", "b"], {}, "means must be real numbers"),
+        (torch.tensor([0.0, float("nan")], dtype=DOUBLE), {}, "the means of round 4 must be finite"),
+        (None, {"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
+        (None, {"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
+        (None, {"rounds": 0}, "rounds must be"),
     ],
 )
-def test_bad_means_are_named(values, message):
-    env = Own(values)
+def test_bad_means_and_constructions_are_named(values, words, message):
     with pytest.raises(InputError, match=message):
-        env.regret(env.arms, 4)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
-        ({"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
-        ({"arms": torch.zeros(2)}, "arms must have a row for each point"),
-        ({"rounds": 0}, "rounds must be"),
-        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
-    ],
-)
-def test_bad_constructions_are_named(words, message):
-    with pytest.raises(InputError, match=message):
-        Own(torch.zeros(2), **words)
+        Own(values, **words).regret(torch.zeros(1, 1, dtype=DOUBLE), 4)
 
 
 # ---------------------------------------------------------------- peaks
@@ -365,46 +245,3 @@ def test_what_is_periodic_comes_back_exactly(swing):
     assert norm == pytest.approx(2.0 * np.sqrt(1.0 - swing**2), abs=1e-7)
     moving = [env.means(t) - torch.stack([env.means(s) for s in range(24)]).mean(0) for t in (3, 15)]
     assert torch.allclose(moving[0], -moving[1], atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
-        (
-            "abrupt",
-            {"switches": "often"},
-            "switches, unless it is a list of rounds, must be a whole number of at least 1",
-        ),
-        ("abrupt", {"switches": 2.5}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
-        ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
-        ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
-        ("abrupt", {"switch": 3}, "no option 'switch'.*did you mean 'switches'"),
-        ("drift", {"variation_budget": 0.0}, "variation_budget must be a finite number above 0"),
-        ("drift", {"horizon": 1}, "horizon must be at least 2"),
-        ("drift", {"num_centres": 1}, "num_centres must be at least 2"),
-        ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
-        ("periodic", {"period": 1}, "period must be at least 2"),
-        ("periodic", {"swing": 0.0}, "swing must be a finite number above 0"),
-        ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),
-        ("periodic", {"num_centres": 2}, "num_centres must be at least 3"),
-        ("moving-peak", {"num_arms": 0}, "num_arms must be"),
-        ("moving-peak", {"noise_scale": -1.0}, "noise_scale must be"),
-        ("seattle-weather", {"tolerance": 0.0}, "tolerance must be"),
-        *[
-            (name, options, message)
-            for name in ("abrupt", "drift", "periodic")
-            for options, message in (
-                ({"kernel": "matern"}, "kernel must be one of"),
-                ({"num_arms": 0}, "num_arms must be"),
-                ({"dimension": 1.5}, "dimension must be"),
-                ({"norm": -1.0}, "norm must be"),
-                ({"num_centres": 0}, "num_centres must be"),
-                ({"noise_scale": float("nan")}, "noise_scale must be"),
-            )
-        ],
-    ],
-)
-def test_bad_options_are_named(name, options, message):
-    with pytest.raises(InputError, match=message):
-        build(name, seed=0, **options)
