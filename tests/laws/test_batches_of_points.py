@@ -8,7 +8,6 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
@@ -83,6 +82,9 @@ KINDS = {
     "box": Kind({"bounds": BOX}, is_searched=True),
     "cube": Kind({"candidates": UnitCube(1)}, is_searched=True),
     "contexts": Kind({"candidates": ContextualActions(LINE, context_dim=1)}, "offered"),
+    "contexts, dictionary": Kind(
+        {"candidates": ContextualActions(LINE, context_dim=1), "oversampling": 2.0}, "offered"
+    ),
     "contexts, box": Kind(
         {"candidates": ContextualActions(bounds=BOX, context_dim=1, num_restarts=2, raw_samples=64)},
         "offered moved",
@@ -156,6 +158,7 @@ def action_of(bandit, asked):
     return exactly([[each["x"]] for each in asked]) if isinstance(bandit.candidates, Configurations) else asked
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_to_be_improved_on_takes_in_what_is_pending(name, kind):
@@ -171,6 +174,9 @@ def test_what_is_to_be_improved_on_takes_in_what_is_pending(name, kind):
         assert likely.sum() >= 4
         np.testing.assert_allclose(shown[likely], values[likely], rtol=1e-4, atol=1e-4)
         before = deepcopy(bandit)
+        if kind.known.startswith("offered"):  # what is recommended is the best of these
+            means = marginals(bandit, kind, joint_points(kind, torch.cat([bandit.recommend(**words), LINE])))[0]
+            assert means[0] >= means.max() - 1e-6
         x = action_of(bandit, bandit.ask(2 if number == 3 else 1, **words))
         assert improvement(before, kind, joint_points(kind, x[:1])) >= values.max() - 1e-4 * (1.0 + abs(values.max()))
         last = x if last is None else torch.cat([last, x])
@@ -180,19 +186,23 @@ def test_what_is_to_be_improved_on_takes_in_what_is_pending(name, kind):
     assert difference(together, last) < (0.02 if kind.is_searched else 1e-12)
 
 
-@pytest.mark.parametrize("kind", ["arms", "arms, blocks", "arms, mean", "box"])
-def test_before_any_reward_what_is_pending_is_to_be_improved_on(kind):
+@pytest.mark.parametrize("name", ["arms", "arms, blocks", "arms, mean", "arms, window", "box", "contexts, box"])
+def test_before_any_reward_and_when_all_is_forgotten_what_is_pending_is_to_be_improved_on(name):
     """Without a reward a prior mean of the points pending is all there is; nothing at all counts as 0."""
-    kind = KINDS[kind]
-    bandit = make("gp-ei", kind)
-    bandit.mark_pending(LINE[[10, 50]])
+    kind = KINDS[name]
+    bandit, words = make("gp-ei", kind), {"context": CONTEXT} if kind.in_contexts else {}
+    if name == "arms, window":
+        bandit.tell(LINE[:1], 3.0, time=0.0)
+        words = {"time": 50.0}
+    bandit.mark_pending(LINE[[10, 50]], **words)
     with torch.no_grad():
-        shown = bandit.acquisition()(LINE.unsqueeze(-2))
-    assert difference(shown, torch.from_numpy(improvement(bandit, kind, LINE))) < 1e-6
+        shown = bandit.acquisition(**words)(LINE.unsqueeze(-2))
+    assert difference(shown, torch.from_numpy(improvement(bandit, kind, joint_points(kind, LINE)))) < 1e-6
     if not kind.is_searched:
-        assert improvement(deepcopy(bandit), kind, bandit.ask()) >= shown.max().item() - 1e-6
+        assert improvement(deepcopy(bandit), kind, bandit.ask(**words)) >= shown.max().item() - 1e-6
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("kind", ["arms", "arms, blocks", "box", "cube"])
 def test_points_that_limits_no_longer_allow_are_not_to_be_improved_on(name, kind):
@@ -288,8 +298,9 @@ def tried(name, function):
     return (GRID[..., 1:], P[:, 1:]) if "contexts" in name else (GRID, P)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_points_that_are_assigned_count_like_those_that_are_set(name):
+def test_points_that_are_assigned_count_like_those_that_are_set_and_copies_go_their_own_way(name):
     """BoTorch's wrappers and loops assign ``X_pending``."""
     one, other = FUNCTIONS[name](), FUNCTIONS[name]()
     points, pending = tried(name, one)
@@ -306,12 +317,17 @@ def test_points_that_are_assigned_count_like_those_that_are_set(name):
             assert torch.equal(other(points), plain)
             assert other.X_pending is None
             other.X_pending = pending
-        copy = deepcopy(other)
-        copy.X_pending = None
-        assert torch.equal(copy(points), plain)
-        assert torch.equal(other(points), values)
+        copies = [deepcopy(other)]
+        if "constraints" not in name:  # which are functions without a name here
+            copies.append(pickle.loads(pickle.dumps(other)))
+        for copy in copies:
+            assert difference(copy(points)[finite], values[finite]) < 1e-12
+            copy.X_pending = None
+            assert difference(copy(points)[finite], plain[finite]) < 1e-12
+            assert torch.equal(other(points), values)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if "contexts" not in name])
 def test_points_reach_a_function_through_one_with_fixed_features(name):
     inner, straight = FUNCTIONS[name](), FUNCTIONS[name]()
@@ -334,6 +350,7 @@ MISFITS = {
 }
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [name for name in FUNCTIONS if "contexts" not in name])
 def test_points_that_do_not_fit_are_refused_and_change_nothing(name):
     function = FUNCTIONS[name]()
@@ -348,12 +365,6 @@ def test_points_that_do_not_fit_are_refused_and_change_nothing(name):
         assert torch.equal(function(GRID), before)
 
 
-def test_a_model_is_not_conditioned_on_points_that_do_not_fit():
-    for misfit in (name for name in MISFITS if name != "batches"):
-        with pytest.raises(InputError, match="X must"):
-            nystrom().hallucinated(MISFITS[misfit])
-
-
 @pytest.mark.parametrize("make", [online, nystrom])
 def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
     """The columns that count are those before a transform, whether it was applied already or not."""
@@ -362,6 +373,9 @@ def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
         assert KernelUCB(model, 2.0, X_pending=P)(P.unsqueeze(-2)).isfinite().all()
         with pytest.raises(InputError, match="d = 2 columns"):
             KernelUCB(model, 2.0, X_pending=torch.rand(2, 3, dtype=DOUBLE))
+    for misfit in (name for name in MISFITS if name != "batches"):
+        with pytest.raises(InputError, match="X must"):
+            nystrom().hallucinated(MISFITS[misfit])
 
 
 # ---------------------------------------------------------------- batches that are scored together
@@ -385,6 +399,7 @@ JOINT = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("pending", [None, P])
 @pytest.mark.parametrize("kind", JOINT)
 def test_a_batch_is_worth_its_points_one_after_another(kind, pending):
@@ -418,11 +433,7 @@ def test_batches_without_one_gaussian_are_refused_by_name():
         assert (nearby(GRID) <= KernelUCB(make(input_transform=perturbed), 2.0, average)(GRID)).all()
 
 
-def test_one_point_of_kernel_ucb_is_scored_as_by_botorch():
-    for model in (online(), nystrom(), SingleTaskGP(PLANE, T)):
-        assert difference(KernelUCB(model, 2.0)(GRID), UpperConfidenceBound(model, 4.0)(GRID)) < 1e-12
-
-
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("make", [online, nystrom])
 def test_a_joint_search_spreads_out_and_goes_on_from_points_one_after_another(make):
     X, bounds = data(6, 2, seed=3)[0].reshape(2, 3, 2).requires_grad_(), exactly([[0.0, 0.0], [1.0, 1.0]])
@@ -438,14 +449,6 @@ def test_a_joint_search_spreads_out_and_goes_on_from_points_one_after_another(ma
         assert float(value) >= float(function(greedy)) - 1e-9
     for batch in (greedy, together, better):
         assert torch.pdist(batch).min() > 0.05
-
-
-@pytest.mark.parametrize("name", ["improvement", "probability", "KernelUCB, exact", "family"])
-def test_searches_one_after_another_spread_out(name):
-    torch.manual_seed(0)
-    words = {"num_restarts": 2, "raw_samples": 32, "options": {"maxiter": 30}}
-    batch, _ = optimize_acqf(FUNCTIONS[name](), exactly([[0.0, 0.0], [1.0, 1.0]]), q=3, sequential=True, **words)
-    assert torch.pdist(batch).min() > 1e-3
 
 
 # ---------------------------------------------------------------- what is set from outside
@@ -500,19 +503,6 @@ def test_draws_are_made_anew_for_another_set_transform_or_time():
 def ageing(now):
     times = torch.zeros(len(PLANE), dtype=DOUBLE)
     return UncertaintyInjectionLikelihood(Linear(0.1), regularization=0.01, now=now, times=times)
-
-
-@pytest.mark.parametrize("name", ["KernelUCB, exact", "KernelUCB, Nyström", "Thompson", "improvement", "family"])
-def test_copies_have_what_is_pending_and_go_their_own_way(name):
-    function = FUNCTIONS[name]()
-    function.X_pending = P
-    with torch.no_grad():
-        values = function(GRID)
-        for copy in (deepcopy(function), pickle.loads(pickle.dumps(function))):
-            assert difference(copy(GRID), values) < 1e-12
-            copy.X_pending = None
-            assert difference(copy(GRID), values) > 1e-3
-            assert torch.equal(function(GRID), values)
 
 
 @pytest.mark.parametrize("name", ["KernelUCB, exact", "KernelUCB, Nyström", "Thompson", "improvement"])
