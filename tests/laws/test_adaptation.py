@@ -71,9 +71,9 @@ def is_of(bandit, X, Y, noise):
 # ---------------------------------------------------------------- restarts
 
 
-def dense_band(variance, number, probability, noise_scale):
+def dense_band(variance, number, probability, noise_scale, multiplier=None):
     radius = math.sqrt(2.0 * math.log(2.0 * (math.pi**2 * number**2 / 6.0) / probability))
-    return radius * math.sqrt(variance) + radius * noise_scale
+    return (radius if multiplier is None else multiplier) * math.sqrt(variance) + radius * noise_scale
 
 
 @given(
@@ -86,18 +86,15 @@ def dense_band(variance, number, probability, noise_scale):
 def test_the_band_is_the_formula(variances, before, probability, noise_scale, multiplier):
     variance, numbers = torch.tensor(variances, dtype=DOUBLE), range(before + 1, before + len(variances) + 1)
     evidence = SimpleNamespace(regularization=torch.tensor(noise_scale**2, dtype=DOUBLE))
-    prediction = SimpleNamespace(
-        mean=torch.zeros_like(variance), variance=variance, evidence=evidence, num_before=before
-    )
+    zeros = torch.zeros_like(variance)
+    prediction = SimpleNamespace(mean=zeros, variance=variance, evidence=evidence, num_before=before)
     width = None if multiplier is None else ConstantWidth(multiplier)
-    expected = [dense_band(v, n, probability, noise_scale) for v, n in zip(variances, numbers, strict=True)]
-    if multiplier is not None:
-        noises = [dense_band(0.0, n, probability, noise_scale) for n in numbers]
-        expected = [multiplier * math.sqrt(v) + noise for v, noise in zip(variances, noises, strict=True)]
+    rest = probability, noise_scale, multiplier
+    expected = np.array([dense_band(v, n, *rest) for v, n in zip(variances, numbers, strict=True)])
     for scale in (None, noise_scale):
         trigger = ResidualTrigger(probability, scale, width)
         band = trigger.band(prediction)
-        assert difference(band, np.array(expected)) <= 1e-10 * max(expected)
+        assert difference(band, expected) <= 1e-10 * expected.max()
         assert not trigger.is_triggered(band * (1.0 - 1e-9), prediction)
         assert trigger.is_triggered(-band * (1.0 + 1e-9), prediction)
 
@@ -404,35 +401,29 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
 
 # ---------------------------------------------------------------- what is refused
 
+NAN = math.nan
+BAD = [
+    *((lambda p=p: ResidualTrigger(p), "false_alarm_probability") for p in (0.0, 1.0, NAN, -0.1)),
+    (lambda: CumulatedTrigger(1.0), "false_alarm_probability"),
+    (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
+    (lambda: make(trigger=0.1), "trigger must be a trigger such as"),
+    *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
+    (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
+    *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
+    *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
+    (lambda: over_bandits(shares_history=1), "shares_history"),
+    *((lambda w=w: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
+    (lambda: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
+    *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
+    *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
+    (lambda: selecting().replay(play(algorithms.GPUCB(**WORDS), 4).history), "needs times"),
+]
 
-def test_what_makes_no_sense_is_refused():
-    nan = math.nan
-    for probability in (0.0, 1.0, nan, -0.1, "a tenth"):
-        for kind in (ResidualTrigger, CumulatedTrigger):
-            with pytest.raises(InputError, match="false_alarm_probability"):
-                kind(probability)
-    for call, message in (
-        (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
-        (lambda: make(trigger=0.1), "trigger must be a trigger such as"),
-        *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
-        *((lambda b=b: BanditOverBandit(WINDOWS, b, 0.5), "block_size") for b in (0, 2.5, True)),
-        *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, nan)),
-        *(
-            (lambda b=b: BanditOverBandit(WINDOWS, 5, 0.5, b), "reward_bounds")
-            for b in ((1.0, 1.0), (2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))
-        ),
-        (lambda: BanditOverBandit(WINDOWS, 5, 0.5, shares_history=1), "shares_history"),
-        *((lambda w=w: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
-        (lambda: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
-        *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
-        *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
-        (lambda: selecting().replay(play(algorithms.GPUCB(**WORDS), 4).history), "needs times"),
-    ):
+
+def test_what_makes_no_sense_and_states_of_other_settings_are_refused():
+    for call, message in BAD:
         with pytest.raises(InputError, match=message):
             call()
-
-
-def test_states_of_other_settings_are_refused():
     for bandit, other, message in (
         (over_bandits(), over_bandits(exploration=0.3), "memories"),
         (selecting(), selecting(score_discount=0.9), "memories"),

@@ -35,23 +35,6 @@ PLANS = {name: {"memory": SlidingWindow(4.0)} for name in ("gp-ts", "igp-ucb", *
 PLANS |= {name: {"oversampling": "theory"} for name in ("bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb")}
 
 
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_prior_mean_that_all_rewards_have_changes_no_choice(name):
-    def answers(X, time):
-        return reward(X) + 50.0, 0.05
-
-    ours = make(name, mean=50.0, **({"expert": answers} if name == "sparq-gp-ucb" else {}))
-    theirs = make(name)
-    for _ in range(6):
-        x = theirs.ask()
-        assert torch.equal(ours.ask(), x)
-        theirs.tell(x, reward(x))
-        ours.tell(x, reward(x) + 50.0)
-    X = ours.history.X
-    assert difference(believed(ours, X)[0] - 50.0, believed(theirs, X)[0]) < 1e-9
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"random"}))
 def test_a_batch_repeats_no_arm_while_little_is_known(name):
@@ -80,19 +63,6 @@ def test_the_model_and_the_recommendation(name):
     assert difference(variance, expected.variance.clip(1e-10)) < expected.rounding
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean
     assert float(best) == pytest.approx(float(believed(bandit, X)[0].max()), abs=1e-8)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", sorted({*NAMES} - {*FUNCTIONLESS}))
-def test_ask_maximises_the_botorch_acquisition(name):
-    bandit = make(name)
-    play(bandit, 8)
-    for _ in range(3):
-        acquisition = bandit.acquisition()
-        values = acquisition(ARMS.unsqueeze(-2)).detach()
-        chosen = bandit.ask(remember=False)
-        assert float(acquisition(chosen.unsqueeze(0)).detach()) == pytest.approx(float(values.max()), abs=1e-6)
-        bandit.ask()
 
 
 def test_what_has_no_acquisition_function_says_so():
@@ -225,12 +195,9 @@ def test_each_constant_of_a_theorem_does_something_where_it_is_taken(name):
         assert effect(**plan | {"horizon": 40}) != effect(**plan | {"horizon": 400})
 
 
-def test_words_are_taken_where_they_are_of_use():
+def test_the_registry():
     assert PLANNED | taking("noise_scale") | taking("failure_probability") <= taking("norm_bound")
     assert taking("outcomes") & taking("constraints") & taking("memory") & taking("mean") == {*NAMES}
-
-
-def test_the_registry():
     bandit = algorithms.build("bkb", **words_of("bkb"))
     assert type(bandit) is algorithms.BKB
     assert repr(bandit) == (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from kinds import ARMS, BOUNDS, SMALL_BOX, composed, make, same
+from kinds import ARMS, BOUNDS, composed, make, same
 from problems import DOUBLE, believed, matern, play, rbf, reward, scaled
 
 from torch_kbandits import (
@@ -38,18 +38,6 @@ def test_the_public_face():
     assert isinstance(bandit.acquisition(), KernelUCB)
     assert torch.equal(bandit.inducing_points, bandit.model.inducing_points)
     assert all(bool((z == bandit.history.X).all(-1).any()) for z in bandit.inducing_points)
-
-
-@pytest.mark.parametrize("candidates", [ARMS, SMALL_BOX], ids=["arms", "box"])
-def test_asking_and_looking_before_any_reward_and_a_warm_start(candidates):
-    bandit = make("bkb", candidates=candidates)
-    assert bandit.ask(q=3).shape == (3, 2)
-    assert bandit.history.X.shape == bandit.inducing_points.shape == (0, 2)
-    assert bandit.model.posterior(ARMS[:4]).mean.shape == (4, 1)
-    warm = make("bkb", candidates=candidates)
-    warm.tell(ARMS[:30], reward(ARMS[:30]))
-    assert (warm.round, warm.model.num_observations) == (1, 30)
-    assert float(reward(warm.ask())) > float(reward(ARMS).quantile(0.7))
 
 
 def test_constant_rewards_duplicates_and_nearly_equal_arms_work():

@@ -1,10 +1,7 @@
 """Models whose parts are changed after a first prediction: the posterior is that of a model made as they are now."""
 
-import copy
-
 import pytest
 import torch
-from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputPerturbation, Warp
@@ -12,7 +9,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from problems import DOUBLE, data
 
-from torch_kbandits import DiscretizedThompsonSampling, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
+from torch_kbandits import KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Linear
 
@@ -165,32 +162,6 @@ def test_each_observations_noise_and_the_time_are_seen():
 
 
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
-def test_acquisition_functions_follow(kind):
-    """With points pending, and draws that were made."""
-    model, fresh = make(kind), make(kind)
-    bound = KernelUCB(model, beta=2.0, X_pending=T[3:5])
-    draws = DiscretizedThompsonSampling(model, T, seed=0)
-    for function in (bound, draws):
-        function(T.unsqueeze(-2))
-    for each in (model, fresh):
-        each.covar_module.base_kernel.raw_lengthscale.data.add_(1.0)
-    with torch.no_grad():
-        expected = KernelUCB(fresh, beta=2.0, X_pending=T[3:5]), DiscretizedThompsonSampling(fresh, T, seed=0)
-        for function, other in zip((bound, draws), expected, strict=True):
-            assert torch.allclose(function(T.unsqueeze(-2)), other(T.unsqueeze(-2)), atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", ["online", "nystrom"])
-def test_nothing_is_computed_again_while_nothing_changes(kind):
-    model = make(kind)
-    model.posterior(T)
-    kept = model.factors
-    copy.deepcopy(model)
-    model.double().posterior(T)
-    assert model.factors is kept
-
-
-@pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
     """Observations are at the points that were told; a bound on one of several points is refused."""
     steps = torch.tensor([[-0.1, 0.1], [0.0, 0.0]], dtype=DOUBLE)
@@ -204,17 +175,6 @@ def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
     assert torch.allclose(shown, plain.posterior(around).mean, atol=1e-9)
     with pytest.raises(UnsupportedError, match=r"InputPerturbation makes several points of one.*posterior_transform"):
         KernelUCB(model, beta=2.0, X_pending=T[:2])
-    together = ExpectationPosteriorTransform(n_w=2)
-    with torch.no_grad():
-        bounds = [
-            KernelUCB(model, beta=each, posterior_transform=together, X_pending=new[0])(T.unsqueeze(-2))
-            for each in (0.0, 1.0)
-        ]
-        deviation = together(conditioned.posterior(T.unsqueeze(-2))).variance.sqrt().flatten()
-        mean = together(model.posterior(T.unsqueeze(-2))).mean.flatten()
-    assert torch.allclose(bounds[0], mean, atol=1e-9)
-    if kind == "online":  # the other model has the points in its dictionary once it is conditioned
-        assert torch.allclose(bounds[1], mean + deviation, atol=1e-8)
 
 
 def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():

@@ -27,7 +27,6 @@ from torch_kbandits.confidence import (
     Evidence,
     GPTSWidth,
     GPUCBWidth,
-    GreedyGain,
     GuessAndDouble,
     IGPUCBWidth,
     KUCBWidth,
@@ -353,15 +352,6 @@ def test_ek_ucb_covers_with_the_error_of_its_projection(noise_scale, norm, dicti
 
 def test_ek_ucb_without_the_error_of_its_projection_is_caught():
     assert misses_of_projections(1e-9, 0.01, 3.0, [12]) > allowed(200, DELTA)
-
-
-def test_certified_greedy_gain_is_never_below_the_realised_one():
-    gain = GreedyGain(matern(0.2, 1.0), torch.from_numpy(ARMS), ROUNDS, LARGE, certified=True)
-    rng = np.random.default_rng(0)
-    functions = rkhs_weights(20, 1.0, rng) @ GRAM
-    noise = gaussian(1.0, (20, ROUNDS), rng)
-    for posteriors, _ in run(IGPUCBWidth(1.0, 1.0, DELTA, gain=gain), functions, noise, LARGE):
-        assert np.all(float(gain(posteriors)) >= posteriors.gain)
 
 
 def best_and_bound(width_arms: int, gram: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray]:
