@@ -167,9 +167,8 @@ EXAMPLES = {"contexts": torch.rand(3, 1), "labels": torch.zeros(3).long(), "num_
 FUNCTION = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_bad_functions_and_examples_are_named():
+    for changes, message in (
         ({"function": 3}, "function must be callable"),
         ({"context_dim": 0}, "context_dim must be a whole number"),
         ({"actions": torch.rand(3)}, "actions must have a row for each point"),
@@ -180,9 +179,7 @@ FUNCTION = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1)
         ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
         ({"num_labels": 1}, "num_labels must be at least 2"),
         ({"contexts": torch.full((3, 1), float("nan"))}, "contexts must be finite"),
-    ],
-)
-def test_bad_functions_and_examples_are_named(changes, message):
-    kind, words = (Classification, EXAMPLES) if EXAMPLES.keys() & changes.keys() else (ContextualFunction, FUNCTION)
-    with pytest.raises(InputError, match=message):
-        kind(**words | changes, seed=0)
+    ):
+        kind, words = (Classification, EXAMPLES) if EXAMPLES.keys() & changes.keys() else (ContextualFunction, FUNCTION)
+        with pytest.raises(InputError, match=message):
+            kind(**words | changes, seed=0)

@@ -38,29 +38,21 @@ class Own(DynamicEnvironment):
         return self.values
 
 
-def test_a_problem_of_ones_own_needs_only_means():
-    env = Own(torch.tensor([0.25, 1.0], dtype=DOUBLE))
+def test_a_problem_of_ones_own_needs_only_means_and_may_know_its_budget_and_its_noise():
+    values = torch.tensor([0.25, 1.0], dtype=DOUBLE)
+    env = Own(values)
     assert env.regret(env.arms, 5).tolist() == [0.75, 0.0]
     assert env.variation_budget(5) is None
     env.mean(env.arms[:1], 0).add_(1.0)
-    assert env.values.tolist() == [0.25, 1.0]
-
-
-def test_a_problem_of_ones_own_may_know_its_budget_and_its_noise():
-    values = torch.tensor([0.25, 1.0], dtype=DOUBLE)
-    env = Own(
-        values, rounds=5, variation_budget=lambda T: 0.5 * T, noise=lambda X, means, t: 10.0 * t + means - X[:, 0]
-    )
+    assert values.tolist() == [0.25, 1.0]
+    knows = {"rounds": 5, "variation_budget": lambda T: 0.5 * T}
+    env = Own(values, noise=lambda X, means, t: 10.0 * t + means - X[:, 0], **knows)
     assert env.variation_budget(3) == 1.5
     with pytest.raises(InputError, match="There are 5 rounds in this environment, and 6"):
         env.variation_budget(6)
     assert env.pull(env.arms, 2).tolist() == [20.25, 20.0]
     assert env.regret(env.arms, 2).tolist() == [0.75, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("values", "words", "message"),
-    [
+    for values, words, message in (
         (torch.zeros(3, dtype=DOUBLE), {}, r"means\(round\) must return one number an arm, \(2,\)"),
         (torch.zeros(2), {}, "means must have dtype torch.float64"),
         (["a", "b"], {}, "means must be real numbers"),
@@ -68,11 +60,9 @@ def test_a_problem_of_ones_own_may_know_its_budget_and_its_noise():
         (None, {"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
         (None, {"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
         (None, {"rounds": 0}, "rounds must be"),
-    ],
-)
-def test_bad_means_and_constructions_are_named(values, words, message):
-    with pytest.raises(InputError, match=message):
-        Own(values, **words).regret(torch.zeros(1, 1, dtype=DOUBLE), 4)
+    ):
+        with pytest.raises(InputError, match=message):
+            Own(values, **words).regret(torch.zeros(1, 1, dtype=DOUBLE), 4)
 
 
 # ---------------------------------------------------------------- peaks

