@@ -285,36 +285,28 @@ def test_grids_rates_and_means_of_blocks():
     assert chooser.block_means(History(Y[:8, None], Y[:8], rounds[:8])) == [1.0, 4.5]
 
 
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), KeepAll(), SlidingWindow(4))])
 @pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
-def test_the_posterior_is_that_of_the_window_in_force(dictionary):
-    bandit, seen = over_bandits(dictionary=dictionary), set()
-    for t in range(30):
+def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
+    bandit, seen = over_bandits(memories, dictionary=dictionary), set()
+    for _ in range(40):
         play(bandit, 1)
-        size = bandit.memory.size
-        seen.add(size)
-        X, Y = bandit.history[:2]
-        kept = slice(0 if size == math.inf else max(0, t + 1 - size), None)
-        assert is_of(bandit, X[kept], Y[kept], NOISE)
-        assert bandit.memory == bandit.memories.choice(bandit.memories.block_means(bandit.history), 3).memory
-    assert seen == {3, 8, math.inf}
+        history, memory = bandit.history, bandit.memory
+        seen.add(memory)
+        noise = memory.noise(history.times, float(bandit.round), NOISE)
+        kept = noise.isfinite()
+        assert is_of(bandit, history.X[kept], history.Y[kept], noise[kept].numpy())
+        assert memory == bandit.memories.choice(bandit.memories.block_means(history), 3).memory
+    assert seen == {*memories}
 
 
-def test_blocks_may_start_anew_memories_may_be_of_any_kind_and_a_restart_is_not_undone():
+def test_blocks_may_start_anew_and_a_restart_is_not_undone():
     anew = over_bandits(shares_history=False)
     for t in range(20):
         play(anew, 1)
-        in_block = (t + 1) % 5
-        assert anew.num_since_restart == in_block
-        assert anew.model.num_observations == min(in_block, anew.memory.size)
-    several, seen = over_bandits(memories=(Discount(0.7), KeepAll(), SlidingWindow(4))), set()
-    for _ in range(8):
-        play(several, 5)
-        seen.add(type(several.memory))
-        history = several.history
-        noise = several.memory.noise(history.times, float(several.round), NOISE)
-        kept = noise.isfinite()
-        assert is_of(several, history.X[kept], history.Y[kept], noise[kept].numpy())
-    assert seen == {Discount, KeepAll, SlidingWindow}
+        assert anew.num_since_restart == (t + 1) % 5
+        assert anew.model.num_observations == min(anew.num_since_restart, anew.memory.size)
     restarted = play(over_bandits(), 7)
     restarted.restart()
     for number in range(1, 20):

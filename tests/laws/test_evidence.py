@@ -163,32 +163,6 @@ def test_what_is_known_stays():
     assert kept.evidence == pytest.approx(fit.evidence, rel=1e-9)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("memory", [BackToPrior(0.1), Discount(0.9)])
-def test_a_fit_depends_on_its_arguments_alone(memory):
-    X, Y = problem(16, 2)
-    X = torch.cat([torch.arange(16, dtype=DOUBLE)[:, None], X], -1) if memory.needs_time_column else X
-    kernel = default_kernel(2)
-
-    def fitted():
-        fit = fit_evidence(Data(X, Y), kernel, memory=memory, learn_memory=True, seed=0)
-        return [fit.regularization, fit.evidence, str(fit.memory), *fit.kernel.base_kernel.lengthscale[0].tolist()]
-
-    expected = fitted()
-    state = torch.random.get_rng_state()
-    with torch.no_grad():
-        assert fitted() == expected
-    with torch.inference_mode():
-        assert fitted() == expected
-    torch.set_default_dtype(DOUBLE)
-    try:
-        assert fitted() == expected
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
 def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
     X, Y = problem(20, 2)
 
@@ -446,19 +420,16 @@ def test_a_noise_of_nothing_and_a_kernel_that_explains_nothing_are_complained_of
 
 ORDINARY = {
     "one": (lambda X: torch.sin(5.0 * X[:, 0]), 12, 1),
-    "waves": (lambda X: torch.sin(5.0 * X).sum(-1), 40, 2),
     "six waves": (lambda X: torch.sin(5.0 * X).sum(-1), 80, 6),
-    "line": (lambda X: X[:, 0] - 2.0 * X[:, 1], 30, 2),
     "bowl": (lambda X: -(X - 0.3).square().sum(-1), 40, 3),
     "peak": (lambda X: (-8.0 * (X - 0.6).square().sum(-1)).exp(), 60, 2),
-    "product": (lambda X: X.prod(-1), 40, 3),
     "step": (lambda X: (X[:, 0] > 0.4) + X[:, 1], 60, 2),
     "choices": (lambda X: (4.0 * X[:, 0]).floor() + X[:, 1], 60, 2),
     "quick": (lambda X: torch.sin(20.0 * X[:, 0]) + X[:, 1], 60, 2),
 }
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_nothing_is_said_of_ordinary_rewards(name):
     X, Y = of_columns(*ORDINARY[name], seed=3)
