@@ -22,26 +22,8 @@ from gpytorch.means import ConstantMean
 from kinds import composed
 from problems import DOUBLE, data, difference, matern, rbf, reward
 
-from torch_kbandits import (
-    Box,
-    Categorical,
-    ContextualActions,
-    Float,
-    InputError,
-    Integer,
-    KernelUCB,
-    NystromGP,
-    OnlineGP,
-    ParameterSpace,
-    RidgeLeverageSampling,
-)
-from torch_kbandits.acquisition import (
-    DiscretizedThompsonSampling,
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    UpperConfidenceRule,
-    climb,
-)
+import torch_kbandits as kb
+from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
 from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Linear
@@ -53,11 +35,11 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 
 def nystrom(**kwargs):
     given = {"inducing_points": X[::2], "covar_module": matern(), "regularization": 0.05}
-    return NystromGP(X, Y, **(given | kwargs))
+    return kb.NystromGP(X, Y, **(given | kwargs))
 
 
 def online(**kwargs):
-    return OnlineGP(X, Y, **({"covar_module": matern(), "regularization": 0.05} | kwargs))
+    return kb.OnlineGP(X, Y, **({"covar_module": matern(), "regularization": 0.05} | kwargs))
 
 
 def single(**kwargs):
@@ -83,9 +65,9 @@ def first(model):
 MODELS = {"nystrom": nystrom, "online": online, "single": single, "ageing": ageing}
 MODELS["list"] = lambda: ModelListGP(online(), online())
 ACQUISITIONS = {
-    "ucb": lambda model: KernelUCB(model, 2.0, first(model)),
-    "ucb with pending points": lambda model: KernelUCB(model, 2.0, first(model), X_pending=T[:2]),
-    "thompson": lambda model: DiscretizedThompsonSampling(model, T, seed=3, posterior_transform=first(model)),
+    "ucb": lambda model: kb.KernelUCB(model, 2.0, first(model)),
+    "ucb with pending points": lambda model: kb.KernelUCB(model, 2.0, first(model), X_pending=T[:2]),
+    "thompson": lambda model: kb.DiscretizedThompsonSampling(model, T, seed=3, posterior_transform=first(model)),
 }
 CHANGES = {
     "tell": ("nystrom online", lambda model: model.tell(T, LATER + 3.0)),
@@ -121,16 +103,16 @@ def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(c
 def test_maximize_is_that_of_botorch(maximize, kind):
     model = MODELS[kind]()
     expected = UpperConfidenceBound(model, beta=4.0, maximize=maximize)(T.unsqueeze(-2))
-    arguments = get_acqf_input_constructor(KernelUCB)(model=model, beta=2.0, maximize=maximize)
-    for ours in (KernelUCB(model, beta=2.0, maximize=maximize), KernelUCB(**arguments)):
+    arguments = get_acqf_input_constructor(kb.KernelUCB)(model=model, beta=2.0, maximize=maximize)
+    for ours in (kb.KernelUCB(model, beta=2.0, maximize=maximize), kb.KernelUCB(**arguments)):
         assert difference(ours(T.unsqueeze(-2)), expected) < 1e-12
 
 
 def test_draws_have_no_gradient_and_what_is_missing_is_named():
-    for kind, missing in ((KernelUCB, "beta"), (DiscretizedThompsonSampling, "discretization")):
-        with pytest.raises(InputError, match=rf'needs {missing}.*botorch_acqf_options=."{missing}"'):
+    for kind, missing in ((kb.KernelUCB, "beta"), (kb.DiscretizedThompsonSampling, "discretization")):
+        with pytest.raises(kb.InputError, match=rf'needs {missing}.*botorch_acqf_options=."{missing}"'):
             get_acqf_input_constructor(kind)(model=online(), X_pending=None)
-    acquisition = DiscretizedThompsonSampling(online(), T, seed=3)
+    acquisition = kb.DiscretizedThompsonSampling(online(), T, seed=3)
     with pytest.raises(UnsupportedError, match="optimize_acqf_discrete"):
         optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=1, raw_samples=4)
     points = T.clone().requires_grad_()
@@ -162,8 +144,8 @@ def test_noisy_improvement_of_a_nystrom_posterior_is_refused(kind):
 SMALL = {"num_restarts": 1, "raw_samples": 2}
 RULES = [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()]
 BOXES = {
-    "box": lambda **effort: Box(BOUNDS, **effort),
-    "box in a context": lambda **effort: ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, **effort),
+    "box": lambda **effort: kb.Box(BOUNDS, **effort),
+    "box in a context": lambda **effort: kb.ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, **effort),
 }
 
 
@@ -174,7 +156,7 @@ def on_box(rule, place="box", dictionary=None, **effort):
 
 
 @pytest.mark.one_in(12)
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(0.5)], ids=["exact", "dictionary"])
+@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(0.5)], ids=["exact", "dictionary"])
 @pytest.mark.parametrize("place", BOXES)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
 def test_what_is_asked_for_on_a_box_is_better_than_a_grid_and_than_what_was_played(rule, place, dictionary):
@@ -208,7 +190,7 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
     points, rewards = data(40, 4)[0], torch.zeros(40, dtype=DOUBLE)
     rewards[10] = 50.0
     wide = torch.tensor([[0.0] * 4, [1.0] * 4], dtype=DOUBLE)
-    bandit = composed(candidates=Box(wide, num_restarts=1, raw_samples=1), kernel=rbf(0.02))
+    bandit = composed(candidates=kb.Box(wide, num_restarts=1, raw_samples=1), kernel=rbf(0.02))
     bandit.tell(points, rewards)
     assert difference(bandit.ask()[0], points[10]) < 0.02
     outside = on_box(UpperConfidenceRule(), **SMALL)
@@ -218,11 +200,11 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("kind", [NystromGP, OnlineGP])
+@pytest.mark.parametrize("kind", [kb.NystromGP, kb.OnlineGP])
 def test_observed_means_are_those_of_the_posterior(kind, outputs):
     Z, values = torch.cat([X, X[:5]]), torch.cat([Y, -Y[:5]])
     values = torch.cat([values, values.square()], dim=-1)[:, :outputs]
-    made = {"covar_module": matern()} | ({"inducing_points": Z[::2]} if kind is NystromGP else {})
+    made = {"covar_module": matern()} | ({"inducing_points": Z[::2]} if kind is kb.NystromGP else {})
     for words in (
         {"regularization": 0.05},
         {"train_Yvar": torch.linspace(0.01, 0.2, values.numel(), dtype=DOUBLE).view_as(values)},
@@ -239,13 +221,13 @@ def test_observed_means_are_those_of_the_posterior(kind, outputs):
 
 # ---------------------------------------------------------------- climbs over mixed points
 
-SPACE = ParameterSpace(
+SPACE = kb.ParameterSpace(
     {
-        "x": Float(0.0, 1.0),
-        "c": Categorical(["a", "b", "c", "d"]),
-        "n": Integer(0, 9),
-        "flag": Categorical([False, True]),
-        "y": Float(0.0, 1.0),
+        "x": kb.Float(0.0, 1.0),
+        "c": kb.Categorical(["a", "b", "c", "d"]),
+        "n": kb.Integer(0, 9),
+        "flag": kb.Categorical([False, True]),
+        "y": kb.Float(0.0, 1.0),
     }
 )
 CONTINUOUS = [0, 7]
@@ -268,11 +250,11 @@ def starts(number=6, seed=0):
 
 def ucb(seed=0):
     X = starts(30, seed)
-    model = OnlineGP(
+    model = kb.OnlineGP(
         X, data(30, 2, seed)[1], covar_module=GroupedKernel(MaternKernel(), SPACE.groups).double(), regularization=0.01
     )
     model.covar_module.lengthscale = 0.5
-    return KernelUCB(model, beta=1.0)
+    return kb.KernelUCB(model, beta=1.0)
 
 
 @pytest.mark.one_in(3)

@@ -15,17 +15,7 @@ from hypothesis import strategies as st
 from kinds import composed
 from problems import DOUBLE, believed, data, dense, difference, rbf, reward
 
-from torch_kbandits import (
-    Arms,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    History,
-    InputError,
-    RidgeLeverageSampling,
-    StateMismatchError,
-    algorithms,
-)
+import torch_kbandits as kb
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
@@ -46,8 +36,8 @@ WORDS = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": NOISE, "beta"
 
 
 def make(candidates=None, **settings):
-    words = {"candidates": Arms(ARMS) if candidates is None else candidates, "kernel": rbf(0.3)}
-    return composed(**words | {"regularization": NOISE, "width": ConstantWidth(2.0)} | settings)
+    words = {"candidates": kb.Arms(ARMS) if candidates is None else candidates, "kernel": rbf(0.3)}
+    return composed(**words | {"regularization": NOISE, "width": kb.ConstantWidth(2.0)} | settings)
 
 
 def play(bandit, rounds, sign=lambda t: 1.0, q=1):
@@ -88,7 +78,7 @@ def test_the_band_is_the_formula(variances, before, probability, noise_scale, mu
     evidence = SimpleNamespace(regularization=torch.tensor(noise_scale**2, dtype=DOUBLE))
     zeros = torch.zeros_like(variance)
     prediction = SimpleNamespace(mean=zeros, variance=variance, evidence=evidence, num_before=before)
-    width = None if multiplier is None else ConstantWidth(multiplier)
+    width = None if multiplier is None else kb.ConstantWidth(multiplier)
     rest = probability, noise_scale, multiplier
     expected = np.array([dense_band(v, n, *rest) for v, n in zip(variances, numbers, strict=True)])
     for scale in (None, noise_scale):
@@ -117,7 +107,7 @@ def restarts_by_hand(X, Y, probability):
 @given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
 def test_restarts_are_those_of_the_dense_formulas(domain, told):
     words = {"memory": SlidingWindow(math.inf)} if domain == "memory" else {}
-    where = {"box": Box(BOX), "contexts": ContextualActions(ARMS[:, 1:], context_dim=1)}.get(domain)
+    where = {"box": kb.Box(BOX), "contexts": kb.ContextualActions(ARMS[:, 1:], context_dim=1)}.get(domain)
     bandit, c = make(where, trigger=ResidualTrigger(0.1), **words), int(domain == "contexts")
     X, Y, numbers = ARMS[[row for row, _ in told]], torch.tensor([y for _, y in told], dtype=DOUBLE), []
     for x, y in zip(X[:, None], Y, strict=True):
@@ -180,7 +170,11 @@ def test_a_switch_is_found_at_once_and_a_drift_below_the_noise_by_what_adds_up(s
 
 
 def test_what_a_batch_rule_holds_is_forgotten_pending_points_stay_and_rewards_of_one_round_restart_together():
-    words = {"trigger": ResidualTrigger(0.1), "dictionary": RidgeLeverageSampling(), "batches": GlobalBatchRule(1000.0)}
+    words = {
+        "trigger": ResidualTrigger(0.1),
+        "dictionary": kb.RidgeLeverageSampling(),
+        "batches": GlobalBatchRule(1000.0),
+    }
     bandit = make(**words)
     X = bandit.ask(4)
     for row, y in enumerate((0.5, 0.4, 50.0)):
@@ -209,7 +203,7 @@ def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_
         for bandit in (static, adaptive):
             bandit.tell(x, 5.0 * reward(x))
     for gap, counted in ((1.0, 1), (9.0, 6)):
-        bandit = algorithms.ETGPUCB(**WORDS, memory=SlidingWindow(6.0))
+        bandit = kb.algorithms.ETGPUCB(**WORDS, memory=SlidingWindow(6.0))
         for t in range(5):
             bandit.tell(ARMS[:1], 0.0, time=float(t))
         bandit.tell(ARMS[:1], 2.0, time=4.0 + gap)
@@ -281,13 +275,13 @@ def test_grids_rates_and_means_of_blocks():
     assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
     Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
     chooser = BanditOverBandit(WINDOWS, 2, 0.5)
-    assert chooser.block_means(History(Y[:, None], Y, rounds)) == [1.0, 4.5, 7.5]
-    assert chooser.block_means(History(Y[:8, None], Y[:8], rounds[:8])) == [1.0, 4.5]
+    assert chooser.block_means(kb.History(Y[:, None], Y, rounds)) == [1.0, 4.5, 7.5]
+    assert chooser.block_means(kb.History(Y[:8, None], Y[:8], rounds[:8])) == [1.0, 4.5]
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), KeepAll(), SlidingWindow(4))])
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
+@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
 def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
     bandit, seen = over_bandits(memories, dictionary=dictionary), set()
     for _ in range(40):
@@ -320,7 +314,7 @@ MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(Linear(0.02)
 
 
 def selecting(**settings):
-    return algorithms.DMSGPUCB(**(WORDS | {"memories": MEMORIES, "block_size": 3} | settings))
+    return kb.algorithms.DMSGPUCB(**(WORDS | {"memories": MEMORIES, "block_size": 3} | settings))
 
 
 def noises(ages):
@@ -404,22 +398,22 @@ BAD = [
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
     *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
     (lambda: over_bandits(shares_history=1), "shares_history"),
-    *((lambda w=w: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
-    (lambda: algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
+    *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
+    (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
     *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
-    (lambda: selecting().replay(play(algorithms.GPUCB(**WORDS), 4).history), "needs times"),
+    (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),
 ]
 
 
 def test_what_makes_no_sense_and_states_of_other_settings_are_refused():
     for call, message in BAD:
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(kb.InputError, match=message):
             call()
     for bandit, other, message in (
         (over_bandits(), over_bandits(exploration=0.3), "memories"),
         (selecting(), selecting(score_discount=0.9), "memories"),
         (make(trigger=ResidualTrigger(0.1)), make(trigger=ResidualTrigger(0.2)), r"trigger.*: saved 0\.1, here 0\.2"),
     ):
-        with pytest.raises(StateMismatchError, match=message):
+        with pytest.raises(kb.StateMismatchError, match=message):
             other.load_state_dict(bandit.state_dict())

@@ -7,7 +7,7 @@ from kinds import ARMS, NAMES, NEEDED, SMALL_BOX, make, words_of
 from problems import believed, dense, difference, play, rbf, reward
 from scipy.stats import kstest
 
-from torch_kbandits import InputError, NystromGP, OnlineGP, TheoryWarning, algorithms, environments
+from torch_kbandits import InputError, NystromGP, OnlineGP, algorithms, environments
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
@@ -132,19 +132,6 @@ def test_without_beta_the_width_is_the_theorems(name, width, level):
     assert float(theory.beta) == pytest.approx(float(theory.width(theory.model)), rel=1e-6)
     with pytest.raises(InputError, match=r"which needs|needs noise_scale and norm_bound"):
         make(name, beta=None)
-
-
-def test_what_voids_a_theorem_is_said_once_and_where_the_algorithm_is_made():
-    words = {"candidates": ARMS, "kernel": rbf(), "regularization": 0.05, "noise_scale": 0.1, "norm_bound": 1.0}
-    for kind in (algorithms.BKB, algorithms.MiniGPUCB, algorithms.EKUCB):
-        with pytest.warns(TheoryWarning, match="below the theorem's width") as caught:
-            bandit = kind(**words, beta=0.01, seed=0)
-        assert len(caught) == 1
-        assert caught[0].filename.endswith("test_algorithms.py")
-        play(bandit, 2)  # any further warning is an error
-    with pytest.warns(TheoryWarning, match="float32"):
-        make("bkb", candidates=ARMS.float(), regularization=1e-5)
-    make("bkb", beta=1e6, noise_scale=0.1, norm_bound=1.0)
 
 
 def test_the_width_of_a_batch_is_wider_and_the_oversampling_of_the_theorem_is_large():

@@ -9,15 +9,7 @@ from hypothesis import given
 from kinds import same
 from problems import DOUBLE, data, rbf, reward, seeded
 
-from torch_kbandits import (
-    CappedDictionary,
-    DictionaryFullError,
-    FixedDictionary,
-    InputError,
-    KernelBanditError,
-    RidgeLeverageSampling,
-    algorithms,
-)
+import torch_kbandits as kb
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import KernelBanditWarning
 
@@ -48,7 +40,7 @@ def played(n, in_dictionary=None, new=()):
 
 def bkb(name="bkb", **settings):
     words = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.01, "beta": 1.5, "seed": 3}
-    return algorithms.build(name, **words | settings)
+    return kb.algorithms.build(name, **words | settings)
 
 
 def play(bandit, rounds):
@@ -68,9 +60,9 @@ def play(bandit, rounds):
     resampling=st.sampled_from(["fresh", "coupled", "growth"]),
 )  # fmt: skip
 def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, held, seed, resampling):
-    rule, points = RidgeLeverageSampling(1.5, resampling), played(n, held)
+    rule, points = kb.RidgeLeverageSampling(1.5, resampling), played(n, held)
     wanted = rule.select(points, seeded(seed, 0))
-    ours = CappedDictionary(rule, cap, "stop").select(points, seeded(seed, 0))
+    ours = kb.CappedDictionary(rule, cap, "stop").select(points, seeded(seed, 0))
     probability = dict(zip(wanted.indices.tolist(), wanted.probabilities.tolist(), strict=True))
     order = sorted(probability, key=lambda row: (row not in held, -probability[row], row))
     assert ours.indices.tolist() == sorted(order[:cap])
@@ -79,9 +71,9 @@ def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, hel
 
 def test_points_that_were_not_played_are_cut_as_well_and_what_is_there_and_not_wanted_does_not_stay():
     rule = Wants([7, 2, 3, 6], [0.1, 0.5, 0.9, 0.7])
-    assert CappedDictionary(rule, 2, "stop").select(played(8, [0, 4])).indices.tolist() == [3, 6]
+    assert kb.CappedDictionary(rule, 2, "stop").select(played(8, [0, 4])).indices.tolist() == [3, 6]
     Z = data(6, 2, seed=5)[0]
-    selection = CappedDictionary(FixedDictionary(Z), 4, "stop").select(played(9, [1]))
+    selection = kb.CappedDictionary(kb.FixedDictionary(Z), 4, "stop").select(played(9, [1]))
     assert torch.equal(selection.points, Z[:4])
     assert selection.indices is None
 
@@ -92,19 +84,19 @@ def test_points_that_were_not_played_are_cut_as_well_and_what_is_there_and_not_w
 def test_stop_says_nothing_warn_says_it_once_and_raise_refuses():
     wants, points = Wants([0, 1, 2], [1.0, 1.0, 1.0]), played(5)
     message = "3 points were wanted and the cap is 2.*Raise the cap"
-    CappedDictionary(wants, 2, "stop").select(points)  # any warning is an error
+    kb.CappedDictionary(wants, 2, "stop").select(points)  # any warning is an error
     for _ in range(2):  # once for each object, however equal they are
-        rule = CappedDictionary(wants, 2)
+        rule = kb.CappedDictionary(wants, 2)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(3):
                 assert len(rule.select(points).points) == 2
         assert [warning.category for warning in caught] == [KernelBanditWarning]
-    with pytest.raises(DictionaryFullError, match=message) as error:
-        CappedDictionary(wants, 2, "raise").select(points)
-    assert isinstance(error.value, KernelBanditError)
+    with pytest.raises(kb.DictionaryFullError, match=message) as error:
+        kb.CappedDictionary(wants, 2, "raise").select(points)
+    assert isinstance(error.value, kb.KernelBanditError)
     assert isinstance(error.value, RuntimeError)
-    rule = CappedDictionary(wants, 2)
+    rule = kb.CappedDictionary(wants, 2)
     for _ in range(2):  # a warning that is made an error is not one that was said
         with pytest.raises(KernelBanditWarning, match=message):
             rule.select(points)
@@ -112,13 +104,13 @@ def test_stop_says_nothing_warn_says_it_once_and_raise_refuses():
 
 def test_a_size_beyond_the_cap_follows_the_same_words():
     points, rule = played(3), Wants([0], [1.0])
-    assert len(CappedDictionary(rule, 2, "raise").select_sized(points, 2).points) == 2
+    assert len(kb.CappedDictionary(rule, 2, "raise").select_sized(points, 2).points) == 2
     for size in (3, 9):  # of which there are three points
-        assert len(CappedDictionary(rule, 2, "stop").select_sized(points, size).points) == 2
+        assert len(kb.CappedDictionary(rule, 2, "stop").select_sized(points, size).points) == 2
         with pytest.warns(KernelBanditWarning, match="3 points were wanted"):
-            CappedDictionary(rule, 2).select_sized(points, size)
-        with pytest.raises(DictionaryFullError):
-            CappedDictionary(rule, 2, "raise").select_sized(points, size)
+            kb.CappedDictionary(rule, 2).select_sized(points, size)
+        with pytest.raises(kb.DictionaryFullError):
+            kb.CappedDictionary(rule, 2, "raise").select_sized(points, size)
 
 
 # ------------------------------------------------------------------------------------------------ in a bandit
@@ -149,7 +141,7 @@ def test_a_bandit_warns_once_and_a_refusal_leaves_it_as_it_was():
     play(bandit, 2)
     bandit.ask(2)
     X, before = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.5, 0.6]], dtype=DOUBLE), bandit.state_dict()  # no arms
-    with pytest.raises(DictionaryFullError, match="5 points were wanted and the cap is 4"):
+    with pytest.raises(kb.DictionaryFullError, match="5 points were wanted and the cap is 4"):
         bandit.tell(X, reward(X))
     assert same(bandit.state_dict(), before)
 
@@ -160,5 +152,5 @@ def test_bad_caps_are_named():
         ({"max_dictionary": 5, "when_full": "grow"}, 'when_full must be "stop" or "warn" or "raise"'),
         ({"when_full": "grow"}, "when_full"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(kb.InputError, match=message):
             bkb("bbkb", **settings)

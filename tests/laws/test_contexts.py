@@ -19,14 +19,7 @@ from gpytorch.kernels import MaternKernel, RBFKernel
 from kinds import same
 from problems import DOUBLE, exactly, rbf
 
-from torch_kbandits import (
-    Category,
-    ColumnSpec,
-    ContextualActions,
-    InputError,
-    Number,
-    algorithms,
-)
+import torch_kbandits as kb
 
 CONTEXT = CONTEXTS[30]
 NAN = float("nan")
@@ -49,7 +42,7 @@ def test_one_point_that_is_pending_twice_has_two_ids_and_in_another_context_it_i
     assert ids == [4, 5, 6]
     bandit.tell(ACTIONS[:1], 0.5, context=CONTEXTS[1])
     assert bandit.pending_ids == (4, 6)
-    with pytest.raises(InputError, match="pending"):
+    with pytest.raises(kb.InputError, match="pending"):
         bandit.forget(ACTIONS[:1], context=CONTEXTS[1])
     bandit.tell(ACTIONS[:1].repeat(2, 1), torch.zeros(2, dtype=DOUBLE), context=CONTEXTS[[2, 0]])
     assert bandit.pending_ids == ()
@@ -74,8 +67,8 @@ def test_a_box_of_actions_keeps_the_context_exactly(name):
     assert bandit.recommend(context=CONTEXTS[7]).shape == (1, 2)
 
 
-CONTEXT_SPEC = ColumnSpec([Number("hour", 0, 24), Category("device", ["phone", "desktop"])])
-ACTION_SPEC = ColumnSpec([Number("price", 5, 80, log=True), Category("banner", ["plain", "bold"])])
+CONTEXT_SPEC = kb.ColumnSpec([kb.Number("hour", 0, 24), kb.Category("device", ["phone", "desktop"])])
+ACTION_SPEC = kb.ColumnSpec([kb.Number("price", 5, 80, log=True), kb.Category("banner", ["plain", "bold"])])
 OFFERS = pd.DataFrame({"banner": ["plain", "bold", "bold"], "price": [10.0, 20.0, 40.0]})
 
 
@@ -83,9 +76,9 @@ def test_contexts_and_actions_as_rows_are_the_tensors_that_they_become():
     """A Series, a mapping and a frame of one row as the context; a frame as the set, in a round and in what is told."""
     kernel = RBFKernel(active_dims=range(3)) * MaternKernel(nu=2.5, active_dims=range(3, 6))
     kernel.kernels[0].lengthscale = exactly(0.8)
-    of_rows = ContextualActions(OFFERS, context_columns=CONTEXT_SPEC, action_columns=ACTION_SPEC)
-    of_tensors = ContextualActions(ACTION_SPEC.encode(OFFERS), context_dim=3)
-    each_round = ContextualActions(context_columns=CONTEXT_SPEC, action_columns=ACTION_SPEC)
+    of_rows = kb.ContextualActions(OFFERS, context_columns=CONTEXT_SPEC, action_columns=ACTION_SPEC)
+    of_tensors = kb.ContextualActions(ACTION_SPEC.encode(OFFERS), context_dim=3)
+    each_round = kb.ContextualActions(context_columns=CONTEXT_SPEC, action_columns=ACTION_SPEC)
     rows, tensors, rounds = (
         make("ek-ucb", candidates, kernel=kernel.double()) for candidates in (of_rows, of_tensors, each_round)
     )
@@ -127,7 +120,7 @@ def waiting(changes=False):
 def assert_refused(bandit, call, *parts):
     """An ``InputError`` whose message has all parts, after which the bandit is as it was."""
     before = bandit.state_dict()
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(kb.InputError) as caught:
         call(bandit)
     for part in parts:
         assert part in str(caught.value), (part, str(caught.value))
@@ -183,20 +176,20 @@ def test_contexts_actions_ids_and_rewards_that_do_not_fit():
         assert_refused(bandit, lambda b, i=ids: b.forget(ids=i), *parts)
     for call, *parts in BAD_CALLS:
         assert_refused(bandit, call, *parts)
-    arms = algorithms.build("k-ucb", candidates=ACTIONS, kernel=rbf(0.6), regularization=LAMBDA, seed=0, beta=1.0)
+    arms = kb.algorithms.build("k-ucb", candidates=ACTIONS, kernel=rbf(0.6), regularization=LAMBDA, seed=0, beta=1.0)
     for call in (
         lambda b: b.ask(context=CONTEXT),
         lambda b: b.ask(candidates=ACTIONS),
         lambda b: b.tell(X, 0.1, context=CONTEXT),
     ):
         assert_refused(arms, call, "Arms have neither contexts nor", "ContextualActions")
-    with pytest.raises(InputError, match="depends on the round"):
+    with pytest.raises(kb.InputError, match="depends on the round"):
         _ = changing().domain
 
 
 def test_rows_that_are_no_context():
-    spec, fits = ColumnSpec([Number("age"), Category("city", ["Paris", "Rome"])]), {"age": 0.5, "city": "Rome"}
-    bandit = make("ek-ucb", ContextualActions(ACTIONS, context_columns=spec))
+    spec, fits = kb.ColumnSpec([kb.Number("age"), kb.Category("city", ["Paris", "Rome"])]), {"age": 0.5, "city": "Rome"}
+    bandit = make("ek-ucb", kb.ContextualActions(ACTIONS, context_columns=spec))
     bandit.tell(bandit.ask(context=fits), 0.1, context=fits)
     for row, *parts in (
         ({"age": 3.0, "city": "Oslo"}, "'city'", "one of its 2 levels", "'Oslo'", "other=True"),
@@ -219,12 +212,12 @@ SET_UPS = [
 
 def test_what_makes_no_sense_is_refused():
     for words, *parts in SET_UPS:
-        with pytest.raises(InputError) as caught:
-            ContextualActions(**words)
+        with pytest.raises(kb.InputError) as caught:
+            kb.ContextualActions(**words)
         assert all(part in str(caught.value) for part in parts), str(caught.value)
     words = {"kernel": rbf(0.6), "regularization": LAMBDA, "seed": 0, "beta": 1.0}
     for name in ("cbbkb", "cbkb", "ek-ucb", "k-ucb"):
-        with pytest.raises(InputError, match="Leave out context_dim"):
-            algorithms.build(name, candidates=changing(), context_dim=2, **words)
-        short = algorithms.build(name, candidates=ACTIONS, context_dim=2, **words)
+        with pytest.raises(kb.InputError, match="Leave out context_dim"):
+            kb.algorithms.build(name, candidates=changing(), context_dim=2, **words)
+        short = kb.algorithms.build(name, candidates=ACTIONS, context_dim=2, **words)
         assert torch.equal(short.ask(context=CONTEXT), make(name, beta=1.0).ask(context=CONTEXT))

@@ -10,29 +10,20 @@ from botorch.models import SingleTaskVariationalGP
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, difference, rbf, seeded
 
-from torch_kbandits import (
-    KDPP,
-    CappedDictionary,
-    FixedDictionary,
-    GreedyDictionary,
-    InputError,
-    NystromGP,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
+import torch_kbandits as kb
 from torch_kbandits.dictionaries import KORS, PlayedPoints, theoretical_oversampling
 from torch_kbandits.errors import KernelBanditError
 
 LAMBDA = 0.05
 RULES = {
-    "ridge leverage": RidgeLeverageSampling(1.5),
-    "coupled": RidgeLeverageSampling(1.5, "coupled"),
-    "growing": RidgeLeverageSampling(1.5, "growth"),
-    "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
+    "ridge leverage": kb.RidgeLeverageSampling(1.5),
+    "coupled": kb.RidgeLeverageSampling(1.5, "coupled"),
+    "growing": kb.RidgeLeverageSampling(1.5, "growth"),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(1.5), 8, "stop"),
     "kors": KORS(1.5),
-    "k-dpp": KDPP(5),
-    "greedy": GreedyDictionary(5),
-    "uniform": UniformDictionary(5),
+    "k-dpp": kb.KDPP(5),
+    "greedy": kb.GreedyDictionary(5),
+    "uniform": kb.UniformDictionary(5),
 }
 
 
@@ -77,7 +68,7 @@ def test_inclusion_frequencies_match_the_probabilities(with_counts):
 def test_an_empty_draw_keeps_the_likeliest_point_and_certain_points_are_always_kept():
     scores = torch.full((6,), 1e-12, dtype=DOUBLE)
     scores[4] = 2e-12
-    selection = RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), seeded(0, 0))
+    selection = kb.RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), seeded(0, 0))
     assert selection.indices.tolist() == [4]
     scores = torch.tensor([1.0, 0.0, 0.7, 0.0], dtype=DOUBLE)
     for number in range(50):
@@ -92,10 +83,10 @@ def test_estimated_scores_are_close_to_the_exact_ones(n):
     counts = torch.ones(n, dtype=DOUBLE)
     K = KERNELS["matern"].dense(*dense(X, X))
     exact = np.diag(np.linalg.solve(K + LAMBDA * np.eye(n), K))
-    probabilities = RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), seeded(0, 0))
+    probabilities = kb.RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), seeded(0, 0))
     if n <= 256:
         assert difference(probabilities, 1e-3 * exact) < 1e-10
-    estimated = RidgeLeverageSampling(5.0).probabilities(played(X), seeded(0, 0)) / 5.0
+    estimated = kb.RidgeLeverageSampling(5.0).probabilities(played(X), seeded(0, 0)) / 5.0
     unclipped = estimated < 0.2
     ratio = estimated[unclipped].numpy() / exact[unclipped.numpy()]
     assert (ratio > 1.0 / 3.0).all()
@@ -111,39 +102,39 @@ def test_greedy_takes_the_largest_schur_complement_each_time():
         block = K[np.ix_(chosen, chosen)]
         schur = [K[i, i] - K[i, chosen] @ np.linalg.solve(block, K[chosen, i]) for i in rest]
         chosen.append(rest[int(np.argmax(schur))])
-    assert GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
+    assert kb.GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
     X, _ = data(4, 2)  # it stops when everything is explained
-    assert len(GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
-    assert len(GreedyDictionary(10).select_sized(played(X.repeat(3, 1)), 10).points) == 10
+    assert len(kb.GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
+    assert len(kb.GreedyDictionary(10).select_sized(played(X.repeat(3, 1)), 10).points) == 10
 
 
 def test_uniform_draws_every_point_equally_often():
     """1,000 draws of 4 of 10, all different; frequencies within 4.5 standard errors of 0.4: false alarms below 1e-4."""
     points, hits = played(data(10, 2)[0]), np.zeros(10)
     for number in range(1_000):
-        hits[UniformDictionary(4).select(points, seeded(2, number)).indices.numpy()] += 1
+        hits[kb.UniformDictionary(4).select(points, seeded(2, number)).indices.numpy()] += 1
     assert hits.sum() == 4_000
     assert (np.abs(hits / 1_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 1_000)).all()
 
 
 def test_fixed_points_stay():
     Z, _ = data(3, 2, seed=5)
-    selection = FixedDictionary(Z).select(played(data(9, 2)[0]))
+    selection = kb.FixedDictionary(Z).select(played(data(9, 2)[0]))
     assert torch.equal(selection.points, Z)
     assert selection.indices is None
     X, Y = data(9, 2)
-    model = NystromGP(X, Y, dictionary=FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
+    model = kb.NystromGP(X, Y, dictionary=kb.FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
     assert torch.equal(model.inducing_points, Z)
-    with pytest.raises(InputError, match="3 points and 4"):
-        FixedDictionary(Z).select_sized(played(X), 4)
-    with pytest.raises(InputError, match="d = 2 columns"):
-        FixedDictionary(data(3, 4)[0]).select(played(X))
+    with pytest.raises(kb.InputError, match="3 points and 4"):
+        kb.FixedDictionary(Z).select_sized(played(X), 4)
+    with pytest.raises(kb.InputError, match="d = 2 columns"):
+        kb.FixedDictionary(data(3, 4)[0]).select(played(X))
 
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("rule", "num_outputs"),
-    [*product(RULES.values(), [1]), *product([FixedDictionary(data(6, 2, seed=5)[0]), RULES["greedy"]], [1, 2])],
+    [*product(RULES.values(), [1]), *product([kb.FixedDictionary(data(6, 2, seed=5)[0]), RULES["greedy"]], [1, 2])],
     ids=lambda value: value if isinstance(value, int) else type(value).__name__,
 )
 def test_every_rule_is_a_botorch_allocator(rule, num_outputs):
@@ -173,7 +164,7 @@ def test_batches_and_outputs_share_rows(rule):
     rows = [(X[b, :, None] == Z[b]).all(-1).nonzero()[:, 0] for b in range(3)]
     assert all(torch.equal(rows[0], other) for other in rows)
     Y = torch.stack([data(15, 2, seed)[1] for seed in range(3)]).expand(3, 15, 2)
-    model = NystromGP(X, Y, dictionary=rule, regularization=LAMBDA, covar_module=rbf())
+    model = kb.NystromGP(X, Y, dictionary=rule, regularization=LAMBDA, covar_module=rbf())
     assert model.inducing_points.shape[0] == 3
     assert model.posterior(X).mean.shape == (3, 15, 2)
 
@@ -185,10 +176,10 @@ def test_theoretical_oversampling_equals_its_formula():
 
 def test_bad_settings_are_named():
     for make, message in (
-        (lambda: RidgeLeverageSampling(0.0), "oversampling must be a finite number above 0"),
-        (lambda: GreedyDictionary(0), "size must be a whole number of at least 1"),
-        (lambda: GreedyDictionary(3, tolerance=-1.0), "tolerance"),
-        (lambda: FixedDictionary(torch.empty(0, 2)), "m >= 1"),
+        (lambda: kb.RidgeLeverageSampling(0.0), "oversampling must be a finite number above 0"),
+        (lambda: kb.GreedyDictionary(0), "size must be a whole number of at least 1"),
+        (lambda: kb.GreedyDictionary(3, tolerance=-1.0), "tolerance"),
+        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "m >= 1"),
         (lambda: theoretical_oversampling(1.0, 10), "failure_probability"),
         (lambda: theoretical_oversampling(0.1, 0), "horizon"),
         *(
