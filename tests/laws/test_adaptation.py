@@ -170,12 +170,8 @@ def test_a_switch_is_found_at_once_and_a_drift_below_the_noise_by_what_adds_up(s
 
 
 def test_what_a_batch_rule_holds_is_forgotten_pending_points_stay_and_rewards_of_one_round_restart_together():
-    words = {
-        "trigger": ResidualTrigger(0.1),
-        "dictionary": kb.RidgeLeverageSampling(),
-        "batches": GlobalBatchRule(1000.0),
-    }
-    bandit = make(**words)
+    words = {"dictionary": kb.RidgeLeverageSampling(), "batches": GlobalBatchRule(1000.0)}
+    bandit = make(trigger=ResidualTrigger(0.1), **words)
     X = bandit.ask(4)
     for row, y in enumerate((0.5, 0.4, 50.0)):
         assert bandit.num_since_restart == row

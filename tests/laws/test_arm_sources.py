@@ -242,12 +242,10 @@ def test_a_function_that_lies_is_found_out(lie):
 
 BAD_ARRAYS = [
     (np.zeros(3), {}, r"array \(A, d\).*got shape \(3,\)"),
-    (np.zeros((0, 2)), {}, r"array \(A, d\).*got shape \(0, 2\)|cannot be mapped"),
     (np.zeros((2, 0)), {}, r"array \(A, d\).*got shape \(2, 0\)|cannot be mapped"),
     (np.zeros((2, 2), dtype=int), {}, "float64 or float32, got int64: give dtype=torch.float64"),
     (np.zeros((2, 2), dtype=complex), {"dtype": torch.float64}, "real numbers, got .* complex128"),
     (np.array([[None]]), {}, "cannot be mapped as a NumPy file"),
-    (np.zeros((2, 2)), {"dtype": torch.float16}, "dtype must be torch.float64 or torch.float32"),
     (np.where(np.arange(20_000).reshape(-1, 2) == 15_001, np.nan, 0.0), {}, "nan in row 7500, column 1"),
     (np.full((2, 2), 1e300), {"dtype": torch.float32}, "in torch.float32 .* inf in row 0"),
 ]
@@ -257,10 +255,6 @@ BAD_BLOCKS = [
     ([FEW[:3], FEW[:0]], "block 1 must be .* at least one arm"),
     ([FEW[:3], torch.zeros(3, 3, dtype=DOUBLE)], "block 1 must have d = 2 columns"),
     ([FEW[:3], FEW[:3].float()], "block 1 must have dtype torch.float64"),
-    ([torch.zeros(2, 2, dtype=torch.long)], "block 0 must have a floating dtype"),
-    ([FEW[:3], FEW[:3] * float("nan")], "block 1 must be finite"),
-    ([[["a", "b"]]], "block 0 must be real numbers"),
-    ([FEW[0]], "block 0 must have a row for each point"),
 ]
 
 
@@ -278,7 +272,6 @@ def test_arms_and_arguments_that_do_not_fit_are_refused(saved, tmp_path):
         "num_blocks must be a whole number of at least 1": lambda: kb.ArmBlocks(lambda _: FEW, 0),
         "function must take a block's number": lambda: kb.ArmBlocks(FEW, 1),
         "cannot be mapped as a NumPy file": lambda: kb.MappedArms(tmp_path / "text.npy"),
-        "cannot be mapped as a NumPy": lambda: kb.MappedArms(tmp_path / "missing.npy"),
         "an archive of arrays": lambda: kb.MappedArms(tmp_path / "archive.npz"),
         f"needs {column} bytes.*or 0 to keep no columns": lambda: kb.Arms(MANY, column_memory=column - 1),
         "column_memory must be a whole number of at least 0": lambda: kb.Arms(MANY, column_memory=-1),

@@ -303,10 +303,8 @@ def test_points_that_are_assigned_count_like_those_that_are_set_and_copies_go_th
 
 MISFITS = {
     "texts": [["a", "b"]],
-    "one dimension": torch.ones(2, dtype=DOUBLE),
     "three columns": torch.ones(4, 3, dtype=DOUBLE),
     "batches": torch.ones(3, 4, 2, dtype=DOUBLE),
-    "whole numbers": torch.ones(2, 2, dtype=torch.long),
     "single precision": torch.ones(4, 2),
     "not a number": torch.full((1, 2), torch.nan, dtype=DOUBLE),
 }

@@ -249,7 +249,6 @@ def test_what_does_not_fit_is_refused():
         ("online", {"constraints": [3.0]}, "constraints must be callables on outcomes .* got"),
         ("online", {"constraints": [lambda S: S[..., :2]]}, r"of \(8, 14, 1, 3\) it made \(8, 14, 1, 2\)"),
         ("online", {"mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
-        ("online", {"beta": -1.0}, "finite number of at least 0"),
         ("online", {"posterior_transform": None}, "give a posterior_transform"),
         (known, {"posterior_transform": sum_of(2)}, "has the points it was told"),
         (many, {"posterior_transform": sum_of(10)}, "10 outputs, more than 8.*subset_output"),

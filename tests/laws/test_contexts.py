@@ -129,7 +129,6 @@ def assert_refused(bandit, call, *parts):
 
 BAD_CONTEXTS = [
     (torch.zeros(3, dtype=DOUBLE), "2 column(s)", "shape (3,)"),
-    (torch.tensor(0.5, dtype=DOUBLE), "2 column(s)", "shape ()"),
     (None, "context is missing", "(2,)"),
     (torch.tensor([[float("inf"), 0.0]], dtype=DOUBLE), "context must be finite", "1 of 2"),
 ]
@@ -143,12 +142,10 @@ BAD_IDS = [
     (8, "id 8 is not pending", "told or forgotten already"),
     ([9, 9], "must differ", "[9, 9]"),
     (9.0, "whole numbers", "9.0"),
-    (True, "whole numbers", "True"),
 ]
 X, TWO, Y = ACTIONS[:1], ACTIONS[:2], torch.zeros(3, dtype=DOUBLE)
 BAD_CALLS = [
     (lambda b: b.ask(context=CONTEXTS[:2]), "one context, (2,)", "2 rows"),
-    (lambda b: b.ask(context=CONTEXTS[:0]), "one context, (2,)", "0 rows"),
     (lambda b: b.tell(TWO, Y[:2], context=CONTEXTS[:3]), "one for all 2", "got 3"),
     (lambda b: b.tell(TWO, Y[:2], context=CONTEXTS[:0]), "one for all 2", "got 0"),
     (lambda b: b.ask(context=CONTEXT, candidates=ACTIONS), "always the same", "leave out"),
@@ -202,11 +199,9 @@ def test_rows_that_are_no_context():
 SET_UPS = [
     ({"context_dim": 2}, "action_dim is missing", "actions, bounds or action_columns"),
     ({"actions": ACTIONS, "bounds": BOUNDS, "context_dim": 2}, "either a finite set", "not both"),
-    ({"actions": ACTIONS[0], "context_dim": 2}, "shape (n, d)", "shape (2,)"),
     ({"actions": ACTIONS, "context_dim": 2, "action_dim": 3}, "action_dim gives 3", "have 2"),
     ({"bounds": BOUNDS.flip(0), "context_dim": 2}, "lower bound must be below"),
     ({"action_dim": 2, "context_dim": -1}, "context_dim", "at least 0", "-1"),
-    ({"action_dim": 2, "context_dim": 1, "dtype": torch.long}, "float64 or", "int64"),
 ]
 
 

@@ -171,14 +171,11 @@ def test_bad_functions_and_examples_are_named():
     for changes, message in (
         ({"function": 3}, "function must be callable"),
         ({"context_dim": 0}, "context_dim must be a whole number"),
-        ({"actions": torch.rand(3)}, "actions must have a row for each point"),
         ({"actions": torch.rand(0, 1)}, "A >= 1"),
-        ({"contexts": torch.rand(3)}, "contexts must have a row"),
         ({"labels": torch.zeros(2).long()}, r"labels \(n,\)"),
         ({"labels": torch.zeros(3)}, "labels must be one or more whole numbers"),
         ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
         ({"num_labels": 1}, "num_labels must be at least 2"),
-        ({"contexts": torch.full((3, 1), float("nan"))}, "contexts must be finite"),
     ):
         kind, words = (Classification, EXAMPLES) if EXAMPLES.keys() & changes.keys() else (ContextualFunction, FUNCTION)
         with pytest.raises(InputError, match=message):

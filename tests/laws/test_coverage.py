@@ -291,16 +291,13 @@ def test_the_default_below_one_covers_where_the_theorems_own_does_not(name):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_bayesian_width_covers_draws_from_the_prior(seed):
     assert misses_of_draws(BayesianGPUCBWidth(len(ARMS), DELTA), seed) <= allowed(DRAWS, DELTA)
+    assert misses_of_draws(BayesianGPUCBWidth(1, DELTA), seed) > allowed(DRAWS, DELTA)  # that for one arm is caught
 
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_a_width_without_a_part_is_caught(case):
     assert count(case) > allowed(SIMULATIONS, case.delta)
-
-
-def test_a_bayesian_width_for_one_arm_is_caught_on_many():
-    assert misses_of_draws(BayesianGPUCBWidth(1, DELTA), 0) > allowed(DRAWS, DELTA)
 
 
 class Projected(Posteriors):
@@ -348,14 +345,12 @@ def misses_of_projections(share: float, noise_scale: float, norm: float, diction
 @pytest.mark.parametrize(("noise_scale", "norm"), [(0.1, 0.01), (0.01, 3.0)])
 def test_ek_ucb_covers_with_the_error_of_its_projection(noise_scale, norm, dictionary):
     assert misses_of_projections(1.0, noise_scale, norm, dictionary) <= allowed(200, DELTA)
+    if (norm, dictionary) == (3.0, [12]):
+        assert misses_of_projections(1e-9, noise_scale, norm, dictionary) > allowed(200, DELTA)
 
 
-def test_ek_ucb_without_the_error_of_its_projection_is_caught():
-    assert misses_of_projections(1e-9, 0.01, 3.0, [12]) > allowed(200, DELTA)
-
-
-def best_and_bound(width_arms: int, gram: np.ndarray, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return draws of max f given data of ``rounds`` UCB plays, and of max_x μ(x) + √ζ σ(x) over seeds of the width."""
+def significance(width_arms: int, gram: np.ndarray, rounds: int) -> float:
+    """Return by how many standard errors the mean of max_x μ(x) + √ζ σ(x) exceeds that of max f, given UCB plays."""
     rng = np.random.default_rng(rounds)
     posteriors = Posteriors(1, 0.1, gram)
     function = np.linalg.cholesky(gram) @ rng.normal(size=len(gram))
@@ -365,11 +360,7 @@ def best_and_bound(width_arms: int, gram: np.ndarray, rounds: int) -> tuple[np.n
     factor = np.linalg.cholesky(posteriors.covariance[0] + 1e-10 * np.eye(len(gram)))
     best = (posteriors.mean + rng.normal(size=(8_000, len(gram))) @ factor.T).max(1)
     multipliers = np.array([float(RandomizedWidth(width_arms, seed)(posteriors)) for seed in range(1_500)])
-    return best, (posteriors.mean + multipliers[:, None] * posteriors.deviation).max(1)
-
-
-def significance(best: np.ndarray, bound: np.ndarray) -> float:
-    """Return by how many standard errors the mean bound exceeds the mean of the best values."""
+    bound = (posteriors.mean + multipliers[:, None] * posteriors.deviation).max(1)
     return float((bound.mean() - best.mean()) / np.sqrt(best.var() / len(best) + bound.var() / len(bound)))
 
 
@@ -378,65 +369,51 @@ def significance(best: np.ndarray, bound: np.ndarray) -> float:
 @pytest.mark.parametrize("gram", [GRAM, np.eye(50), np.eye(2)], ids=["matern", "50 unrelated arms", "2 unrelated arms"])
 def test_randomised_width_is_above_the_best_value_on_average(gram, rounds):
     """E[max f | D] <= E[max_x μ + √ζ σ], by more than 5 standard errors: shown, not merely not refuted."""
-    assert significance(*best_and_bound(len(gram), gram, rounds)) > 5.0
-
-
-def test_randomised_width_for_two_arms_is_caught_on_fifty():
-    assert significance(*best_and_bound(2, np.eye(50), 0)) < -5.0
+    assert significance(len(gram), gram, rounds) > 5.0
+    if not rounds and len(gram) == 50:
+        assert significance(2, gram, 0) < -5.0  # that for two arms is caught
 
 
 GUESSERS = 60
 
 
-class Guessing(NamedTuple):
-    """Of simulations with ``GuessAndDouble``: guesses and norms of the mean (N, rounds + 1), and how many missed."""
-
-    guesses: np.ndarray
-    norms: np.ndarray
-    missed: int
-
-
-def guessing(norm: float, first_guess: float, noise_scale: float, noise_variance: float) -> Guessing:
+def guessing(norm: float, first_guess: float, noise_scale: float, noise_variance: float) -> tuple:
+    """Of ``GuessAndDouble``: guesses and norms of the mean (N, rounds + 1), and how many simulations missed."""
     rng = np.random.default_rng(5)
-    width = GuessAndDouble(SelfNormalizedWidth(noise_scale, first_guess, DELTA))
-    played = []
+    width, played = GuessAndDouble(SelfNormalizedWidth(noise_scale, first_guess, DELTA)), []
     for _ in range(GUESSERS):
         weights, noise = rkhs_weights(1, norm, rng), gaussian(noise_scale, (1, 28), rng)
-        played.append(
-            [
-                (width.guess(now[0]), float(now[0].mean_norm()), bool(now[0].missed(weights, now[1])[0]))
-                for now in run(width, weights @ GRAM, noise, noise_variance)
-            ]
-        )
+        rounds = run(width, weights @ GRAM, noise, noise_variance)
+        played.append([(width.guess(p), float(p.mean_norm()), bool(p.missed(weights, beta)[0])) for p, beta in rounds])
     guesses, norms, left = np.array(played).transpose(2, 0, 1)
-    return Guessing(guesses, norms, int(left.any(1).sum()))
+    return guesses, norms, int(left.any(1).sum())
 
 
 def test_a_guess_far_too_small_is_doubled_and_stays_below_twice_the_norm():
-    result = guessing(norm=10.0, first_guess=0.1, noise_scale=0.1, noise_variance=0.01)
-    assert np.all(result.guesses[:, 0] == 0.1)
-    assert (result.guesses > 20.0).any(1).sum() <= allowed(GUESSERS, DELTA)
+    guesses, _, missed = guessing(norm=10.0, first_guess=0.1, noise_scale=0.1, noise_variance=0.01)
+    assert np.all(guesses[:, 0] == 0.1)
+    assert (guesses > 20.0).any(1).sum() <= allowed(GUESSERS, DELTA)
     # Honest about what is lost. Nearly all double five times, but a few keep to the arm that their small guess likes
     # and learn nothing against it; and before any data nothing contradicts a guess, so that every band is too narrow.
-    assert np.median(result.guesses[:, -1]) == pytest.approx(6.4)
-    assert 1 <= (result.guesses[:, -1] == 0.1).sum() <= 3
-    assert result.missed == GUESSERS
+    assert np.median(guesses[:, -1]) == pytest.approx(6.4)
+    assert 1 <= (guesses[:, -1] == 0.1).sum() <= 3
+    assert missed == GUESSERS
 
 
 def test_noise_alone_does_not_double_a_guess():
     """The mean's norm is many times 2B in every simulation, so the radius of the noise is what holds the guess."""
-    result = guessing(norm=0.01, first_guess=0.01, noise_scale=0.5, noise_variance=0.25)
-    assert np.all(result.norms.max(1) > 10.0 * 0.02)
-    assert (result.guesses > 0.01).any(1).sum() <= allowed(GUESSERS, DELTA)
-    assert result.missed <= allowed(GUESSERS, DELTA)
+    guesses, norms, missed = guessing(norm=0.01, first_guess=0.01, noise_scale=0.5, noise_variance=0.25)
+    assert np.all(norms.max(1) > 10.0 * 0.02)
+    assert (guesses > 0.01).any(1).sum() <= allowed(GUESSERS, DELTA)
+    assert missed <= allowed(GUESSERS, DELTA)
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("first_guess", [10.0, 15.0])
 def test_a_guess_that_is_large_enough_keeps_the_theorem(first_guess):
-    result = guessing(norm=10.0, first_guess=first_guess, noise_scale=0.1, noise_variance=0.01)
-    assert result.missed <= allowed(GUESSERS, DELTA)
-    assert (result.guesses > first_guess).any(1).sum() <= allowed(GUESSERS, DELTA)
+    guesses, _, missed = guessing(norm=10.0, first_guess=first_guess, noise_scale=0.1, noise_variance=0.01)
+    assert missed <= allowed(GUESSERS, DELTA)
+    assert (guesses > first_guess).any(1).sum() <= allowed(GUESSERS, DELTA)
 
 
 # ---------------------------------------------------------------- memories, of a function that stands still

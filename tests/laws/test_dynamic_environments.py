@@ -55,11 +55,9 @@ def test_a_problem_of_ones_own_needs_only_means_and_may_know_its_budget_and_its_
     for values, words, message in (
         (torch.zeros(3, dtype=DOUBLE), {}, r"means\(round\) must return one number an arm, \(2,\)"),
         (torch.zeros(2), {}, "means must have dtype torch.float64"),
-        (["a", "b"], {}, "means must be real numbers"),
         (torch.tensor([0.0, float("nan")], dtype=DOUBLE), {}, "the means of round 4 must be finite"),
         (None, {"arms": torch.zeros(2, 1)}, "Arms 0 and 1 are the same point"),
         (None, {"arms": torch.zeros(0, 1)}, r"arms must be \(A, d\) with A >= 1"),
-        (None, {"rounds": 0}, "rounds must be"),
     ):
         with pytest.raises(InputError, match=message):
             Own(values, **words).regret(torch.zeros(1, 1, dtype=DOUBLE), 4)

