@@ -108,35 +108,33 @@ def warp(shape):
     return transform
 
 
+def standardize(kind):
+    return {"outcome_transform": Standardize(2 if kind == "several outputs" else 1)}
+
+
+#: Inputs and words of a model that is saved, and of one that is loaded into, each given its kind.
+SAVED = {
+    "plain": (lambda _: (X, {"regularization": 0.2}), lambda _: (X, {})),
+    "Warp": (lambda _: (MORE, {"input_transform": warp(2.5)}), lambda _: (MORE, {"input_transform": warp(1.0)})),
+    "Normalize": tuple(lambda _, s=s: (s * X, {"input_transform": Normalize(2)}) for s in (2.0, 1.0)),
+    "Standardize": tuple(lambda kind, s=s: (s * X, standardize(kind)) for s in (2.0, 1.0)),
+}
+
+
 @pytest.mark.parametrize("kind", ["online", "nystrom", "several outputs"])
-@pytest.mark.parametrize(
-    ("saved", "own"),
-    [
-        (lambda kind: make(kind, covar_module=kernel(), regularization=0.2), lambda kind: make(kind)),
-        (
-            lambda kind: make(kind, MORE, input_transform=warp(2.5)),
-            lambda kind: make(kind, MORE, input_transform=warp(1.0)),
-        ),
-        (
-            lambda kind: make(kind, 2.0 * X, input_transform=Normalize(2)),
-            lambda kind: make(kind, input_transform=Normalize(2)),
-        ),
-        (
-            lambda kind: make(kind, 2.0 * X, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
-            lambda kind: make(kind, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
-        ),
-    ],
-    ids=["plain", "Warp", "Normalize", "Standardize"],
-)
-def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, saved, own):
-    other = saved(kind)
+@pytest.mark.parametrize("of", SAVED)
+def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, of):
+    def made(place):
+        inputs, words = SAVED[of][place](kind)
+        return make(kind, inputs, **words)
+
+    other = made(0)
     other.covar_module.base_kernel.lengthscale = 0.9
     other.mean_module.constant = torch.tensor(1.0, dtype=DOUBLE)
-    state = other.state_dict()
-    looked, fresh = own(kind), own(kind)
+    looked, fresh = made(1), made(1)
     before = looked.posterior(T).mean
     for model in (looked, fresh):
-        model.load_state_dict(state)
+        model.load_state_dict(other.state_dict())
     assert not torch.allclose(looked.posterior(T).mean, before, atol=1e-3)
     agree(looked, fresh)
 
