@@ -58,7 +58,6 @@ def relearn(model):
 
 
 def first(model):
-    """Of several outputs the first."""
     return None if model.num_outputs == 1 else ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=DOUBLE))
 
 
@@ -118,9 +117,6 @@ def test_draws_have_no_gradient_and_what_is_missing_is_named():
     points = T.clone().requires_grad_()
     with torch.no_grad():
         assert difference(acquisition(points.unsqueeze(-2)), acquisition(T.unsqueeze(-2))) == 0.0
-
-
-# ---------------------------------------------------------------- BoTorch's own
 
 
 @pytest.mark.filterwarnings("ignore:NoisyExpectedImprovement has known numerical issues")
@@ -277,7 +273,6 @@ def test_nothing_near_what_is_found_scores_higher(seed):
 
 
 def test_what_may_not_be_played_is_not_climbed_to():
-    """The top of the bowl is behind a wall: what is found is on this side, and at it."""
     target = torch.tensor([0.9, 0.5], dtype=DOUBLE)
     function = Score(lambda X: -(X - target).square().sum(-1))
     begin = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) * 0.5

@@ -314,13 +314,11 @@ def selecting(**settings):
 
 
 def noises(ages):
-    """The noise variance of each memory at some ages, (n,), infinite where nothing counts."""
     window = np.where(ages <= 4.0, NOISE, np.inf)
     return [window, NOISE * 0.8**-ages, NOISE + 0.02 * ages, np.full(len(ages), NOISE)]
 
 
 def log_density(history, start, stop, noise_of):
-    """Of the rewards of rounds start to stop, each on its own, given those before; in NumPy."""
     X, y, rounds = dense(history.X, history.Y, history.rounds)
     before, told = rounds < start, (rounds >= start) & (rounds < stop)
     noise = noise_of(start - rounds[before])
@@ -380,8 +378,6 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
             assert twin.memory_probabilities == pytest.approx(bandit.memory_probabilities)
             assert torch.equal(twin.ask(), bandit.ask())
 
-
-# ---------------------------------------------------------------- what is refused
 
 NAN = math.nan
 BAD = [

@@ -30,7 +30,6 @@ SPACE = oracles.rbf(0.4)
 
 
 def dense_space(A, B):
-    """The kernel on space alone, of points whose last column is the time."""
     return SPACE(A[:, :2], B[:, :2])
 
 
@@ -103,9 +102,6 @@ def assert_posterior(model, X, Y, noise, T=T, make=None):
             assert float(getattr(model, name)()) == pytest.approx(value, rel=1e-8, abs=1e-8), name
 
 
-# -------------------------------------------------------------------- growth
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_noise_is_finite_monotone_and_fresh_at_age_zero_and_of_what_is_still_exactly_the_same(dtype):
     age, level = torch.tensor([0.0, 0.5, 1.0, 1e2, 1e4, 1e9], dtype=dtype), torch.tensor(0.013, dtype=dtype)
@@ -122,15 +118,11 @@ def test_noise_is_finite_monotone_and_fresh_at_age_zero_and_of_what_is_still_exa
     assert kb.Linear(0.1) != kb.Linear(0.2)
 
 
-# -------------------------------------------------------------------- the dense formulas, as time passes
-
-
 @pytest.mark.one_in(6)
 @as_column_or_beside
 @over_models
 @over_growths
 def test_posteriors_are_the_dense_ones_as_time_passes(growth, make, of_times):
-    """To earlier as well, while nothing is later; models of this package notice by themselves."""
     model = make(X, Y, ageing(growth, X if of_times else None))
     first = model.posterior(T).mean
     for now in (NOW, 25.0, 100.0, 20.0):
@@ -152,7 +144,6 @@ def test_posteriors_are_the_dense_ones_as_time_passes(growth, make, of_times):
 @as_column_or_beside
 @over_models
 def test_predicted_observations_are_fresh_or_as_old_as_their_column_says(make, of_times):
-    """And those are not dropped, however old."""
     model = make(X, Y, ageing(kb.Linear(0.03), X if of_times else None, max_variance=0.2))
     added = model.posterior(T, observation_noise=True).variance - model.posterior(T).variance
     assert difference(added, np.full((5, 1), LEVEL)) < 1e-12
@@ -166,7 +157,6 @@ def test_predicted_observations_are_fresh_or_as_old_as_their_column_says(make, o
 @pytest.mark.parametrize("make", [online, at_a_dictionary])
 @over_growths
 def test_a_model_told_and_made_to_forget_while_time_passes_is_the_rebuilt_one(growth, make):
-    """From no observation on; what is cut off may be told of as well."""
     X, Y = spacetime(16)
     X[:, -1] = torch.arange(16.0, dtype=DOUBLE)
     noise = noise_of(growth, X[11:], 15.0)
@@ -205,9 +195,6 @@ def test_conditioning_is_rebuilding_and_fantasies_join_at_age_zero(make, of_time
     assert difference(variance, np.tile(expected.variance[:, None], 3)) < expected.rounding
 
 
-# -------------------------------------------------------------------- the cut-off
-
-
 @pytest.mark.one_in(6)
 @as_column_or_beside
 @over_models
@@ -236,9 +223,6 @@ def test_a_fresh_observation_is_never_cut_off_and_learning_sees_all():
         )
     )
     assert with_bound == without
-
-
-# -------------------------------------------------------------------- learning
 
 
 def density(y, C):
@@ -277,9 +261,6 @@ def test_gradients_reach_the_growth(growth, make):
     (gradient,) = torch.autograd.grad(mean(start), parameter)
     numeric = (mean(start + step) - mean(start - step)).item() / (2.0 * step)
     assert gradient.item() == pytest.approx(numeric, rel=1e-5, abs=1e-9)
-
-
-# -------------------------------------------------------------------- dtypes, copies, batches
 
 
 @pytest.mark.parametrize("make", MODELS[:2])
@@ -325,9 +306,6 @@ def test_batches_of_data(make, of_times):
         assert difference(posterior.mvn.covariance_matrix[i], expected.covariance) < expected.rounding
 
 
-# -------------------------------------------------------------------- bad input
-
-
 BAD_WORDS = [
     ({"growth": 0.1}, "growth must be"),
     ({"growth": kb.Exponential(1e-20)}, "discount must be at least"),
@@ -371,7 +349,6 @@ def test_what_makes_no_sense_is_named():
 
 @over_models
 def test_time_does_not_go_backwards_and_noise_is_said_by_the_age_alone(make):
-    """Nor is anything told or predicted of the future, though the function is."""
     model = make(X, Y, ageing(kb.Linear(0.03)))
     before, future = model.posterior(T).mean, T.clone()
     future[0, -1] = NOW + 1.0

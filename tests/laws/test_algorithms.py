@@ -23,7 +23,6 @@ FUNCTIONLESS = ("random", "gp-ts", "hp-gp-ts", "pe-gp-ts", "mini-gp-ucb", "sup-k
 
 
 def taking(word):
-    """Those that take a word."""
     return {name for name in NAMES if word in algorithms.registry.signature(name).parameters}
 
 
@@ -105,9 +104,6 @@ def test_every_algorithm_beats_chance():
             bandit.tell(X, problem.pull(X, number) - 0.5)
         late = sum(regret[-50:]) / 50
         assert late > 0.3 if name == "random" else late < 0.06, (name, late)
-
-
-# ---------------------------------------------------------------- words
 
 
 @pytest.mark.parametrize(

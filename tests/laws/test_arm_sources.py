@@ -23,8 +23,6 @@ FEW = MANY[:60]
 
 @pytest.fixture
 def saved(tmp_path):
-    """A function that writes arms to a file and maps it."""
-
     def save(arms, **words):
         path = tmp_path / f"arms-{len(list(tmp_path.iterdir()))}.npy"
         np.save(path, arms.numpy() if isinstance(arms, torch.Tensor) else arms)
@@ -94,8 +92,6 @@ def test_a_function_may_fill_the_same_tensor_again():
     assert torch.equal(source.block(50, 650), MANY[50:650])
     assert torch.equal(play(BANDITS["bkb"](kb.Arms(source)), 3), play(BANDITS["bkb"](kb.Arms(MANY)), 3))
 
-
-# ---------------------------------------------------------------- bandits
 
 COMMON = {"regularization": 0.05, "seed": 3}
 
@@ -173,7 +169,6 @@ def on_actions(actions, **words):
 
 
 def test_actions_beside_a_context_may_come_from_a_file(saved, tmp_path):
-    """A saved bandit has their path, so its file is small; it goes on as before, and not with other actions."""
     source, context = saved(ACTIONS), torch.tensor([0.5], dtype=DOUBLE)
     bandit, from_memory = on_actions(source), on_actions(ACTIONS)
     assert torch.equal(bandit.history.X, from_memory.history.X)
@@ -188,9 +183,6 @@ def test_actions_beside_a_context_may_come_from_a_file(saved, tmp_path):
     scramble(source.path)
     with pytest.raises(kb.StateMismatchError, match=r"candidates\.actions"):
         kb.Bandit.load(tmp_path / "small.kb")
-
-
-# ---------------------------------------------------------------- files that change
 
 
 @pytest.mark.one_in(3)
@@ -235,9 +227,6 @@ def test_a_function_that_lies_is_found_out(lie):
     with pytest.raises(kb.ArmsChangedError, match=r"Block \d came out differently from the first time"):
         bandit.tell(MANY[-1:] + 5.0, 1.0)
     assert bandit.round == 3
-
-
-# ---------------------------------------------------------------- bad input
 
 
 BAD_ARRAYS = [

@@ -84,7 +84,6 @@ FAILING = {
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", FAILING)
 def test_a_kernel_that_fails_at_any_of_its_evaluations_changes_nothing(name, monkeypatch):
-    """What was written over in place is put right again, and what failed can be done at once."""
     start, X = FAILING[name](kernel=failing()), torch.cat([ARMS[20:30], ARMS[:1] + 0.05])
     offered = {"candidates": ARMS} if name == "growing" else {}
     start.tell(ARMS[:8], reward(ARMS[:8]))

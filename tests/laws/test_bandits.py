@@ -66,8 +66,6 @@ def test_each_round_draws_a_dictionary_of_its_own_and_each_seed_plays_its_own_ru
     assert not torch.equal(play(make("bkb", seed=1), 10), play(make("bkb", seed=2), 10))
 
 
-# ---------------------------------------------------------------- what is refused
-
 BAD_TELLS = [
     (torch.tensor([[float("nan"), 0.0]], dtype=DOUBLE), 0.0, "x must be finite: 1 of 2"),
     (ARMS[:1], float("nan"), "y must be finite"),

@@ -111,7 +111,6 @@ def marginals(bandit, kind, points):
 
 
 def improvement(bandit, kind, points, allows=None):
-    """Dense logarithms of the improvement at joint points."""
     known = torch.cat([bandit.history.X[bandit.weights > 0.0], bandit.pending])
     if allows is not None:
         known = known[allows(known)]
@@ -143,7 +142,6 @@ def action_of(bandit, asked):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_to_be_improved_on_takes_in_what_is_pending(name, kind):
-    """The point that is asked for, and the function that is shown, are those of one who believes in the means."""
     kind = KINDS[kind]
     bandit = make(name, kind)
     words, last = told(bandit, kind), None
@@ -187,7 +185,6 @@ def test_before_any_reward_and_when_all_is_forgotten_what_is_pending_is_to_be_im
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("kind", ["arms", "arms, blocks", "box", "cube"])
 def test_points_that_limits_no_longer_allow_are_not_to_be_improved_on(name, kind):
-    """A point that was asked for, and of which it is known by now that it breaks a limit, is no rival."""
     kind = KINDS[kind]
     heat = kb.Outcome("heat", kb.Prior(matern(ELL, 1.0), LAMBDA))
     bandit = make(name, kind, outcomes=[heat], constraints=[kb.AtMost("heat", 0.0, mode="optimistic", beta=0.0)])
@@ -268,14 +265,12 @@ FUNCTIONS = {
 
 
 def tried(name, function):
-    """Where a function is evaluated, and what is pending, as it takes points."""
     return (GRID[..., 1:], P[:, 1:]) if "contexts" in name else (GRID, P)
 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_points_that_are_assigned_count_like_those_that_are_set_and_copies_go_their_own_way(name):
-    """BoTorch's wrappers and loops assign ``X_pending``."""
     one, other = FUNCTIONS[name](), FUNCTIONS[name]()
     points, pending = tried(name, one)
     with torch.no_grad():
@@ -338,9 +333,6 @@ def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
             nystrom().hallucinated(MISFITS[misfit])
 
 
-# ---------------------------------------------------------------- batches that are scored together
-
-
 two = torch.cat([T, T.cos()], -1)
 two = (two - two.mean(0)) / two.std(0)
 noise = 0.01 + 0.1 * torch.rand(14, 1, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
@@ -377,7 +369,6 @@ def test_a_batch_is_worth_its_points_one_after_another(kind, pending):
 
 
 def test_batches_without_one_gaussian_are_refused_by_name():
-    """One with several values at a point, or with values of another distribution, has no such conditionals."""
     perturbed = InputPerturbation(exactly([[0.0, 0.0], [0.05, 0.0]]))
     average = ExpectationPosteriorTransform(n_w=2)
     logarithmic = SingleTaskGP(PLANE, T.exp(), outcome_transform=Log())
@@ -410,12 +401,8 @@ def test_a_joint_search_spreads_out_and_goes_on_from_points_one_after_another(ma
         assert torch.pdist(batch).min() > 0.05
 
 
-# ---------------------------------------------------------------- what is set from outside
-
-
 @pytest.mark.parametrize("name", ["KernelUCB, exact", "KernelUCB, Nyström", "Thompson"])
 def test_what_is_set_from_outside_is_taken_up(name):
-    """Multiplier, sign and model of a function that was evaluated before are those that it has now."""
     function = FUNCTIONS[name]()
     with torch.no_grad():
         mean = function.model.posterior(GRID).mean.flatten()

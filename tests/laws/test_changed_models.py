@@ -56,7 +56,6 @@ CHANGES = {
 
 
 def agree(model, other):
-    """They are the same to all who ask: the posterior, what is known of the observations, and what follows."""
     one, two = model.posterior(T), other.posterior(T)
     assert torch.allclose(one.mean, two.mean, rtol=0.0, atol=1e-9)
     assert torch.allclose(one.variance, two.variance, rtol=0.0, atol=1e-9)
@@ -83,7 +82,6 @@ def test_what_is_changed_after_a_look_is_seen(kind, change):
 )
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_whoever_looks_first_sees_it(kind, first):
-    """Whatever is asked or changed first after the change, also of an input transform."""
     looked, fresh = (make(kind, input_transform=Normalize(2)) for _ in range(2))
     looked.posterior(T)
     found = []
@@ -161,7 +159,6 @@ def test_each_observations_noise_and_the_time_are_seen():
 
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
-    """Observations are at the points that were told; a bound on one of several points is refused."""
     steps = torch.tensor([[-0.1, 0.1], [0.0, 0.0]], dtype=DOUBLE)
     model = make(kind, input_transform=InputPerturbation(perturbation_set=steps))
     new = T[3:5], torch.ones(2, 1, dtype=DOUBLE)
@@ -176,7 +173,6 @@ def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
 
 
 def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
-    """Where two sets of points have the same actions in other contexts, in batches of points and of outputs too."""
     space = RBFKernel(active_dims=(0,)).double() + LinearKernel(active_dims=(1,)).double()
     in_time = SpaceTimeKernel(space, ForgettingKernel(0.01))
     told = torch.cat([torch.zeros(9, 1, dtype=DOUBLE), X[:9, :1], torch.full((9, 1), 0.7, dtype=DOUBLE)], -1)

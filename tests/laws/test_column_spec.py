@@ -46,8 +46,6 @@ ENCODED = [
 ]
 
 
-# ---------------------------------------------------------------- encode and decode
-
 LEVELS = st.one_of(
     st.text(max_size=5),
     st.booleans(),
@@ -133,9 +131,6 @@ def test_decode_takes_the_nearest_level():
     assert [row["plan"] for row in spec.decode(points)] == [None, 2, None]
 
 
-# ---------------------------------------------------------------- the shapes in which rows arrive
-
-
 FRAME = pd.DataFrame(ROWS)
 #: The same rows in other dtypes and layouts.
 FRAMES = {
@@ -186,7 +181,6 @@ def test_numbers_of_numpy_are_numbers():
 
 
 def test_the_package_does_not_import_pandas():
-    """Imported anew with imports of pandas refused, it encodes rows of plain Python."""
     with mock.patch.dict(sys.modules):
         for name in [name for name in sys.modules if name.partition(".")[0] == "torch_kbandits"]:
             del sys.modules[name]
@@ -194,9 +188,6 @@ def test_the_package_does_not_import_pandas():
         anew = importlib.import_module("torch_kbandits")
         assert anew.ColumnSpec is not ColumnSpec
         assert anew.ColumnSpec([anew.Category("a", ["x", "y"])]).encode({"a": "y"}).tolist() == [[0.0, 1.0]]
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 def good(**changes):

@@ -35,7 +35,6 @@ UPPER, EI, PI = UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfI
 
 
 def score(row):
-    """The rewards of a configuration, of which the best are forests."""
     value = -((math.log10(row["rate"]) + 2.0) ** 2) / 4.0 - (row["depth"] - 7.0) ** 2 / 20.0
     value += {"a": 0.0, "b": 0.6, "c": 0.3}[row["kind"]]
     return value - (
@@ -116,7 +115,6 @@ def test_rules_dictionaries_memories_and_batches_go_with_it(words, contexts):
 @pytest.mark.parametrize("rule", [UPPER, EI, PI], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
 def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(rule, memory):
-    """Also with points pending."""
     bandit = put_together(rule, memory=memory)
     rows = LIMITED.decode(LIMITED.sample(12, torch.Generator().manual_seed(2)))
     bandit.tell(rows, [score(row) for row in rows])

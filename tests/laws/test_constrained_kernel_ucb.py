@@ -71,7 +71,6 @@ def products(low, high):
 
 
 def dense(kind, T):
-    """Means and variances (n, m) at points, by plain formulas."""
     points, noise, found = X.numpy(), np.full(len(X), NOISE), []
     for y in Y.numpy().T:
         at = oracles.dtc(DENSE, points, y, noise, Z.numpy(), T.numpy()) if kind == "nystrom" else None
@@ -212,7 +211,6 @@ def test_it_is_made_by_class_as_ax_does(mode):
 
 
 def test_transforms_are_those_of_the_outcomes():
-    """Limits are in the units of the outcomes, and points in those of the user, whatever a model makes of them."""
     words = {"input_transform": Normalize(2, bounds=10.0 * BOUNDS), "covar_module": matern()}
     moved = [OnlineGP(10.0 * X, Y[:, [j]], regularization=NOISE, **words) for j in range(3)]
     scaled = [part("online", j, outcome_transform=Standardize(1)) for j in range(3)]

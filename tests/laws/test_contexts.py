@@ -24,11 +24,8 @@ import torch_kbandits as kb
 CONTEXT = CONTEXTS[30]
 NAN = float("nan")
 
-# ---------------------------------------------------------------- ids
-
 
 def test_one_point_that_is_pending_twice_has_two_ids_and_in_another_context_it_is_another_point():
-    """Told by its point it is the one asked first; told or forgotten by id, that one."""
     bandit, context = make("ek-ucb", changing()), CONTEXTS[0]
     only = {"candidates": ACTIONS[:1]}
     ids = bandit.ask(4, context=context, return_ids=True, **only).ids
@@ -47,9 +44,6 @@ def test_one_point_that_is_pending_twice_has_two_ids_and_in_another_context_it_i
     bandit.tell(ACTIONS[:1].repeat(2, 1), torch.zeros(2, dtype=DOUBLE), context=CONTEXTS[[2, 0]])
     assert bandit.pending_ids == ()
     assert torch.equal(bandit.history.X[-2:], torch.cat([CONTEXTS[[2, 0]], ACTIONS[:1].repeat(2, 1)], dim=-1))
-
-
-# ---------------------------------------------------------------- what is asked for
 
 
 @pytest.mark.one_in(2)
@@ -104,9 +98,6 @@ def test_contexts_and_actions_as_rows_are_the_tensors_that_they_become():
     assert torch.equal(rows.ask(context=visits.iloc[0]), tensors.ask(context=CONTEXT_SPEC.encode(visits.iloc[0])[0]))
 
 
-# ---------------------------------------------------------------- what does not fit
-
-
 def waiting(changes=False):
     """A bandit with a history, id 8 told, 9 and 10 pending, on actions that stay or that are given in each round."""
     words = {"candidates": ACTIONS} if changes else {}
@@ -118,7 +109,6 @@ def waiting(changes=False):
 
 
 def assert_refused(bandit, call, *parts):
-    """An ``InputError`` whose message has all parts, after which the bandit is as it was."""
     before = bandit.state_dict()
     with pytest.raises(kb.InputError) as caught:
         call(bandit)

@@ -22,8 +22,6 @@ from torch_kbandits.environments import (
 #: The actions of the authors' code, whose problem is that of the seed 123.
 ANCHORS = [0.08, 0.7, 0.82, 0.28, 0.63, 0.0, 0.05, 0.5, 0.81, 0.04]
 
-# ---------------------------------------------------------------- the authors' three problems
-
 
 def test_the_problem_of_the_authors_is_the_default():
     """Numbers printed by the authors' code; contexts and noise alone vary with the seed."""
@@ -57,7 +55,6 @@ def test_bump_is_best_at_one_action_and_bends_at_zero(number):
 
 
 def test_chessboard_by_hand():
-    """All sixteen cells, their lower edges and the far corner; the first row of this board is context in [0, 1/4)."""
     board = [[0.0, 0.5, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]]
     env = chessboard(seed=0)
     for i in range(4):
@@ -132,7 +129,6 @@ def test_the_right_label_alone_is_rewarded():
 
 
 def test_contexts_are_scaled_principal_components():
-    """Against the eigenvectors of the pixels' covariance; signs are made positive at the largest loading."""
     pixels = load_digits().data
     contexts = digits(8, seed=0).contexts.numpy()
     assert contexts.mean(0) == pytest.approx(np.zeros(8), abs=1e-12)

@@ -86,8 +86,6 @@ def told(bandit, part):
     return bandit, Counting.computed - before
 
 
-# ---------------------------------------------------------------- one more reward
-
 MEMORIES = {
     "all": None,
     "window": SlidingWindow(24),
@@ -158,8 +156,6 @@ def test_points_that_are_nearly_spanned_are_right_and_cost_no_full_fits(gap, dom
     assert difference(shown.mean.flatten(), expected.mean) < 1e-6
     assert difference(shown.variance.flatten(), expected.variance) < 1e-6
 
-
-# ---------------------------------------------------------------- many in one call
 
 #: Under all of them what is told in a few rounds counts at their end.
 LASTING = {

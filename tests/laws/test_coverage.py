@@ -62,7 +62,6 @@ class Posteriors:
         return np.sqrt(np.maximum(np.diagonal(self.covariance, axis1=1, axis2=2), 0.0))
 
     def observe(self, arms: np.ndarray, rewards: np.ndarray) -> None:
-        """Change them by a reward each: of rank one."""
         column = self.covariance[self.rows, arms]
         variance = column[self.rows, arms] + self.noise_variance
         step = (rewards - self.mean[self.rows, arms]) / variance
@@ -108,7 +107,6 @@ class Posteriors:
         return torch.tensor(self.noise_variance, dtype=torch.float64)
 
     def effective_dimension(self) -> Tensor:
-        """Σ_s σ²(x_s) / λ_s."""
         return torch.from_numpy((self.precision * self.deviation**2).sum(1))
 
     def information_gain(self) -> Tensor:
@@ -160,7 +158,6 @@ def rkhs_weights(number: int, norm: float, rng: np.random.Generator, gram: np.nd
 
 
 def prior_draws(number: int, rng: np.random.Generator) -> np.ndarray:
-    """Functions (number, A) drawn from the prior."""
     return rng.normal(size=(number, len(ARMS))) @ np.linalg.cholesky(GRAM).T
 
 
@@ -185,7 +182,6 @@ def run(width: Width, functions: np.ndarray, noise: np.ndarray, noise_variance: 
 
 
 def misses_on_arms(width: Width, functions: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
-    """Return in how many simulations f leaves the band at any arm at any time."""
     missed = np.zeros(len(functions), dtype=bool)
     for posteriors, multiplier in run(width, functions, noise, noise_variance):
         error = np.abs(functions - posteriors.mean)
@@ -198,14 +194,12 @@ DRAWS = 1000
 
 
 def misses_of_draws(width: Width, seed: int) -> int:
-    """Return the misses of a width in 50 rounds on functions drawn from the prior."""
     rng = np.random.default_rng(seed)
     noise = gaussian(np.sqrt(0.1), (DRAWS, 50), rng)
     return misses_on_arms(width, prior_draws(DRAWS, rng), noise, 0.1)
 
 
 def misses_anywhere(width: Width, weights: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
-    """Return in how many simulations f leaves the band at any combination of arms at any time."""
     played = run(width, weights @ GRAM, noise, noise_variance)
     return int(np.any([posteriors.missed(weights, beta) for posteriors, beta in played], axis=0).sum())
 
@@ -260,7 +254,6 @@ WRONG = {
 
 
 def count(case: Case, seed: int = 0) -> int:
-    """Return the misses of a case on functions of exactly the norm that its theorem allows."""
     rng = np.random.default_rng(seed)
     weights = rkhs_weights(SIMULATIONS, case.norm, rng)
     noise = case.noise(case.noise_scale, (SIMULATIONS, ROUNDS), rng)
@@ -317,7 +310,6 @@ class Projected(Posteriors):
         return torch.tensor(GRAM.diagonal().max(), dtype=torch.float64)
 
     def projection_error(self, plays: np.ndarray) -> float:
-        """‖(I − P) F^½‖² for the plays (n,) of one simulation."""
         return float(np.linalg.eigvalsh(self.left_out[np.ix_(plays, plays)]).max())
 
 

@@ -199,8 +199,6 @@ ARMS = data(60, 2)[0]
 
 
 class Wants(DictionaryRule):
-    """A rule that wants given rows with given probabilities."""
-
     def __init__(self, rows, probabilities):
         self.wanted = torch.tensor(rows), torch.tensor(probabilities, dtype=DOUBLE)
 
@@ -291,7 +289,6 @@ def test_a_size_beyond_the_cap_follows_the_same_words():
 @pytest.mark.parametrize("resampling", ["fresh", "coupled", "growth"])
 @pytest.mark.parametrize("name", ["bkb", "bbkb"])
 def test_a_bandit_keeps_to_its_cap_and_one_that_never_binds_changes_no_dictionary(name, resampling):
-    """Also where the rule keeps its uniforms from round to round."""
     words = {"resampling": resampling, "oversampling": 1.5}
     capped = bkb(name, max_dictionary=6, when_full="stop", **words)
     assert max(sizes_of(capped, 20)) == 6

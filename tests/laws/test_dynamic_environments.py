@@ -27,8 +27,6 @@ from torch_kbandits.environments import (
 
 
 class Own(DynamicEnvironment):
-    """Means that are whatever a test wants."""
-
     def __init__(self, values, arms=None, **words):
         arms = torch.zeros(2, 1, dtype=DOUBLE) + torch.arange(2)[:, None] if arms is None else arms
         super().__init__(arms, 0.0, 0, **words)

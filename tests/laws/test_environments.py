@@ -89,7 +89,6 @@ def make(tmp_path):
 
 
 def at(env, number):
-    """How a round is said to those that know rounds."""
     return () if isinstance(env, Environment) else (number,)
 
 
@@ -274,9 +273,6 @@ def test_bad_specs_are_named():
             build(name, seed=0, **options)
 
 
-# ---------------------------------------------------------------- finite arms
-
-
 def test_bumps_span_the_unit_interval_and_follow_the_formula():
     env = gaussian_bumps(200, 3, num_bumps=4, lengthscale=0.2, seed=2)
     assert env.arms.shape == (200, 3)
@@ -306,8 +302,6 @@ def test_the_noise_of_a_round_is_that_of_its_address_in_whatever_order_rounds_ar
 
 
 class Own(Environment):
-    """Two arms with given means; what is said to be the best mean need not be."""
-
     def __init__(self, best_mean: float, **words):
         super().__init__(0.5, 0, **words)
         self.arms, self.best_mean = torch.tensor([[0.0], [1.0]], dtype=DOUBLE), torch.tensor(best_mean, dtype=DOUBLE)
@@ -331,7 +325,6 @@ def test_a_best_mean_that_is_exceeded_is_no_best_mean():
 
 @given(st.lists(st.tuples(st.integers(-1, 1), st.integers(-1, 1)), min_size=1, max_size=12), st.booleans())
 def test_means_are_looked_up_by_value(rows, single):
-    """Arms with duplicates and signed zeros, against a comparison of every row with every arm."""
     dtype = torch.float32 if single else DOUBLE
     arms = torch.tensor(rows, dtype=dtype) * -0.0 + torch.tensor(rows, dtype=dtype)
     means = arms @ torch.tensor([3.0, 0.1], dtype=dtype)
@@ -474,9 +467,6 @@ def test_bad_boxes_are_named():
     ):
         with pytest.raises(InputError, match=message):
             call()
-
-
-# ---------------------------------------------------------------- recorded rewards
 
 
 def test_records_are_drawn_uniformly():

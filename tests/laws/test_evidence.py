@@ -54,9 +54,6 @@ def known(told, memory=None, kernel=None, **words):
     return fit_evidence(told, kernel, regularization=LAMBDA, memory=memory, seed=0, **words)
 
 
-# ---------------------------------------------------------------- densities
-
-
 MEMORIES = {
     "all": (KeepAll(), lambda age, i: np.full(len(age), LAMBDA)),
     "window": (SlidingWindow(9.0), lambda age, i: np.where(age <= 9.0, LAMBDA, np.inf)),
@@ -77,7 +74,6 @@ def _cut(age):
 
 @pytest.mark.parametrize("name", MEMORIES)
 def test_the_density_is_that_of_what_counts(name):
-    """Times may come in any order."""
     memory, noise = MEMORIES[name]
     X, Y = problem(20, 2, 3)
     X[5:9] = X[15:19]  # some points are played twice
@@ -118,9 +114,6 @@ def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
     expected, tolerance = density(y, K + LAMBDA * np.eye(15))
     kernel = SpaceTimeKernel(matern(), rbf(0.4))
     assert abs(known(Data(X, Y, X[:, 0]), BackToPrior(0.2), kernel).evidence - expected) < tolerance
-
-
-# ---------------------------------------------------------------- fits
 
 
 def log_posterior(X, y, kernel, noise):
@@ -225,13 +218,11 @@ def drawn(n, seed, next_function):
 
 
 def drifting(forgetting, n, seed):
-    """Each round replaces a share of the function."""
     kept, new = math.sqrt(1.0 - forgetting), math.sqrt(forgetting)
     return drawn(n, seed, lambda _, before, fresh: kept * before + new * fresh)
 
 
 def jumping(every, n, seed):
-    """It is another one after so many rounds."""
     return drawn(n, seed, lambda number, before, fresh: before if number % every else fresh)
 
 
