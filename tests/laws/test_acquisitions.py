@@ -20,7 +20,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 from gpytorch.means import ConstantMean
 from kinds import composed
-from problems import DOUBLE, data, difference, matern, rbf, reward
+from problems import DOUBLE, data, difference, matern, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
@@ -137,36 +137,12 @@ def test_noisy_improvement_of_a_nystrom_posterior_is_refused(kind):
 
 # ---------------------------------------------------------------- boxes
 
-SMALL = {"num_restarts": 1, "raw_samples": 2}
 RULES = [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()]
-BOXES = {
-    "box": lambda **effort: kb.Box(BOUNDS, **effort),
-    "box in a context": lambda **effort: kb.ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, **effort),
-}
 
 
-def on_box(rule, place="box", dictionary=None, **effort):
-    width = None if not rule.uses_width else composed().width
-    words = {"kernel": rbf(0.4), "acquisition": rule, "width": width, "dictionary": dictionary}
-    return composed(candidates=BOXES[place](**effort), **words)
-
-
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(0.5)], ids=["exact", "dictionary"])
-@pytest.mark.parametrize("place", BOXES)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
-def test_what_is_asked_for_on_a_box_is_better_than_a_grid_and_than_what_was_played(rule, place, dictionary):
-    """Also with points pending. A search by gradients misses less of a smooth function than the grid does."""
-    effort = {"num_restarts": 12, "raw_samples": 256} if rule is RULES[2] else {}  # which is flat in many places
-    bandit, has_context = on_box(rule, place, dictionary, **effort), place != "box"
-    words = {"context": torch.tensor([0.3], dtype=DOUBLE)} if has_context else {}
-    grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 12, dtype=DOUBLE)] * 2)[:, int(has_context) :]
-    for _ in range(2):
-        x = bandit.ask(3, **words)
-        bandit.tell(x[:2], reward(x[:2]), **words)
-        function = bandit.acquisition(**words)
-        best = float(function(torch.cat([grid, x]).unsqueeze(-2)).detach().max())
-        assert float(function(bandit.ask(remember=False, **words).unsqueeze(-2))) >= best - 1e-6
+def on_small_box(rule):
+    words = {"kernel": rbf(0.4), "acquisition": rule} | ({} if rule.uses_width else {"width": None})
+    return composed(candidates=kb.Box(BOUNDS, num_restarts=1, raw_samples=2), **words)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
@@ -174,7 +150,7 @@ def test_a_small_search_ends_no_lower_than_the_last_point_and_the_best(rule):
     for seed in range(2):
         points, rewards = data(3 + 3 * seed, 2, seed)
         points[-1] = points[0] + 1e-9
-        bandit = on_box(rule, **SMALL)
+        bandit = on_small_box(rule)
         bandit.tell(points, rewards)
         bandit.mark_pending(data(2, 2, seed + 100)[0])
         function, best = bandit.acquisition(), points[bandit.model.posterior(points).mean.argmax()]
@@ -189,7 +165,7 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
     bandit = composed(candidates=kb.Box(wide, num_restarts=1, raw_samples=1), kernel=rbf(0.02))
     bandit.tell(points, rewards)
     assert difference(bandit.ask()[0], points[10]) < 0.02
-    outside = on_box(UpperConfidenceRule(), **SMALL)
+    outside = on_small_box(RULES[0])
     outside.tell(torch.tensor([[0.5, 3.0]], dtype=DOUBLE), 1.0)
     assert bool(((outside.ask(3) >= 0.0) & (outside.pending <= 1.0)).all())
 
