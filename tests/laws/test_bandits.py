@@ -12,22 +12,17 @@ import torch_kbandits as kb
 def test_the_public_face():
     bandit = make("bkb", noise_scale=0.1, norm_bound=0.01, horizon=100)
     X = bandit.ask()
-    assert X.shape == (1, 2)
     assert bandit.ask(q=4).shape == (4, 2)
     bandit.tell(X, torch.tensor([0.5], dtype=DOUBLE))
     bandit.tell(X, torch.tensor([[0.7]], dtype=DOUBLE))
     bandit.tell(bandit.ask(q=3), torch.zeros(3, 1, dtype=DOUBLE))
     bandit.tell(torch.rand(1, 2, dtype=DOUBLE), torch.tensor(0.1, dtype=DOUBLE))  # never asked, and no arm
-    assert bandit.history.X.shape == (6, 2)
     assert bandit.history.Y.tolist() == [0.5, 0.7, 0.0, 0.0, 0.0, 0.1]
     assert bandit.history.rounds.tolist() == [0, 1, 2, 2, 2, 3]
     assert torch.equal(bandit.told_since(4).Y, bandit.history.Y[4:])
-    assert (bandit.round, bandit.num_told, bandit.num_asked) == (4, 6, 8)
-    assert bandit.beta.shape == ()
-    assert isinstance(bandit.model, kb.NystromGP)
+    assert (bandit.round, bandit.num_told, bandit.num_asked, bandit.beta.shape) == (4, 6, 8, ())
     assert isinstance(bandit.acquisition(), kb.KernelUCB)
     assert torch.equal(bandit.inducing_points, bandit.model.inducing_points)
-    assert all(bool((z == bandit.history.X).all(-1).any()) for z in bandit.inducing_points)
 
 
 def test_constant_rewards_duplicates_and_nearly_equal_arms_work():

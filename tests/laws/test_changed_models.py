@@ -138,23 +138,23 @@ def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, of):
 
 
 def test_each_observations_noise_and_the_time_are_seen():
-    given = torch.full((14, 1), 0.05, dtype=DOUBLE)
-    looked, fresh = (OnlineGP(X, Y, given, covar_module=kernel()) for _ in range(2))
-    looked.posterior(T)
-    for model in (looked, fresh):
-        model.likelihood.noise_covar.noise.mul_(torch.linspace(1.0, 9.0, 14, dtype=DOUBLE))
-    agree(looked, fresh)
+    def given():
+        return OnlineGP(X, Y, torch.full((14, 1), 0.05, dtype=DOUBLE), covar_module=kernel())
 
     def ageing():
         times = torch.arange(14, dtype=DOUBLE)
         likelihood = UncertaintyInjectionLikelihood(Linear(0.1), regularization=0.03, now=14.0, times=times)
         return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
 
-    looked, fresh = ageing(), ageing()
-    looked.posterior(T)
-    for model in (looked, fresh):
-        model.likelihood.noise_covar.now.data.add_(50.0)
-    agree(looked, fresh)
+    for made, change in (
+        (given, lambda covar: covar.noise.mul_(torch.linspace(1.0, 9.0, 14, dtype=DOUBLE))),
+        (ageing, lambda covar: covar.now.data.add_(50.0)),
+    ):
+        looked, fresh = made(), made()
+        looked.posterior(T)
+        for model in (looked, fresh):
+            change(model.likelihood.noise_covar)
+        agree(looked, fresh)
 
 
 @pytest.mark.parametrize("kind", ["online", "nystrom"])

@@ -47,10 +47,7 @@ ENCODED = [
 
 
 LEVELS = st.one_of(
-    st.text(max_size=5),
-    st.booleans(),
-    st.integers(-(10**30), 10**30),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5), st.booleans(), st.integers(-(10**30), 10**30), st.floats(allow_nan=False, allow_infinity=False)
 )
 SIZES = st.floats(-100.0, 100.0).map(lambda power: 10.0**power)
 NUMBERS = st.one_of(SIZES, SIZES.map(lambda size: -size), st.just(0.0), st.integers(-(10**9), 10**9))

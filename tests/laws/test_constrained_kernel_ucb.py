@@ -58,10 +58,6 @@ CONSTRAINTS = {
         lambda low, high: (low[:, 0] - 2.0 * high[:, 1] - 0.3, high[:, 0] - 2.0 * low[:, 1] - 0.3),
     ),
     "a product": (lambda S: S[..., 1] * S[..., 2] - 0.05, lambda low, high: products(low, high)),
-    "the larger": (
-        lambda S: torch.maximum(S[..., 1], S[..., 2]) - 0.2,
-        lambda low, high: tuple(np.maximum(edge[:, 1], edge[:, 2]) - 0.2 for edge in (low, high)),
-    ),
 }
 
 

@@ -3,18 +3,7 @@
 import pandas as pd
 import pytest
 import torch
-from contextual import (
-    ACTIONS,
-    BOUNDS,
-    CONTEXTS,
-    LAMBDA,
-    box,
-    changing,
-    joint,
-    make,
-    play,
-    reward,
-)
+from contextual import ACTIONS, BOUNDS, CONTEXTS, LAMBDA, box, changing, joint, make, play, reward
 from gpytorch.kernels import MaternKernel, RBFKernel
 from kinds import same
 from problems import DOUBLE, exactly, rbf

@@ -10,14 +10,7 @@ from problems import DOUBLE, dense, examples
 from sklearn.datasets import load_digits
 
 from torch_kbandits import InputError
-from torch_kbandits.environments import (
-    Classification,
-    ContextualFunction,
-    bump,
-    chessboard,
-    digits,
-    step_diagonal,
-)
+from torch_kbandits.environments import Classification, ContextualFunction, bump, chessboard, digits, step_diagonal
 
 #: The actions of the authors' code, whose problem is that of the seed 123.
 ANCHORS = [0.08, 0.7, 0.82, 0.28, 0.63, 0.0, 0.05, 0.5, 0.81, 0.04]

@@ -12,14 +12,7 @@ from problems import DOUBLE, data, dense, difference, exactly
 
 import torch_kbandits as kb
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
-from torch_kbandits.memory import (
-    Discount,
-    Linear,
-    Quadratic,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import Discount, Linear, Quadratic, Restart, SlidingWindow, UncertaintyInjection
 
 LAMBDA = 0.02
 N, PART, CAP = 400, 80, 12
