@@ -19,8 +19,8 @@ from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 from gpytorch.means import ConstantMean
-from kinds import composed
-from problems import DOUBLE, data, difference, matern, rbf
+from kinds import MANY, composed
+from problems import DOUBLE, data, difference, matern, play, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
@@ -168,6 +168,14 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
     outside = on_small_box(RULES[0])
     outside.tell(torch.tensor([[0.5, 3.0]], dtype=DOUBLE), 1.0)
     assert bool(((outside.ask(3) >= 0.0) & (outside.pending <= 1.0)).all())
+
+
+def test_a_margin_that_is_not_given_is_a_hundredth_of_the_prior_deviation_also_while_a_dictionary_stays():
+    words = {"candidates": kb.Arms(MANY), "dictionary": kb.RidgeLeverageSampling(2.0, "coupled"), "width": None}
+    ours, theirs = (
+        composed(acquisition=ProbabilityOfImprovementRule(margin), kernel=rbf(0.3), **words) for margin in (None, 0.01)
+    )
+    assert torch.equal(play(ours, 8), play(theirs, 8))
 
 
 @pytest.mark.one_in(2)

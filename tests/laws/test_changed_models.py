@@ -1,15 +1,21 @@
 """Models whose parts are changed after a first prediction: the posterior is that of a model made as they are now."""
 
+import copy
+from functools import partial
+
+import numpy as np
+import oracles
 import pytest
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
-from botorch.models.transforms.input import InputPerturbation, Warp
+from botorch.models.transforms.input import InputPerturbation, NumericToCategoricalEncoding, Warp
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
-from problems import DOUBLE, data
+from problems import DOUBLE, data, dense, difference, rbf
+from torch.nn.functional import one_hot
 
-from torch_kbandits import KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
+from torch_kbandits import InputError, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Linear
 
@@ -189,3 +195,36 @@ def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
         expected = k(asked, told) @ torch.linalg.solve(k(told, told) + 0.1 * torch.eye(9, dtype=DOUBLE), rewards)
         for points in (asked, asked.unsqueeze(-2)):
             assert torch.allclose(model.posterior(points).mean.reshape(expected.shape), expected, atol=1e-6)
+
+
+def told(model, X, Y):
+    """Two points join the dictionary with their rewards, two before."""
+    if isinstance(model, OnlineGP):
+        model.tell(X, Y)
+        return model
+    model.tell(X[:2], Y[:2], add_to_dictionary=True)
+    model.set_dictionary(torch.cat([model.inducing_points, X[2:]]))
+    model.tell(X[2:], Y[2:])
+    return model
+
+
+@pytest.mark.parametrize("extend", [told, lambda model, X, Y: model.condition_on_observations(X, Y)])
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_more_observations_are_taken_in_the_columns_given_and_not_in_those_of_the_kernel(kind, extend):
+    """Where a transform makes other columns, such as codes of choices."""
+    random = np.random.default_rng(0)
+    points = torch.tensor(np.column_stack([random.uniform(size=17), random.integers(0, 3, 17)]))
+    inner = torch.cat([points[:, :1], one_hot(points[:, 1].long(), 3)], dim=-1)
+    inputs, Y = points[:12], torch.tensor(random.normal(size=(12, 1)))
+    code = NumericToCategoricalEncoding(2, {1: 3}, {1: partial(one_hot, num_classes=3)})
+    words = {"covar_module": rbf(0.7), "regularization": 0.05, "input_transform": code}
+    words |= {"inducing_points": inputs[:8]} if kind == "nystrom" else {}
+    model = {"online": OnlineGP, "nystrom": NystromGP}[kind](inputs[:8], Y[:8], **words)
+    extended = extend(copy.deepcopy(model), inputs[8:], Y[8:])
+    noise = torch.full((12,), 0.05, dtype=DOUBLE)
+    expected = oracles.exact(oracles.rbf(0.7), *dense(inner[:12], Y[:, 0], noise, inner[12:]))
+    posterior = extended.posterior(points[12:].unsqueeze(-2))
+    assert difference(posterior.mean.flatten(), expected.mean) < 1e-6
+    assert difference(posterior.variance.flatten(), expected.variance) < 1e-6
+    with pytest.raises(InputError, match="X must"):
+        extend(model, inner[8:12], Y[8:])

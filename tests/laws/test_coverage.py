@@ -157,10 +157,6 @@ def rkhs_weights(number: int, norm: float, rng: np.random.Generator, gram: np.nd
     return norm * weights / np.sqrt(((weights @ gram) * weights).sum(1, keepdims=True))
 
 
-def prior_draws(number: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.normal(size=(number, len(ARMS))) @ np.linalg.cholesky(GRAM).T
-
-
 def gaussian(scale: float, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     return scale * rng.normal(size=shape)
 
@@ -196,7 +192,7 @@ DRAWS = 1000
 def misses_of_draws(width: Width, seed: int) -> int:
     rng = np.random.default_rng(seed)
     noise = gaussian(np.sqrt(0.1), (DRAWS, 50), rng)
-    return misses_on_arms(width, prior_draws(DRAWS, rng), noise, 0.1)
+    return misses_on_arms(width, rng.normal(size=(DRAWS, len(ARMS))) @ np.linalg.cholesky(GRAM).T, noise, 0.1)
 
 
 def misses_anywhere(width: Width, weights: np.ndarray, noise: np.ndarray, noise_variance: float) -> int:
@@ -511,10 +507,7 @@ def test_a_width_for_memories_without_a_part_is_caught(memory, width, problem):
 
 
 def sparq_misses(width: Width, expert_variance: float, level: float, norm: float) -> np.ndarray:
-    """Return which simulations miss in which round when an expert answers 5 questions, and two rounds are kept.
-
-    The real noise of every observation has the variance that it counts with: an aged one is noisier from the start.
-    """
+    """Return which miss in which round; an expert answers 5 questions, two rounds are kept, their noise as counted."""
     rng = np.random.default_rng(1)
     weights = rkhs_weights(SIMULATIONS, norm, rng, FEW_GRAM)
     functions = weights @ FEW_GRAM

@@ -52,11 +52,7 @@ CASES = {
 
 
 def played(case, arms):
-    """What is asked for, round by round, and four points at once in the last; what is recommended and known.
-
-    Some are told as copies, some were written over since, so that they are no arms, and some were never asked for;
-    rewards are on the device and off it.
-    """
+    """What is asked for, recommended and known; told are copies too, points that are no arms, and some never asked."""
     bandit, chosen = CASES[case](arms), []
     for turn in range(10):
         x = bandit.ask(4 if turn == 9 else 1)

@@ -367,10 +367,7 @@ def test_kernels_are_those_of_the_formulas(kernel):
 
 
 def test_rkhs_functions_are_posterior_means_of_one_draw():
-    """f = K(K + s²I)⁻¹y means y = f + s² K⁻¹f: the same y for two s², and whitened, χ² with 800 degrees of freedom.
-
-    Within 4.5 deviations of its mean; false alarm below 2e-5.
-    """
+    """y = f + s² K⁻¹f is the same for two s²; whitened, χ² of 800 degrees, within 4.5 deviations: false alarm 2e-5."""
     total = 0.0
     for seed in range(8):
         draws = []

@@ -227,10 +227,7 @@ def learned(X, Y, times, memory, **words):
 @pytest.mark.slow
 @pytest.mark.parametrize("forgetting", [0.03, 0.01, 0.003])
 def test_a_learned_share_is_within_a_factor_of_two(forgetting):
-    """In at least 8 of 10 seeds. Of 18 trials on other seeds the decimal logarithm was off by 0.25 at most.
-
-    A false alarm takes three seeds off by more than 0.3; its rate is not known.
-    """
+    """In 8 of 10 seeds: of 18 trials on others none was off by more than 0.25 decades, and three must be by 0.3."""
     found = [learned(*drifting(forgetting, 300, seed), BackToPrior(0.1)).memory.forgetting for seed in range(100, 110)]
     assert sum(0.5 <= each / forgetting <= 2.0 for each in found) >= 8, found
 

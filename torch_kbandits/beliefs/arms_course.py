@@ -165,7 +165,7 @@ class ArmsCourse(Course):
         best = self._highest_bound(beta, features) if self._makes_passes else None
         if best is None:
             table = table.knowing(self._all_known) if is_bound else self.belief  # others may ask for all that was told
-            rows, scores = table.contenders(rule, beta, seed())
+            rows, scores = table.contenders(rule.scaled_to(self), beta, seed())
             best, share = table.highest(scores, beta, rows), table.visited_share
         point = table.arm(best)
         (row,) = table.row_list(point)
