@@ -171,11 +171,11 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
 
 
 def test_a_margin_that_is_not_given_is_a_hundredth_of_the_prior_deviation_also_while_a_dictionary_stays():
-    words = {"candidates": kb.Arms(MANY), "dictionary": kb.RidgeLeverageSampling(2.0, "coupled"), "width": None}
-    ours, theirs = (
-        composed(acquisition=ProbabilityOfImprovementRule(margin), kernel=rbf(0.3), **words) for margin in (None, 0.01)
-    )
-    assert torch.equal(play(ours, 8), play(theirs, 8))
+    words = {"dictionary": kb.RidgeLeverageSampling(2.0, "coupled"), "kernel": rbf(0.3), "width": None, "seed": 0}
+    rules = [ProbabilityOfImprovementRule(margin) for margin in (None, 0.01)]
+    ours, theirs = (composed(candidates=kb.Arms(MANY), acquisition=rule, **words) for rule in rules)
+    for q in (1, 1, 3, 1, 1, 1):
+        assert torch.equal(play(ours, 1, q), play(theirs, 1, q))
 
 
 @pytest.mark.one_in(2)

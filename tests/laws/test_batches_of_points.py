@@ -35,11 +35,7 @@ def reward(X):
 
 
 class Kind(NamedTuple):
-    """Candidates on the unit interval, and of which means the largest is to be improved on.
-
-    That is of points "played" or pending; in a context of all actions "offered", of these and of those "moved" there
-    that were played or are pending, where a box is searched, or of the latter alone on a cube.
-    """
+    """Candidates, and of which means the best is to be improved on: played, offered, or moved to the context."""
 
     words: dict[str, Any]
     known: str = "played"

@@ -103,6 +103,7 @@ def test_encodings_and_names_are_those_computed_by_hand_and_specs_are_values():
     )
     assert SPEC.width == len(SPEC.names) == points.shape[-1]
     assert [i for column in SPEC.columns for i in SPEC.columns_of(column.name)] == list(range(SPEC.width))
+    assert [type(level) for level in Category("plan", np.array([1, 2, 5])).levels] == [int] * 3
     again = ColumnSpec(list(SPEC.columns))
     assert again == SPEC == pickle.loads(pickle.dumps(SPEC))
     assert hash(again) == hash(SPEC)
@@ -164,17 +165,6 @@ def test_order_of_keys_and_extra_columns_do_not_matter(case, random):
     if rows:
         frame = pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in reversed(rows[0])})
         assert torch.equal(spec.encode(frame), points)
-
-
-def test_numbers_of_numpy_are_numbers():
-    numpy_rows = [
-        {"age": np.int16(31), "price": np.float64(100.0), "city": np.str_("Rome"), "hour": np.uint8(6),
-         "member": np.bool_(True), "plan": np.int64(5)}
-    ]  # fmt: skip
-    assert torch.equal(SPEC.encode(numpy_rows), SPEC.encode(ROWS[:1]))
-    spec = ColumnSpec([Category("plan", np.array([1, 2, 5])), Number("hour", np.float32(0), np.int64(24))])
-    assert spec == ColumnSpec([Category("plan", [1, 2, 5]), Number("hour", 0, 24)])
-    assert [type(level) for level in spec.columns[0].levels] == [int, int, int]
 
 
 def test_the_package_does_not_import_pandas():

@@ -230,7 +230,6 @@ CASES = {
     "K-UCB, norm": Case(KUCBWidth(0.1, 3.0, DELTA), 1.0, 0.1, 3.0),
     "self-normalised, noise, λ = R²": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.25, 0.5, 0.01),
     "self-normalised, noise, λ = 100 R²": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 25.0, 0.5, 0.01),
-    "self-normalised, noise, λ = R²/100": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.0025, 0.5, 0.01),
     "self-normalised, noise, λ = R²/10⁴": Case(SelfNormalizedWidth(0.5, 0.01, DELTA), 0.000025, 0.5, 0.01),
     "self-normalised, norm": Case(SelfNormalizedWidth(0.1, 3.0, DELTA), 1.0, 0.1, 3.0),
     "EK-UCB, exact dictionary, noise": Case(EKUCBWidth(0.5, 0.01, DELTA, projection=1e-9), 0.25, 0.5, 0.01),

@@ -109,9 +109,7 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
         assert torch.equal(chosen, played(it, "cpu")), it
 
 
-#: Launches, times that the host waits, and copies from the host, in rounds in which the dictionary stays as large or
-#: grows: in three of four, and in any. Once rewards are looked at as a whole; a point may nearly be spanned; or so many
-#: were forgotten that all is computed afresh.
+#: Launches, waits of the host and copies from it in rounds whose dictionary stays or grows: in three of four, in any.
 LIMITS = {
     "grows": {"stays": ((38, 1, 7), (38, 1, 7)), "grows": ((72, 2, 9), (105, 5, 12))},
     "window": {"stays": ((86, 2, 11), (155, 7, 19)), "grows": ((72, 2, 7), (90, 5, 7))},
