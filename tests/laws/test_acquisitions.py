@@ -79,7 +79,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ACQUISITIONS)
 @pytest.mark.parametrize(("change", "kind"), [(c, kind) for c in CHANGES for kind in CHANGES[c][0].split()])
 def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(change, kind, name):

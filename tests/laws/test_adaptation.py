@@ -99,7 +99,7 @@ def restarts_by_hand(X, Y, probability):
     return numbers
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
 @given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
 def test_restarts_are_those_of_the_dense_formulas(domain, told):

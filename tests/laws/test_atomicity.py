@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("short_searches")
 HUGE = torch.full((40,), 1.7e308, dtype=DOUBLE)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(9)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_call_that_is_refused_or_fails_changes_nothing(name):
     """Rewards that overflow are seen last of all, when nearly everything is done."""
@@ -81,7 +81,7 @@ FAILING = {
 }
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", FAILING)
 def test_a_kernel_that_fails_at_any_of_its_evaluations_changes_nothing(name, monkeypatch):
     start, X = FAILING[name](kernel=failing()), torch.cat([ARMS[20:30], ARMS[:1] + 0.05])
@@ -168,7 +168,7 @@ def half_done(name, call, part):
     return found
 
 
-@pytest.mark.one_in(14)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", QUICK)
 def test_an_interrupted_call_is_done_or_was_never_made(name, call, request):

@@ -137,7 +137,7 @@ def action_of(bandit, asked):
     return exactly([[each["x"]] for each in asked]) if isinstance(bandit.candidates, kb.Configurations) else asked
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", RULES)
 def test_what_is_asked_for_and_to_be_improved_on_takes_in_what_is_pending(name, kind):

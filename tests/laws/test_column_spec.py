@@ -202,7 +202,6 @@ MISUSES = [
     (lambda: Number("x", 0, 1, log=True), "above 0 if log=True, or no range and log=False; got low=0, high=1"),
     (lambda: Category("c", "ab"), "levels of column 'c' must be a list or another sequence, got 'ab' of type str."),
     (lambda: Category("c", [1, "1"]), "levels of column 'c' must differ, also as text; these repeat: ['1']."),
-    (lambda: ColumnSpec(["x"]), "columns must be Number or Category objects, got 'x' of type str."),
     (lambda: SPEC.decode(SPEC.encode(ROWS)[:, 1:]), "points must have d = 11 columns, got a tensor of shape (3, 1"),
     (lambda: SPEC.decode(SPEC.encode(ROWS) * 1e6), "the decoded column 'price' must be finite"),
     (lambda: EXTREME.encode([LARGE], dtype=torch.float32), "'huge' must be within what torch.float32 holds once"),

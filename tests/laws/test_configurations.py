@@ -75,7 +75,7 @@ def play(bandit, rounds, q=1, **words):
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(30)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_plays_configurations(name):
     bandit = make(name)
@@ -111,7 +111,7 @@ def test_rules_dictionaries_memories_and_batches_go_with_it(words, contexts):
     assert all(map(is_playable, [*asked, bandit.recommend(**offered)]))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [UPPER, EI, PI], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
 def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(rule, memory):

@@ -104,7 +104,7 @@ def test_what_is_within_is_what_the_box_of_outcomes_says(kind, mode):
     assert 0 < (expected[:, 0] <= 0.0).sum() < len(T)
 
 
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("names", [["at most"], ["at most", "at least"], ["a product"]])
@@ -165,7 +165,7 @@ def test_the_constraints_serve_other_acquisition_functions(mode):
     assert bound("online", x)[0] > value[within].max() - 1e-6
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_the_values(kind):
     acquisition, names = made(kind, ["at most", "a product"]), ["at most", "a product"]

@@ -95,7 +95,7 @@ FEW_RULES = {
 }
 
 
-@pytest.mark.one_in(23)
+@pytest.mark.one_in(40)
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("rule", FEW_RULES)
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -125,7 +125,7 @@ def nearly_spanned(n, gap):
     return X, Y.squeeze(-1)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("rule", EVERY_POINT)
 @pytest.mark.parametrize("domain", ["arms", "actions"])
 @pytest.mark.parametrize("gap", GAPS)
@@ -164,7 +164,7 @@ def size_in_parts(rule):
     return len(told(make(RULES[rule]), PART)[0].inducing_points)
 
 
-@pytest.mark.one_in(17)
+@pytest.mark.one_in(28)
 @pytest.mark.parametrize(("memory", "domain", "rule"), [*product(LASTING, ["arms", "box", "contexts"], RULES)])
 def test_told_at_once_dictionary_and_work_are_those_of_parts(rule, domain, memory):
     bandit, work = told(make(RULES[rule], domain, LASTING[memory]), N)

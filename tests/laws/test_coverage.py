@@ -38,8 +38,7 @@ from torch_kbandits.confidence import (
 )
 
 SIMULATIONS, ROUNDS = 400, 100
-DELTA = 0.3
-FALSE_ALARM = 1e-6
+DELTA, FALSE_ALARM = 0.3, 1e-6
 ARMS = np.linspace(0.0, 1.0, 25)[:, None]
 KERNEL = oracles.matern52(0.2)
 GRAM = KERNEL(ARMS, ARMS)

@@ -71,7 +71,7 @@ def played(case, arms):
     )
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
 @pytest.mark.parametrize("case", CASES)
 def test_bandits_choose_as_on_the_cpu(case, dtype):
