@@ -12,38 +12,18 @@ from botorch.acquisition import (
     UpperConfidenceBound,
 )
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
-from botorch.acquisition.multi_step_lookahead import qMultiStepLookahead
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import MaternKernel
 from gpytorch.means import ConstantMean
-from kinds import composed
-from problems import DOUBLE, data, difference, matern, rbf, reward
+from kinds import MANY, composed
+from problems import DOUBLE, data, difference, matern, play, rbf
 
-from torch_kbandits import (
-    Box,
-    Categorical,
-    ContextualActions,
-    Float,
-    InputError,
-    Integer,
-    KernelUCB,
-    NystromGP,
-    OnlineGP,
-    ParameterSpace,
-    RidgeLeverageSampling,
-)
-from torch_kbandits.acquisition import (
-    DiscretizedThompsonSampling,
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    UpperConfidenceRule,
-    climb,
-)
+import torch_kbandits as kb
+from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
 from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import Linear
@@ -55,11 +35,11 @@ BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 
 def nystrom(**kwargs):
     given = {"inducing_points": X[::2], "covar_module": matern(), "regularization": 0.05}
-    return NystromGP(X, Y, **(given | kwargs))
+    return kb.NystromGP(X, Y, **(given | kwargs))
 
 
 def online(**kwargs):
-    return OnlineGP(X, Y, **({"covar_module": matern(), "regularization": 0.05} | kwargs))
+    return kb.OnlineGP(X, Y, **({"covar_module": matern(), "regularization": 0.05} | kwargs))
 
 
 def single(**kwargs):
@@ -77,14 +57,20 @@ def relearn(model):
     model.eval()
 
 
+def first(model):
+    return None if model.num_outputs == 1 else ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=DOUBLE))
+
+
 MODELS = {"nystrom": nystrom, "online": online, "single": single, "ageing": ageing}
+MODELS["list"] = lambda: ModelListGP(online(), online())
 ACQUISITIONS = {
-    "ucb": lambda model: KernelUCB(model, beta=2.0),
-    "ucb with pending points": lambda model: KernelUCB(model, beta=2.0, X_pending=T[:2]),
-    "thompson": lambda model: DiscretizedThompsonSampling(model, T, seed=3),
+    "ucb": lambda model: kb.KernelUCB(model, 2.0, first(model)),
+    "ucb with pending points": lambda model: kb.KernelUCB(model, 2.0, first(model), X_pending=T[:2]),
+    "thompson": lambda model: kb.DiscretizedThompsonSampling(model, T, seed=3, posterior_transform=first(model)),
 }
 CHANGES = {
     "tell": ("nystrom online", lambda model: model.tell(T, LATER + 3.0)),
+    "tell a part": ("list", lambda model: model.models[0].tell(T, LATER + 3.0)),
     "remove": ("nystrom online", lambda model: model.remove([0, 3, 4])),
     "dictionary": ("nystrom", lambda model: model.set_dictionary(X[1::3])),
     "time": ("ageing", lambda model: at_time(model, 4.0)),
@@ -93,7 +79,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ACQUISITIONS)
 @pytest.mark.parametrize(("change", "kind"), [(c, kind) for c in CHANGES for kind in CHANGES[c][0].split()])
 def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(change, kind, name):
@@ -111,47 +97,26 @@ def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(c
             assert difference(other(T.unsqueeze(-2)), before) < 1e-9
 
 
-def test_a_list_of_models_is_followed_too():
-    parts = online(), online()
-    acquisition = KernelUCB(
-        ModelListGP(*parts),
-        beta=2.0,
-        X_pending=T[:2],
-        posterior_transform=ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=DOUBLE)),
-    )
-    with torch.no_grad():
-        acquisition(T.unsqueeze(-2))
-        parts[0].tell(T, LATER)
-        expected = KernelUCB(parts[0], beta=2.0, X_pending=T[:2])(T.unsqueeze(-2))
-        assert difference(acquisition(T.unsqueeze(-2)), expected) < 1e-6
-
-
 @pytest.mark.parametrize("maximize", [True, False])
 @pytest.mark.parametrize("kind", ["nystrom", "single"])
 def test_maximize_is_that_of_botorch(maximize, kind):
     model = MODELS[kind]()
     expected = UpperConfidenceBound(model, beta=4.0, maximize=maximize)(T.unsqueeze(-2))
-    arguments = get_acqf_input_constructor(KernelUCB)(model=model, beta=2.0, maximize=maximize)
-    for ours in (KernelUCB(model, beta=2.0, maximize=maximize), KernelUCB(**arguments)):
+    arguments = get_acqf_input_constructor(kb.KernelUCB)(model=model, beta=2.0, maximize=maximize)
+    for ours in (kb.KernelUCB(model, beta=2.0, maximize=maximize), kb.KernelUCB(**arguments)):
         assert difference(ours(T.unsqueeze(-2)), expected) < 1e-12
 
 
-@pytest.mark.parametrize(("kind", "missing"), [(KernelUCB, "beta"), (DiscretizedThompsonSampling, "discretization")])
-def test_construction_names_what_is_missing(kind, missing):
-    with pytest.raises(InputError, match=rf'needs {missing}.*botorch_acqf_options=."{missing}"'):
-        get_acqf_input_constructor(kind)(model=online(), X_pending=None)
-
-
-def test_draws_have_no_gradient_and_say_what_to_do():
-    acquisition = DiscretizedThompsonSampling(online(), T, seed=3)
+def test_draws_have_no_gradient_and_what_is_missing_is_named():
+    for kind, missing in ((kb.KernelUCB, "beta"), (kb.DiscretizedThompsonSampling, "discretization")):
+        with pytest.raises(kb.InputError, match=rf'needs {missing}.*botorch_acqf_options=."{missing}"'):
+            get_acqf_input_constructor(kind)(model=online(), X_pending=None)
+    acquisition = kb.DiscretizedThompsonSampling(online(), T, seed=3)
     with pytest.raises(UnsupportedError, match="optimize_acqf_discrete"):
         optimize_acqf(acquisition, BOUNDS, q=1, num_restarts=1, raw_samples=4)
     points = T.clone().requires_grad_()
     with torch.no_grad():
         assert difference(acquisition(points.unsqueeze(-2)), acquisition(T.unsqueeze(-2))) == 0.0
-
-
-# ---------------------------------------------------------------- BoTorch's own
 
 
 @pytest.mark.filterwarnings("ignore:NoisyExpectedImprovement has known numerical issues")
@@ -170,57 +135,14 @@ def test_noisy_improvement_of_a_nystrom_posterior_is_refused(kind):
         kind(online(), X, num_fantasies=4)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", ["nystrom", "online"])
-def test_the_gradient_of_a_look_ahead_is_that_of_its_values(kind):
-    """Through fantasies too, of which BoTorch's own models lose a part."""
-    model = MODELS[kind](covar_module=rbf(0.4))
-    samplers = [SobolQMCNormalSampler(torch.Size([2]), seed=0) for _ in range(2)]
-    acquisition = qMultiStepLookahead(model, batch_sizes=[1, 1], samplers=samplers)
-    points = data(acquisition.get_augmented_q_batch_size(1), 2, seed=5)[0].unsqueeze(0).requires_grad_()
-    (gradient,) = torch.autograd.grad(acquisition(points).sum(), points)
-    step = 1e-5
-    for row in range(3):
-        moved = torch.zeros_like(points)
-        moved[0, row, 0] = step
-        with torch.no_grad():
-            slope = (acquisition(points + moved) - acquisition(points - moved)) / (2.0 * step)
-        assert float(gradient[0, row, 0]) == pytest.approx(float(slope), rel=1e-4, abs=1e-6)
-    assert float(gradient[0, 0].norm()) > 1e-4
-
-
 # ---------------------------------------------------------------- boxes
 
-SMALL = {"num_restarts": 1, "raw_samples": 2}
 RULES = [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()]
-BOXES = {
-    "box": lambda **effort: Box(BOUNDS, **effort),
-    "box in a context": lambda **effort: ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, **effort),
-}
 
 
-def on_box(rule, place="box", dictionary=None, **effort):
-    width = None if not rule.uses_width else composed().width
-    words = {"kernel": rbf(0.4), "acquisition": rule, "width": width, "dictionary": dictionary}
-    return composed(candidates=BOXES[place](**effort), **words)
-
-
-@pytest.mark.one_in(12)
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(0.5)], ids=["exact", "dictionary"])
-@pytest.mark.parametrize("place", BOXES)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
-def test_what_is_asked_for_on_a_box_is_better_than_a_grid_and_than_what_was_played(rule, place, dictionary):
-    """Also with points pending. A search by gradients misses less of a smooth function than the grid does."""
-    effort = {"num_restarts": 12, "raw_samples": 256} if rule is RULES[2] else {}  # which is flat in many places
-    bandit, has_context = on_box(rule, place, dictionary, **effort), place != "box"
-    words = {"context": torch.tensor([0.3], dtype=DOUBLE)} if has_context else {}
-    grid = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 12, dtype=DOUBLE)] * 2)[:, int(has_context) :]
-    for _ in range(2):
-        x = bandit.ask(3, **words)
-        bandit.tell(x[:2], reward(x[:2]), **words)
-        function = bandit.acquisition(**words)
-        best = float(function(torch.cat([grid, x]).unsqueeze(-2)).detach().max())
-        assert float(function(bandit.ask(remember=False, **words).unsqueeze(-2))) >= best - 1e-6
+def on_small_box(rule):
+    words = {"kernel": rbf(0.4), "acquisition": rule} | ({} if rule.uses_width else {"width": None})
+    return composed(candidates=kb.Box(BOUNDS, num_restarts=1, raw_samples=2), **words)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
@@ -228,7 +150,7 @@ def test_a_small_search_ends_no_lower_than_the_last_point_and_the_best(rule):
     for seed in range(2):
         points, rewards = data(3 + 3 * seed, 2, seed)
         points[-1] = points[0] + 1e-9
-        bandit = on_box(rule, **SMALL)
+        bandit = on_small_box(rule)
         bandit.tell(points, rewards)
         bandit.mark_pending(data(2, 2, seed + 100)[0])
         function, best = bandit.acquisition(), points[bandit.model.posterior(points).mean.argmax()]
@@ -240,49 +162,52 @@ def test_the_best_point_is_a_start_that_finds_a_needle_and_stays_in_the_box():
     points, rewards = data(40, 4)[0], torch.zeros(40, dtype=DOUBLE)
     rewards[10] = 50.0
     wide = torch.tensor([[0.0] * 4, [1.0] * 4], dtype=DOUBLE)
-    for seed in range(3):
-        box = Box(wide, num_restarts=1, raw_samples=1)
-        bandit = composed(candidates=box, kernel=rbf(0.02), seed=seed)
-        bandit.tell(points, rewards)
-        assert difference(bandit.ask()[0], points[10]) < 0.02
-    outside = on_box(UpperConfidenceRule(), **SMALL)
+    bandit = composed(candidates=kb.Box(wide, num_restarts=1, raw_samples=1), kernel=rbf(0.02))
+    bandit.tell(points, rewards)
+    assert difference(bandit.ask()[0], points[10]) < 0.02
+    outside = on_small_box(RULES[0])
     outside.tell(torch.tensor([[0.5, 3.0]], dtype=DOUBLE), 1.0)
     assert bool(((outside.ask(3) >= 0.0) & (outside.pending <= 1.0)).all())
 
 
+def test_a_margin_that_is_not_given_is_a_hundredth_of_the_prior_deviation_also_while_a_dictionary_stays():
+    words = {"dictionary": kb.RidgeLeverageSampling(2.0, "coupled"), "kernel": rbf(0.3), "width": None, "seed": 0}
+    rules = [ProbabilityOfImprovementRule(margin) for margin in (None, 0.01)]
+    ours, theirs = (composed(candidates=kb.Arms(MANY), acquisition=rule, **words) for rule in rules)
+    for q in (1, 1, 3, 1, 1, 1):
+        assert torch.equal(play(ours, 1, q), play(theirs, 1, q))
+
+
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.parametrize("kind", ["nystrom", "online"])
+@pytest.mark.parametrize("kind", [kb.NystromGP, kb.OnlineGP])
 def test_observed_means_are_those_of_the_posterior(kind, outputs):
     Z, values = torch.cat([X, X[:5]]), torch.cat([Y, -Y[:5]])
     values = torch.cat([values, values.square()], dim=-1)[:, :outputs]
-    make = {
-        "nystrom": lambda **w: NystromGP(Z, values, inducing_points=Z[::2], **w),
-        "online": lambda **w: OnlineGP(Z, values, **w),
-    }
+    made = {"covar_module": matern()} | ({"inducing_points": Z[::2]} if kind is kb.NystromGP else {})
     for words in (
         {"regularization": 0.05},
         {"train_Yvar": torch.linspace(0.01, 0.2, values.numel(), dtype=DOUBLE).view_as(values)},
         {"regularization": 0.05, "mean_module": ConstantMean().double().initialize(constant=3.0)},
         {"regularization": 0.05, "input_transform": Normalize(d=2)},
+        {"regularization": 0.05, "outcome_transform": Standardize(m=outputs)},
     ):
-        model = make[kind](covar_module=matern(), **words)
-        expected = model.posterior(Z).mean.detach()
-        assert difference(model.observed_means(), expected.squeeze(-1) if outputs == 1 else expected.mT) < 1e-8
-    transform = Standardize(m=1)
-    model = OnlineGP(X, 7.0 + 5.0 * Y, covar_module=matern(), regularization=0.05, outcome_transform=transform)
-    means = transform.untransform(model.observed_means().unsqueeze(-1))[0].squeeze(-1)
-    assert difference(means, model.posterior(X).mean.squeeze(-1)) < 1e-8
+        model = kind(Z, values, **made | words)
+        means = model.observed_means().reshape(outputs, -1).mT
+        if "outcome_transform" in words:
+            means = words["outcome_transform"].untransform(means)[0]
+        assert difference(means, model.posterior(Z).mean) < 1e-8
 
 
 # ---------------------------------------------------------------- climbs over mixed points
 
-SPACE = ParameterSpace(
+SPACE = kb.ParameterSpace(
     {
-        "x": Float(0.0, 1.0),
-        "c": Categorical(["a", "b", "c", "d"]),
-        "n": Integer(0, 9),
-        "flag": Categorical([False, True]),
-        "y": Float(0.0, 1.0),
+        "x": kb.Float(0.0, 1.0),
+        "c": kb.Categorical(["a", "b", "c", "d"]),
+        "n": kb.Integer(0, 9),
+        "flag": kb.Categorical([False, True]),
+        "y": kb.Float(0.0, 1.0),
     }
 )
 CONTINUOUS = [0, 7]
@@ -305,11 +230,11 @@ def starts(number=6, seed=0):
 
 def ucb(seed=0):
     X = starts(30, seed)
-    model = OnlineGP(
+    model = kb.OnlineGP(
         X, data(30, 2, seed)[1], covar_module=GroupedKernel(MaternKernel(), SPACE.groups).double(), regularization=0.01
     )
     model.covar_module.lengthscale = 0.5
-    return KernelUCB(model, beta=1.0)
+    return kb.KernelUCB(model, beta=1.0)
 
 
 @pytest.mark.one_in(3)
@@ -332,7 +257,6 @@ def test_nothing_near_what_is_found_scores_higher(seed):
 
 
 def test_what_may_not_be_played_is_not_climbed_to():
-    """The top of the bowl is behind a wall: what is found is on this side, and at it."""
     target = torch.tensor([0.9, 0.5], dtype=DOUBLE)
     function = Score(lambda X: -(X - target).square().sum(-1))
     begin = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) * 0.5

@@ -1,18 +1,21 @@
 """Models whose parts are changed after a first prediction: the posterior is that of a model made as they are now."""
 
 import copy
+from functools import partial
 
+import numpy as np
+import oracles
 import pytest
 import torch
-from botorch.acquisition.objective import ExpectationPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
-from botorch.models.transforms.input import InputPerturbation, Warp
+from botorch.models.transforms.input import InputPerturbation, NumericToCategoricalEncoding, Warp
 from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
-from problems import DOUBLE, data
+from problems import DOUBLE, data, dense, difference, rbf
+from torch.nn.functional import one_hot
 
-from torch_kbandits import DiscretizedThompsonSampling, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
+from torch_kbandits import InputError, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Linear
 
@@ -59,7 +62,6 @@ CHANGES = {
 
 
 def agree(model, other):
-    """They are the same to all who ask: the posterior, what is known of the observations, and what follows."""
     one, two = model.posterior(T), other.posterior(T)
     assert torch.allclose(one.mean, two.mean, rtol=0.0, atol=1e-9)
     assert torch.allclose(one.variance, two.variance, rtol=0.0, atol=1e-9)
@@ -67,6 +69,7 @@ def agree(model, other):
         assert torch.allclose(getattr(model, name)(), getattr(other, name)(), atol=1e-8), name
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_changed_after_a_look_is_seen(kind, change):
@@ -86,7 +89,6 @@ def test_what_is_changed_after_a_look_is_seen(kind, change):
 )
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_whoever_looks_first_sees_it(kind, first):
-    """Whatever is asked or changed first after the change, also of an input transform."""
     looked, fresh = (make(kind, input_transform=Normalize(2)) for _ in range(2))
     looked.posterior(T)
     found = []
@@ -111,88 +113,59 @@ def warp(shape):
     return transform
 
 
+def standardize(kind):
+    return {"outcome_transform": Standardize(2 if kind == "several outputs" else 1)}
+
+
+#: Inputs and words of a model that is saved, and of one that is loaded into, each given its kind.
+SAVED = {
+    "plain": (lambda _: (X, {"regularization": 0.2}), lambda _: (X, {})),
+    "Warp": (lambda _: (MORE, {"input_transform": warp(2.5)}), lambda _: (MORE, {"input_transform": warp(1.0)})),
+    "Normalize": tuple(lambda _, s=s: (s * X, {"input_transform": Normalize(2)}) for s in (2.0, 1.0)),
+    "Standardize": tuple(lambda kind, s=s: (s * X, standardize(kind)) for s in (2.0, 1.0)),
+}
+
+
 @pytest.mark.parametrize("kind", ["online", "nystrom", "several outputs"])
-@pytest.mark.parametrize(
-    ("saved", "own"),
-    [
-        (lambda kind: make(kind, covar_module=kernel(), regularization=0.2), lambda kind: make(kind)),
-        (
-            lambda kind: make(kind, MORE, input_transform=warp(2.5)),
-            lambda kind: make(kind, MORE, input_transform=warp(1.0)),
-        ),
-        (
-            lambda kind: make(kind, 2.0 * X, input_transform=Normalize(2)),
-            lambda kind: make(kind, input_transform=Normalize(2)),
-        ),
-        (
-            lambda kind: make(kind, 2.0 * X, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
-            lambda kind: make(kind, outcome_transform=Standardize(2 if kind == "several outputs" else 1)),
-        ),
-    ],
-    ids=["plain", "Warp", "Normalize", "Standardize"],
-)
-def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, saved, own):
-    other = saved(kind)
+@pytest.mark.parametrize("of", SAVED)
+def test_a_state_is_loaded_whether_the_model_predicted_before_or_not(kind, of):
+    def made(place):
+        inputs, words = SAVED[of][place](kind)
+        return make(kind, inputs, **words)
+
+    other = made(0)
     other.covar_module.base_kernel.lengthscale = 0.9
     other.mean_module.constant = torch.tensor(1.0, dtype=DOUBLE)
-    state = other.state_dict()
-    looked, fresh = own(kind), own(kind)
+    looked, fresh = made(1), made(1)
     before = looked.posterior(T).mean
     for model in (looked, fresh):
-        model.load_state_dict(state)
+        model.load_state_dict(other.state_dict())
     assert not torch.allclose(looked.posterior(T).mean, before, atol=1e-3)
     agree(looked, fresh)
 
 
 def test_each_observations_noise_and_the_time_are_seen():
-    given = torch.full((14, 1), 0.05, dtype=DOUBLE)
-    looked, fresh = (OnlineGP(X, Y, given, covar_module=kernel()) for _ in range(2))
-    looked.posterior(T)
-    for model in (looked, fresh):
-        model.likelihood.noise_covar.noise.mul_(torch.linspace(1.0, 9.0, 14, dtype=DOUBLE))
-    agree(looked, fresh)
+    def given():
+        return OnlineGP(X, Y, torch.full((14, 1), 0.05, dtype=DOUBLE), covar_module=kernel())
 
     def ageing():
         times = torch.arange(14, dtype=DOUBLE)
         likelihood = UncertaintyInjectionLikelihood(Linear(0.1), regularization=0.03, now=14.0, times=times)
         return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
 
-    looked, fresh = ageing(), ageing()
-    looked.posterior(T)
-    for model in (looked, fresh):
-        model.likelihood.noise_covar.now.data.add_(50.0)
-    agree(looked, fresh)
-
-
-@pytest.mark.parametrize("kind", ["online", "nystrom"])
-def test_acquisition_functions_follow(kind):
-    """With points pending, and draws that were made."""
-    model, fresh = make(kind), make(kind)
-    bound = KernelUCB(model, beta=2.0, X_pending=T[3:5])
-    draws = DiscretizedThompsonSampling(model, T, seed=0)
-    for function in (bound, draws):
-        function(T.unsqueeze(-2))
-    for each in (model, fresh):
-        each.covar_module.base_kernel.raw_lengthscale.data.add_(1.0)
-    with torch.no_grad():
-        expected = KernelUCB(fresh, beta=2.0, X_pending=T[3:5]), DiscretizedThompsonSampling(fresh, T, seed=0)
-        for function, other in zip((bound, draws), expected, strict=True):
-            assert torch.allclose(function(T.unsqueeze(-2)), other(T.unsqueeze(-2)), atol=1e-8)
-
-
-@pytest.mark.parametrize("kind", ["online", "nystrom"])
-def test_nothing_is_computed_again_while_nothing_changes(kind):
-    model = make(kind)
-    model.posterior(T)
-    kept = model.factors
-    copy.deepcopy(model)
-    model.double().posterior(T)
-    assert model.factors is kept
+    for made, change in (
+        (given, lambda covar: covar.noise.mul_(torch.linspace(1.0, 9.0, 14, dtype=DOUBLE))),
+        (ageing, lambda covar: covar.now.data.add_(50.0)),
+    ):
+        looked, fresh = made(), made()
+        looked.posterior(T)
+        for model in (looked, fresh):
+            change(model.likelihood.noise_covar)
+        agree(looked, fresh)
 
 
 @pytest.mark.parametrize("kind", ["online", "nystrom"])
 def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
-    """Observations are at the points that were told; a bound on one of several points is refused."""
     steps = torch.tensor([[-0.1, 0.1], [0.0, 0.0]], dtype=DOUBLE)
     model = make(kind, input_transform=InputPerturbation(perturbation_set=steps))
     new = T[3:5], torch.ones(2, 1, dtype=DOUBLE)
@@ -204,21 +177,9 @@ def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
     assert torch.allclose(shown, plain.posterior(around).mean, atol=1e-9)
     with pytest.raises(UnsupportedError, match=r"InputPerturbation makes several points of one.*posterior_transform"):
         KernelUCB(model, beta=2.0, X_pending=T[:2])
-    together = ExpectationPosteriorTransform(n_w=2)
-    with torch.no_grad():
-        bounds = [
-            KernelUCB(model, beta=each, posterior_transform=together, X_pending=new[0])(T.unsqueeze(-2))
-            for each in (0.0, 1.0)
-        ]
-        deviation = together(conditioned.posterior(T.unsqueeze(-2))).variance.sqrt().flatten()
-        mean = together(model.posterior(T.unsqueeze(-2))).mean.flatten()
-    assert torch.allclose(bounds[0], mean, atol=1e-9)
-    if kind == "online":  # the other model has the points in its dictionary once it is conditioned
-        assert torch.allclose(bounds[1], mean + deviation, atol=1e-8)
 
 
 def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
-    """Where two sets of points have the same actions in other contexts, in batches of points and of outputs too."""
     space = RBFKernel(active_dims=(0,)).double() + LinearKernel(active_dims=(1,)).double()
     in_time = SpaceTimeKernel(space, ForgettingKernel(0.01))
     told = torch.cat([torch.zeros(9, 1, dtype=DOUBLE), X[:9, :1], torch.full((9, 1), 0.7, dtype=DOUBLE)], -1)
@@ -235,3 +196,36 @@ def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
         expected = k(asked, told) @ torch.linalg.solve(k(told, told) + 0.1 * torch.eye(9, dtype=DOUBLE), rewards)
         for points in (asked, asked.unsqueeze(-2)):
             assert torch.allclose(model.posterior(points).mean.reshape(expected.shape), expected, atol=1e-6)
+
+
+def told(model, X, Y):
+    """Two points join the dictionary with their rewards, two before."""
+    if isinstance(model, OnlineGP):
+        model.tell(X, Y)
+        return model
+    model.tell(X[:2], Y[:2], add_to_dictionary=True)
+    model.set_dictionary(torch.cat([model.inducing_points, X[2:]]))
+    model.tell(X[2:], Y[2:])
+    return model
+
+
+@pytest.mark.parametrize("extend", [told, lambda model, X, Y: model.condition_on_observations(X, Y)])
+@pytest.mark.parametrize("kind", ["online", "nystrom"])
+def test_more_observations_are_taken_in_the_columns_given_and_not_in_those_of_the_kernel(kind, extend):
+    """Where a transform makes other columns, such as codes of choices."""
+    random = np.random.default_rng(0)
+    points = torch.tensor(np.column_stack([random.uniform(size=17), random.integers(0, 3, 17)]))
+    inner = torch.cat([points[:, :1], one_hot(points[:, 1].long(), 3)], dim=-1)
+    inputs, Y = points[:12], torch.tensor(random.normal(size=(12, 1)))
+    code = NumericToCategoricalEncoding(2, {1: 3}, {1: partial(one_hot, num_classes=3)})
+    words = {"covar_module": rbf(0.7), "regularization": 0.05, "input_transform": code}
+    words |= {"inducing_points": inputs[:8]} if kind == "nystrom" else {}
+    model = {"online": OnlineGP, "nystrom": NystromGP}[kind](inputs[:8], Y[:8], **words)
+    extended = extend(copy.deepcopy(model), inputs[8:], Y[8:])
+    noise = torch.full((12,), 0.05, dtype=DOUBLE)
+    expected = oracles.exact(oracles.rbf(0.7), *dense(inner[:12], Y[:, 0], noise, inner[12:]))
+    posterior = extended.posterior(points[12:].unsqueeze(-2))
+    assert difference(posterior.mean.flatten(), expected.mean) < 1e-6
+    assert difference(posterior.variance.flatten(), expected.variance) < 1e-6
+    with pytest.raises(InputError, match="X must"):
+        extend(model, inner[8:12], Y[8:])

@@ -46,17 +46,8 @@ ENCODED = [
 ]
 
 
-def good(**changes):
-    return {**ROWS[0], **changes}
-
-
-# ---------------------------------------------------------------- encode and decode
-
 LEVELS = st.one_of(
-    st.text(max_size=5),
-    st.booleans(),
-    st.integers(-(10**30), 10**30),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5), st.booleans(), st.integers(-(10**30), 10**30), st.floats(allow_nan=False, allow_infinity=False)
 )
 SIZES = st.floats(-100.0, 100.0).map(lambda power: 10.0**power)
 NUMBERS = st.one_of(SIZES, SIZES.map(lambda size: -size), st.just(0.0), st.integers(-(10**9), 10**9))
@@ -101,33 +92,31 @@ def test_decode_is_the_inverse_of_encode(case):
                 assert abs(back[column.name] - row[column.name]) <= 1e-15 * size
 
 
-def test_encoding_is_the_one_computed_by_hand():
+def test_encodings_and_names_are_those_computed_by_hand_and_specs_are_values():
     points = SPEC.encode(ROWS)
     assert points.dtype == DOUBLE
     np.testing.assert_allclose(points.numpy(), ENCODED, rtol=1e-15, atol=1e-15)
     np.testing.assert_allclose(SPEC.encode(ROWS, dtype=torch.float32).numpy(), ENCODED, rtol=1e-6)
     assert SPEC.encode(ROWS, dtype=torch.float32).dtype == torch.float32
+    assert " ".join(SPEC.names) == (
+        "age price city=Paris city=Rome city=Oslo hour member=False member=True plan=1 plan=2 plan=5"
+    )
+    assert SPEC.width == len(SPEC.names) == points.shape[-1]
+    assert [i for column in SPEC.columns for i in SPEC.columns_of(column.name)] == list(range(SPEC.width))
+    assert [type(level) for level in Category("plan", np.array([1, 2, 5])).levels] == [int] * 3
+    again = ColumnSpec(list(SPEC.columns))
+    assert again == SPEC == pickle.loads(pickle.dumps(SPEC))
+    assert hash(again) == hash(SPEC)
+    spec = ColumnSpec([Category("plan", ["1", "2"], other=True)])
+    points = spec.encode([{"plan": value} for value in ("2", "gold", 2, False, "")])
+    assert points.tolist() == [[0, 1], [0, 0], [0, 0], [0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("log", [False, True])
 def test_the_ends_of_a_range_are_exactly_zero_and_one(log):
-    """A box of bounds 0 and 1 then holds the ends."""
-    generator = np.random.default_rng(0)
-    for low, high in np.sort(generator.lognormal(size=(200, 2)), axis=1):
+    for low, high in np.sort(np.random.default_rng(0).lognormal(size=(200, 2)), axis=1):
         points = ColumnSpec([Number("x", low, high, log=log)]).encode([{"x": low}, {"x": high}])
         assert points.flatten().tolist() == [0.0, 1.0]
-
-
-def test_names_and_columns_of():
-    assert SPEC.names == (
-        "age", "price", "city=Paris", "city=Rome", "city=Oslo", "hour", "member=False", "member=True",
-        "plan=1", "plan=2", "plan=5",
-    )  # fmt: skip
-    assert SPEC.width == len(SPEC.names) == SPEC.encode(ROWS).shape[-1]
-    assert SPEC.columns_of("city") == range(2, 5)
-    assert [i for column in SPEC.columns for i in SPEC.columns_of(column.name)] == list(range(SPEC.width))
-    with pytest.raises(InputError, match=r"got 'cty'\. Did you mean 'city'\?"):
-        SPEC.columns_of("cty")
 
 
 def test_decode_takes_the_nearest_level():
@@ -140,31 +129,22 @@ def test_decode_takes_the_nearest_level():
     assert [row["plan"] for row in spec.decode(points)] == [None, 2, None]
 
 
-# ---------------------------------------------------------------- the shapes in which rows arrive
+FRAME = pd.DataFrame(ROWS)
+#: The same rows in other dtypes and layouts.
+FRAMES = {
+    "as it is": FRAME,
+    "more columns": FRAME.assign(note=None, when=pd.Timestamp("2026-01-01")),
+    "an unasked column twice": pd.concat([FRAME, pd.DataFrame([[0, 1]] * 3, columns=["z", "z"])], axis=1),
+    "an index of its own": FRAME.set_axis(["x", "x", "y"]),
+    "nullable": FRAME.convert_dtypes(),
+    "float32 and int8": FRAME.astype({"age": "float32", "hour": "int8", "plan": "int8"}),
+}
 
 
-def frames():
-    """The same rows as DataFrames of different dtypes and layouts."""
-    frame = pd.DataFrame(ROWS)
-    return {
-        "as it is": frame,
-        "other order": frame[frame.columns[::-1]],
-        "more columns": frame.assign(note=None, when=pd.Timestamp("2026-01-01")),
-        "an unasked column twice": pd.concat([frame, pd.DataFrame([[0, 1]] * 3, columns=["z", "z"])], axis=1),
-        "an index of its own": frame.set_axis(["x", "x", "y"]),
-        "categorical": frame.astype({"city": "category", "member": "category"}),
-        "nullable": frame.convert_dtypes(),
-        "float32 and int8": frame.astype({"age": "float32", "hour": "int8", "plan": "int8"}),
-        "objects": frame.astype(object),
-    }
-
-
-@pytest.mark.parametrize("kind", frames())
+@pytest.mark.parametrize("kind", FRAMES)
 def test_data_frames_agree_with_mappings(kind):
-    frame = frames()[kind]
-    before = frame.copy()
-    points = SPEC.encode(frame)
-    assert torch.equal(points, SPEC.encode(ROWS))
+    frame, before, points = FRAMES[kind], FRAMES[kind].copy(), SPEC.encode(ROWS)
+    assert torch.equal(SPEC.encode(frame), points)
     assert torch.equal(SPEC.encode([row for _, row in frame.iterrows()]), points)
     assert torch.equal(SPEC.encode(frame.iloc[1]), points[1:2])
     pd.testing.assert_frame_equal(frame, before)
@@ -187,19 +167,7 @@ def test_order_of_keys_and_extra_columns_do_not_matter(case, random):
         assert torch.equal(spec.encode(frame), points)
 
 
-def test_numbers_of_numpy_are_numbers():
-    numpy_rows = [
-        {"age": np.int16(31), "price": np.float64(100.0), "city": np.str_("Rome"), "hour": np.uint8(6),
-         "member": np.bool_(True), "plan": np.int64(5)}
-    ]  # fmt: skip
-    assert torch.equal(SPEC.encode(numpy_rows), SPEC.encode(ROWS[:1]))
-    spec = ColumnSpec([Category("plan", np.array([1, 2, 5])), Number("hour", np.float32(0), np.int64(24))])
-    assert spec == ColumnSpec([Category("plan", [1, 2, 5]), Number("hour", 0, 24)])
-    assert [type(level) for level in spec.columns[0].levels] == [int, int, int]
-
-
 def test_the_package_does_not_import_pandas():
-    """Imported anew with imports of pandas refused, it encodes rows of plain Python."""
     with mock.patch.dict(sys.modules):
         for name in [name for name in sys.modules if name.partition(".")[0] == "torch_kbandits"]:
             del sys.modules[name]
@@ -209,86 +177,46 @@ def test_the_package_does_not_import_pandas():
         assert anew.ColumnSpec([anew.Category("a", ["x", "y"])]).encode({"a": "y"}).tolist() == [[0.0, 1.0]]
 
 
-# ---------------------------------------------------------------- values
+def good(**changes):
+    return {**ROWS[0], **changes}
 
 
-def test_specs_are_values():
-    again = ColumnSpec(list(SPEC.columns))
-    assert again == SPEC == pickle.loads(pickle.dumps(SPEC))
-    assert hash(again) == hash(SPEC)
+TWICE = pd.concat([FRAME, FRAME[["city"]]], axis=1)
+BAD_ROWS = [
+    (good(age=None), "column 'age' must be a finite number; row 1 has None of type NoneType. The value is missing"),
+    (good(age=10**400), "column 'age' must be a finite number; row 1 has 1000"),
+    (good(age=True), "row 1 has True of type bool. Convert it, or make the column a Category."),
+    (good(age=Decimal("1.5")), "row 1 has Decimal('1.5') of type Decimal. Convert it"),
+    (good(price=0.0), "column 'price' must be a number above 0, since log=True; row 1 has 0.0 of type float."),
+    (good(member="True"), "row 1 has 'True' of type str. The nearest is True; add"),
+    (good(city=["Paris"]), "column 'city' must be a string, a boolean or a finite number; row 1 has ['Paris']"),
+    ({"Age": 1}, "row 1 must have column 'age', got columns ['Age']. Did you mean 'Age'?"),
+    ([1, 2, 3], "row 1 must be a mapping or a pandas Series, got [1, 2, 3] of type list."),
+]
+MISUSES = [
+    (lambda: SPEC.encode(TWICE), "the DataFrame must have column 'city' once, got it 2 times."),
+    (lambda: SPEC.columns_of("cty"), "got 'cty'. Did you mean 'city'?"),
+    (lambda: Number(""), "the name of a column must be a non-empty string, got ''."),
+    (lambda: Number("x", low=0), "got low=0, high=None, log=False."),
+    (lambda: Number("x", -1e308, 1e308), "got low=-1e+308, high=1e+308, log=False."),
+    (lambda: Number("x", 0, 1, log=True), "above 0 if log=True, or no range and log=False; got low=0, high=1"),
+    (lambda: Category("c", "ab"), "levels of column 'c' must be a list or another sequence, got 'ab' of type str."),
+    (lambda: Category("c", [1, "1"]), "levels of column 'c' must differ, also as text; these repeat: ['1']."),
+    (lambda: SPEC.decode(SPEC.encode(ROWS)[:, 1:]), "points must have d = 11 columns, got a tensor of shape (3, 1"),
+    (lambda: SPEC.decode(SPEC.encode(ROWS) * 1e6), "the decoded column 'price' must be finite"),
+    (lambda: EXTREME.encode([LARGE], dtype=torch.float32), "'huge' must be within what torch.float32 holds once"),
+    (lambda: EXTREME.encode([LARGE, {**LARGE, "tiny": 1e100}]), "holds once encoded; row 1 has 1e"),
+]
+EXTREME, LARGE = ColumnSpec([Number("tiny", 0.0, 1e-300), Number("huge")]), {"tiny": 0.0, "huge": 1e300}
+
+
+def test_what_does_not_belong_is_refused():
+    assert EXTREME.encode([LARGE])[0, -1].item() == 1e300
+    for row, message in BAD_ROWS:
+        with pytest.raises(InputError, match=re.escape(message)):
+            SPEC.encode([good(), row])
+    for call, message in MISUSES:
+        with pytest.raises(InputError, match=re.escape(message)):
+            call()
     with pytest.raises(AttributeError):
         SPEC.columns = ()
-
-
-# ---------------------------------------------------------------- what is refused
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"age": None}, "column 'age' must be a finite number; row 1 has None of type NoneType. The value is missing"),
-        ({"age": pd.NA}, "column 'age' must be a finite number; row 1 has <NA> of type NAType. The value is missing"),
-        ({"age": 10**400}, "column 'age' must be a finite number; row 1 has 1000"),
-        ({"age": True}, "row 1 has True of type bool. Convert it, or make the column a Category."),
-        ({"age": Decimal("1.5")}, "row 1 has Decimal('1.5') of type Decimal. Convert it"),
-        ({"price": 0.0}, "column 'price' must be a number above 0, since log=True; row 1 has 0.0 of type float."),
-        ({"member": "True"}, "row 1 has 'True' of type str. The nearest is True; add"),
-        ({"city": ["Paris"]}, "column 'city' must be a string, a boolean or a finite number; row 1 has ['Paris']"),
-    ],
-)  # fmt: skip
-def test_values_that_do_not_belong_are_refused(change, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        SPEC.encode([good(), good(**change)])
-
-
-def test_unknown_levels_are_zeros_where_other_is_allowed():
-    spec = ColumnSpec([Category("plan", ["1", "2"], other=True)])
-    points = spec.encode([{"plan": value} for value in ("2", "gold", 2, False, "")])
-    assert points.tolist() == [[0, 1], [0, 0], [0, 0], [0, 0], [0, 0]]
-
-
-def test_numbers_beyond_the_dtype_are_refused():
-    spec = ColumnSpec([Category("city", CITIES), Number("tiny", 0.0, 1e-300), Number("huge")])
-    rows = [{"city": "Rome", "tiny": 0.0, "huge": 1e300}]
-    assert spec.encode(rows)[0, -1].item() == 1e300
-    with pytest.raises(InputError, match=r"'huge' must be within what torch.float32 holds once encoded; row 0 has 1e"):
-        spec.encode(rows, dtype=torch.float32)
-    with pytest.raises(InputError, match=r"'tiny' must be within what torch.float64 holds once encoded; row 1 has 1e"):
-        spec.encode([*rows, {**rows[0], "tiny": 1e100}])
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ({"Age": 1}, "row 0 must have column 'age', got columns ['Age']. Did you mean 'Age'?"),
-        (pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)[["city"]]], axis=1),
-         "the DataFrame must have column 'city' once, got it 2 times."),
-        ([[1, 2, 3]], "row 0 must be a mapping or a pandas Series, got [1, 2, 3] of type list."),
-        (None, "or a list of these, got None of type NoneType."),
-    ],
-)  # fmt: skip
-def test_what_is_no_row_is_refused(rows, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        SPEC.encode(rows)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Number(""), "the name of a column must be a non-empty string, got ''."),
-        (lambda: Number("x", low=0), "got low=0, high=None, log=False."),
-        (lambda: Number("x", -1e308, 1e308), "got low=-1e+308, high=1e+308, log=False."),
-        (lambda: Number("x", 0, 1, log=True), "above 0 if log=True, or no range and log=False; got low=0, high=1"),
-        (lambda: Number("x", 1, 2, log="yes"), "log of column 'x' must be True or False, got 'yes' of type str."),
-        (lambda: Category("c", "ab"), "levels of column 'c' must be a list or another sequence, got 'ab' of type str."),
-        (lambda: Category("c", [1, "1"]), "levels of column 'c' must differ, also as text; these repeat: ['1']."),
-        (lambda: Category("c", ["a"], other=1), "other of column 'c' must be True or False, got 1 of type int."),
-        (lambda: ColumnSpec(["x"]), "columns must be Number or Category objects, got 'x' of type str."),
-        (lambda: SPEC.encode(ROWS, dtype=torch.int64), "dtype must be torch.float64 or torch.float32, got torch.int64"),
-        (lambda: SPEC.decode(SPEC.encode(ROWS)[:, 1:]), "points must have d = 11 columns, got a tensor of shape (3, 1"),
-        (lambda: SPEC.decode(SPEC.encode(ROWS) * 1e6), "the decoded column 'price' must be finite"),
-    ],
-)  # fmt: skip
-def test_misuse_is_refused(make, message):
-    with pytest.raises(InputError, match=re.escape(message)):
-        make()

@@ -19,18 +19,16 @@ bandit.run(lambda x: x.sum(), 2)
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["a folder", "Numba's", "a file", "nowhere"])
 def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
-    root, caches = Path(__file__).resolve().parents[2], {"XDG_CACHE_HOME": str(tmp_path)}
-    environment = {**os.environ, "TORCH_KBANDITS_COMPILED": "1", "PYTHONPATH": str(root)}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    if place == "Numba's":
-        caches = {"XDG_CACHE_HOME": str(tmp_path / "other"), "NUMBA_CACHE_DIR": str(tmp_path)}
-    elif place == "a file":
-        (tmp_path / "taken").write_text("")
-        caches = {"XDG_CACHE_HOME": str(tmp_path / "taken")}
-    elif place == "nowhere":
-        (tmp_path / "none").write_text("")
-        caches = {"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "none" / "such")}
+    (tmp_path / "file").write_text("")
+    caches = {
+        "a folder": {"XDG_CACHE_HOME": str(tmp_path)},
+        "Numba's": {"XDG_CACHE_HOME": str(tmp_path / "other"), "NUMBA_CACHE_DIR": str(tmp_path)},
+        "a file": {"XDG_CACHE_HOME": str(tmp_path / "file")},
+        "nowhere": {"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "file" / "such")},
+    }[place]
+    caches |= {"TORCH_KBANDITS_COMPILED": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | caches
     command = [sys.executable, "-W", "ignore", "-c", _PLAYS]
-    subprocess.run(command, env=environment | caches, check=True, capture_output=True, cwd=tmp_path)
+    subprocess.run(command, env=environment, check=True, capture_output=True, cwd=tmp_path)
     kept = list((tmp_path / "torch_kbandits").rglob("*.nbc"))
     assert bool(kept) == (place in ("a folder", "Numba's"))

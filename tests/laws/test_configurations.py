@@ -7,19 +7,7 @@ import torch
 from kinds import NEEDED, composed, same
 from problems import DOUBLE, difference, rbf
 
-from torch_kbandits import (
-    Bandit,
-    Categorical,
-    Configurations,
-    Float,
-    InputError,
-    Integer,
-    LinearConstraint,
-    ParameterSpace,
-    StateMismatchError,
-    UnitCube,
-    algorithms,
-)
+import torch_kbandits as kb
 from torch_kbandits.acquisition import (
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
@@ -32,22 +20,21 @@ from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 from torch_kbandits.priors import default_kernel
 
 PARAMETERS = {
-    "rate": Float(1e-4, 1.0, log=True),
-    "depth": Integer(1, 12),
-    "kind": Categorical(["a", "b", "c"]),
-    "model": Categorical(["svm", "forest"]),
-    "C": Float(1e-3, 1e3, log=True, when={"model": "svm"}),
-    "leaves": Integer(2, 200, log=True, when={"model": "forest"}),
+    "rate": kb.Float(1e-4, 1.0, log=True),
+    "depth": kb.Integer(1, 12),
+    "kind": kb.Categorical(["a", "b", "c"]),
+    "model": kb.Categorical(["svm", "forest"]),
+    "C": kb.Float(1e-3, 1e3, log=True, when={"model": "svm"}),
+    "leaves": kb.Integer(2, 200, log=True, when={"model": "forest"}),
 }
-LIMITS = [LinearConstraint({"depth": 1.0, "leaves": 0.1}, 16.0), lambda row: row["kind"] != "b" or row["depth"] < 8]
-SPACE, LIMITED = ParameterSpace(PARAMETERS), ParameterSpace(PARAMETERS, LIMITS)
+LIMITS = [kb.LinearConstraint({"depth": 1.0, "leaves": 0.1}, 16.0), lambda row: row["kind"] != "b" or row["depth"] < 8]
+SPACE, LIMITED = kb.ParameterSpace(PARAMETERS), kb.ParameterSpace(PARAMETERS, LIMITS)
 #: One chooses through stages, which leave some of finitely many actions; one has a kernel of its own.
-NAMES = [name for name in algorithms.names() if name not in ("sup-kernel-ucb", "lin-ucb")]
+NAMES = [name for name in kb.algorithms.names() if name not in ("sup-kernel-ucb", "lin-ucb")]
 UPPER, EI, PI = UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule()
 
 
 def score(row):
-    """The rewards of a configuration, of which the best are forests."""
     value = -((math.log10(row["rate"]) + 2.0) ** 2) / 4.0 - (row["depth"] - 7.0) ** 2 / 20.0
     value += {"a": 0.0, "b": 0.6, "c": 0.3}[row["kind"]]
     return value - (
@@ -63,18 +50,18 @@ def is_playable(row):
 
 def make(name="ek-ucb", space=LIMITED, **settings):
     words = {"kernel": default_kernel(space.dimension, space.groups), "regularization": 0.01, "seed": 3}
-    if "beta" in algorithms.registry.signature(name).parameters:
+    if "beta" in kb.algorithms.registry.signature(name).parameters:
         words["beta"] = 1.5
     needed = {} if name == "sparq-gp-ucb" else NEEDED.get(name, {})
     needed |= {"expert": lambda X, time: (X.sum(-1), 0.05)} if name == "sparq-gp-ucb" else {}
-    return algorithms.build(name, **{"candidates": space, **words, **needed, **settings})
+    return kb.algorithms.build(name, **{"candidates": space, **words, **needed, **settings})
 
 
 def put_together(rule=UPPER, **words):
     width = None if not rule.uses_width else composed().width
     kernel = default_kernel(LIMITED.dimension, LIMITED.groups)
     return composed(
-        **{"candidates": Configurations(LIMITED), "kernel": kernel, "acquisition": rule, "width": width} | words
+        **{"candidates": kb.Configurations(LIMITED), "kernel": kernel, "acquisition": rule, "width": width} | words
     )
 
 
@@ -88,7 +75,7 @@ def play(bandit, rounds, q=1, **words):
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(15)
+@pytest.mark.one_in(30)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_plays_configurations(name):
     bandit = make(name)
@@ -113,23 +100,21 @@ TOGETHER = [
 @pytest.mark.parametrize("contexts", [False, True], ids=["", "in contexts"])
 @pytest.mark.parametrize("words", TOGETHER, ids=repr)
 def test_rules_dictionaries_memories_and_batches_go_with_it(words, contexts):
-    where = {"candidates": Configurations(LIMITED, context_dim=2), "kernel": rbf(0.7)} if contexts else {}
-    if contexts and "batches" in words and isinstance(words["batches"], StayRule):
-        with pytest.raises(InputError, match="plays a point again"):
+    where = {"candidates": kb.Configurations(LIMITED, context_dim=2), "kernel": rbf(0.7)} if contexts else {}
+    if contexts and isinstance(words.get("batches"), StayRule):
+        with pytest.raises(kb.InputError, match="plays a point again"):
             put_together(**words, **where)
         return
     bandit = put_together(**words, **where)
     offered = {"context": torch.tensor([0.3, 0.5], dtype=DOUBLE)} if contexts else {}
     asked = play(bandit, 3, q=2, **offered)
     assert all(map(is_playable, [*asked, bandit.recommend(**offered)]))
-    assert bandit.history.X.shape[-1] >= LIMITED.dimension + 2 * contexts
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [UPPER, EI, PI], ids=lambda rule: type(rule).__name__)
 @pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
 def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(rule, memory):
-    """Also with points pending."""
     bandit = put_together(rule, memory=memory)
     rows = LIMITED.decode(LIMITED.sample(12, torch.Generator().manual_seed(2)))
     bandit.tell(rows, [score(row) for row in rows])
@@ -173,55 +158,34 @@ def test_configurations_their_encodings_and_their_ids_are_the_same():
     assert one.pending_ids == (number,)
 
 
-def test_what_makes_no_sense_is_refused():
-    bandit = make()
+def test_what_makes_no_sense_is_refused(tmp_path):
+    bandit, limited = make(), make("random", kb.ParameterSpace(PARAMETERS, LIMITS[:1]))
     before = bandit.state_dict()
-    for x, words in (
-        ({"rate": 0.1}, "'depth' is missing"),
-        ([], "x must be a configuration"),
-        (None, "x must be a configuration"),
-    ):
-        with pytest.raises(InputError, match=words):
-            bandit.tell(x, 1.0)
-    for call in (bandit.ask, bandit.recommend, bandit.acquisition):
-        with pytest.raises(InputError, match="no contexts"):
-            call(context=[1.0])
-        with pytest.raises(InputError, match="leave out candidates"):
-            call(candidates=torch.zeros(2, 10, dtype=DOUBLE))
-    assert same(bandit.state_dict(), before)
+    bandit.save(tmp_path / "limited")
+    other = make("random", kb.ParameterSpace(PARAMETERS | {"depth": kb.Integer(1, 13)}, LIMITS[:1]))
     for call, words in (
-        (lambda: Configurations(ParameterSpace({"x": Categorical([1])})), "nothing to choose"),
+        (lambda: bandit.tell({"rate": 0.1}, 1.0), "'depth' is missing"),
+        (lambda: bandit.tell([], 1.0), "x must be a configuration"),
+        *((lambda f=f: f(context=[1.0]), "no contexts") for f in (bandit.ask, bandit.recommend, bandit.acquisition)),
+        (lambda: bandit.ask(candidates=torch.zeros(2, 10, dtype=DOUBLE)), "leave out candidates"),
+        (lambda: kb.Configurations(kb.ParameterSpace({"x": kb.Categorical([1])})), "nothing to choose"),
         (lambda: make(context_dim=1, kernel=rbf(0.7)).ask(), "context is missing"),
-        (lambda: UnitCube(0), "dimension"),
-        (lambda: UnitCube(2, continuous=[2]), "coordinates from 0 to 1"),
+        (lambda: kb.UnitCube(0), "dimension"),
+        (lambda: kb.UnitCube(2, continuous=[2]), "coordinates from 0 to 1"),
+        (lambda: other.load_state_dict(limited.state_dict()), r"candidates\.parameters"),
+        (lambda: kb.Bandit.load(tmp_path / "limited"), "into"),  # it has functions
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises((kb.InputError, kb.StateMismatchError), match=words):
             call()
-
-
-@pytest.mark.usefixtures("short_searches")
-def test_spaces_come_back_from_a_file_unless_they_have_functions(tmp_path):
-    space = ParameterSpace(PARAMETERS, LIMITS[:1])
-    bandit = make("random", space)
-    play(bandit, 3)
-    bandit.save(tmp_path / "bandit")
-    again = Bandit.load(tmp_path / "bandit")
-    (ours,), (theirs,) = bandit.ask(), again.ask()
-    assert ours.keys() == theirs.keys()
-    assert difference(space.encode([ours]), space.encode([theirs])) < 1e-3
-    with pytest.raises(StateMismatchError, match=r"candidates\.parameters"):
-        make("random", ParameterSpace(PARAMETERS | {"depth": Integer(1, 13)})).load_state_dict(bandit.state_dict())
-    make().save(tmp_path / "limited")
-    with pytest.raises(StateMismatchError, match="into"):
-        Bandit.load(tmp_path / "limited")
-    assert Bandit.load(tmp_path / "limited", into=make()).num_told == 0
+    assert same(bandit.state_dict(), before)
+    assert kb.Bandit.load(tmp_path / "limited", into=make()).num_told == 0
 
 
 # -------------------------------------------------------------------- a cube without names
 
 
 def on_cube(cube):
-    return algorithms.GPUCB(candidates=cube, kernel=rbf(0.5), regularization=0.01, beta=1.5, seed=0)
+    return kb.algorithms.GPUCB(candidates=cube, kernel=rbf(0.5), regularization=0.01, beta=1.5, seed=0)
 
 
 @pytest.mark.usefixtures("short_searches")
@@ -235,7 +199,7 @@ def test_a_cube_with_functions_that_say_what_may_be_played_and_tried():
         tried.append(x)
         return torch.cat([1.0 - x[:, :1], x[:, 1:]], dim=-1)
 
-    bandit = on_cube(UnitCube(3, snap=tenths, continuous=[1, 2]))
+    bandit = on_cube(kb.UnitCube(3, snap=tenths, continuous=[1, 2]))
     for _ in range(6):
         X = bandit.ask(2)
         assert torch.equal(tenths(X), X)
@@ -243,5 +207,5 @@ def test_a_cube_with_functions_that_say_what_may_be_played_and_tried():
     assert difference(bandit.recommend()[0, 1:], torch.full((2,), 0.33)) < 0.2
     assert bandit.candidates.offers(X[:1])
     assert not bandit.candidates.offers(X[:1] + 0.01)
-    on_cube(UnitCube(2, snap=tenths, continuous=[1], neighbours=flips)).run(lambda x: x.sum(), 2)
+    on_cube(kb.UnitCube(2, snap=tenths, continuous=[1], neighbours=flips)).run(lambda x: x.sum(), 2)
     assert tried

@@ -14,7 +14,7 @@ from botorch.optim import optimize_acqf
 from botorch.utils.constraints import get_outcome_constraint_transforms
 from problems import DOUBLE, data, difference, matern
 
-from torch_kbandits import AtLeast, AtMost, InputError, KernelUCB, NystromGP, OnlineGP
+from torch_kbandits import InputError, KernelUCB, NystromGP, OnlineGP
 from torch_kbandits.confidence import ConstantWidth, SelfNormalizedWidth
 
 X, _ = data(14, 2)
@@ -28,6 +28,11 @@ GRID = torch.cartesian_prod(*[torch.linspace(0.0, 1.0, 31, dtype=DOUBLE)] * 2)
 DENSE = oracles.matern52(0.5, 1.7)
 PRIOR = 1.7**0.5
 FIRST = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0, 0.0], dtype=DOUBLE))
+KINDS = ("online", "nystrom", "single")
+
+
+def sum_of(number):
+    return ScalarizedPosteriorTransform(torch.ones(number, dtype=DOUBLE))
 
 
 def part(kind, number, **words):
@@ -41,10 +46,7 @@ def part(kind, number, **words):
 
 
 MODELS = {
-    **{
-        kind: lambda kind=kind: ModelListGP(*[part(kind, j) for j in range(3)])
-        for kind in ("online", "nystrom", "single")
-    },
+    **{kind: lambda kind=kind: ModelListGP(*[part(kind, j) for j in range(3)]) for kind in KINDS},
     "several outputs": lambda: OnlineGP(X, Y, covar_module=matern(), regularization=NOISE),
 }
 #: Callables on outcomes, and the largest and least value of each over boxes low, high (n, m), by arithmetic.
@@ -56,10 +58,6 @@ CONSTRAINTS = {
         lambda low, high: (low[:, 0] - 2.0 * high[:, 1] - 0.3, high[:, 0] - 2.0 * low[:, 1] - 0.3),
     ),
     "a product": (lambda S: S[..., 1] * S[..., 2] - 0.05, lambda low, high: products(low, high)),
-    "the larger": (
-        lambda S: torch.maximum(S[..., 1], S[..., 2]) - 0.2,
-        lambda low, high: tuple(np.maximum(edge[:, 1], edge[:, 2]) - 0.2 for edge in (low, high)),
-    ),
 }
 
 
@@ -69,7 +67,6 @@ def products(low, high):
 
 
 def dense(kind, T):
-    """Means and variances (n, m) at points, by plain formulas."""
     points, noise, found = X.numpy(), np.full(len(X), NOISE), []
     for y in Y.numpy().T:
         at = oracles.dtc(DENSE, points, y, noise, Z.numpy(), T.numpy()) if kind == "nystrom" else None
@@ -107,19 +104,7 @@ def test_what_is_within_is_what_the_box_of_outcomes_says(kind, mode):
     assert 0 < (expected[:, 0] <= 0.0).sum() < len(T)
 
 
-def test_one_outcome_is_bounded_as_by_a_limit():
-    model = MODELS["online"]()
-    posterior = model.posterior(GRID[::13].unsqueeze(-2))
-    mean, variance = posterior.mean.squeeze(-2), posterior.variance.squeeze(-2)
-    for mode in ("safe", "optimistic"):
-        ours = made(model, ["at most", "at least"], mode, None).excess(GRID[::13])
-        for number, limit in enumerate([AtMost("b", 0.1, mode=mode), AtLeast("c", -0.2, mode=mode)], 1):
-            beta = limit.width(model.models[0])
-            theirs = limit.excess(mean[:, number], variance[:, number], beta, surely=limit.is_safe)
-            assert difference(ours[:, number - 1], theirs) < 1e-9
-
-
-@pytest.mark.one_in(12)
+@pytest.mark.one_in(24)
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("names", [["at most"], ["at most", "at least"], ["a product"]])
@@ -143,7 +128,7 @@ def test_the_largest_value_is_within_and_nearly_the_best_there(kind, mode, names
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
-@pytest.mark.parametrize("kind", ["online", "nystrom", "single"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_search_by_gradients_ends_within_and_finds_the_best(kind, mode):
     names = ["at most", "at least"]
     beyond, value = excess(kind, names, GRID, mode, 0.5), bound(kind, GRID)
@@ -173,21 +158,15 @@ def test_the_constraints_serve_other_acquisition_functions(mode):
     within = (beyond <= 0.0).all(-1)
     starts = GRID[torch.from_numpy(within)][:: within.sum() // 4].unsqueeze(-2)
     plain = KernelUCB(ours.model, 2.0, posterior_transform=FIRST)
-    x, _ = optimize_acqf(
-        plain,
-        BOUNDS,
-        q=1,
-        num_restarts=len(starts),
-        batch_initial_conditions=starts,
-        nonlinear_inequality_constraints=ours.nonlinear_inequality_constraints(),
-        options={"batch_limit": 1},
-    )
+    words = {"num_restarts": len(starts), "batch_initial_conditions": starts, "options": {"batch_limit": 1}}
+    words["nonlinear_inequality_constraints"] = ours.nonlinear_inequality_constraints()
+    x, _ = optimize_acqf(plain, BOUNDS, q=1, **words)
     assert excess("online", ["at most", "at least"], x, mode, 1.0).max() < 1e-6
     assert bound("online", x)[0] > value[within].max() - 1e-6
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("kind", ["online", "nystrom", "single"])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_the_values(kind):
     acquisition, names = made(kind, ["at most", "a product"]), ["at most", "a product"]
     beyond = excess(kind, names, GRID, "safe", 1.0).max(-1)
@@ -214,32 +193,20 @@ def test_pending_points_are_not_seen_by_constraints(kind):
         assert difference(acquisition.excess(GRID), before) == 0.0
         assert (acquisition(GRID.unsqueeze(-2))[well] < values[well] + 1e-9).all()
         assert difference(acquisition(GRID.unsqueeze(-2)), values) > 0.01
-    torch.manual_seed(0)
-    batch, _ = optimize_acqf(
-        made(kind, mode="optimistic"), BOUNDS, q=3, num_restarts=2, raw_samples=32, sequential=True
-    )
-    assert excess(kind, ["at most"], batch, "optimistic", 1.0).max() < 0.0
-    assert torch.pdist(batch).min() > 1e-3
 
 
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
 def test_it_is_made_by_class_as_ax_does(mode):
     A, b = torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, -1.0]], dtype=DOUBLE), torch.tensor([[0.1], [0.2]], dtype=DOUBLE)
-    arguments = get_acqf_input_constructor(KernelUCB)(
-        model=MODELS["online"](),
-        beta=2.0,
-        posterior_transform=FIRST,
-        constraints=get_outcome_constraint_transforms((A, b)),
-        constraint_mode=mode,
-        constraint_beta=1.0,
-    )
+    words = {"constraints": get_outcome_constraint_transforms((A, b)), "constraint_mode": mode, "constraint_beta": 1.0}
+    words |= {"model": MODELS["online"](), "beta": 2.0, "posterior_transform": FIRST}
+    ours = KernelUCB(**get_acqf_input_constructor(KernelUCB)(**words))
     expected = made("online", ["at most", "at least"], mode)
     with torch.no_grad():
-        assert difference(KernelUCB(**arguments)(GRID[::17].unsqueeze(-2)), expected(GRID[::17].unsqueeze(-2))) < 1e-9
+        assert difference(ours(GRID[::17].unsqueeze(-2)), expected(GRID[::17].unsqueeze(-2))) < 1e-9
 
 
 def test_transforms_are_those_of_the_outcomes():
-    """Limits are in the units of the outcomes, and points in those of the user, whatever a model makes of them."""
     words = {"input_transform": Normalize(2, bounds=10.0 * BOUNDS), "covar_module": matern()}
     moved = [OnlineGP(10.0 * X, Y[:, [j]], regularization=NOISE, **words) for j in range(3)]
     scaled = [part("online", j, outcome_transform=Standardize(1)) for j in range(3)]
@@ -261,41 +228,27 @@ def test_widths_are_of_the_models_that_they_bound():
     widths = [theorem(each) for each in model.models]
     assert widths[2] > widths[1]
     posterior = model.posterior(GRID[::17].unsqueeze(-2))
-    high, low = (
-        (posterior.mean + s * torch.stack(widths) * posterior.variance.sqrt()).squeeze(-2) for s in (1.0, -1.0)
-    )
+    half = (torch.stack(widths) * posterior.variance.sqrt()).squeeze(-2)
+    high, low = posterior.mean.squeeze(-2) + half, posterior.mean.squeeze(-2) - half
     assert difference(ours.excess(GRID[::17]), torch.stack([high[:, 1] - 0.1, -0.2 - low[:, 2]], -1)) < 1e-9
-    picked = KernelUCB(model, theorem, posterior_transform=FIRST)
-    assert (
-        difference(picked(GRID[::17].unsqueeze(-2)), KernelUCB(model.models[0], theorem)(GRID[::17].unsqueeze(-2)))
-        < 1e-9
-    )
+    picked, alone = KernelUCB(model, theorem, posterior_transform=FIRST), KernelUCB(model.models[0], theorem)
+    assert difference(picked(GRID[::17].unsqueeze(-2)), alone(GRID[::17].unsqueeze(-2))) < 1e-9
     assert torch.equal(made(model, beta=ConstantWidth(1.0)).excess(X), made(model).excess(X))
 
 
-@pytest.mark.parametrize(
-    ("words", "error", "message"),
-    [
-        ({"constraints": [3.0]}, InputError, "constraints must be callables on outcomes .* got"),
-        ({"constraints": [lambda S: S[..., :2]]}, InputError, r"of \(8, 14, 1, 3\) it made \(8, 14, 1, 2\)"),
-        ({"mode": "sure"}, InputError, 'constraint_mode must be "safe" or "optimistic"'),
-        ({"beta": -1.0}, InputError, "finite number of at least 0"),
-        ({"posterior_transform": None}, UnsupportedError, "give a posterior_transform"),
-    ],
-    ids=["no callable", "shape", "mode", "beta", "objective"],
-)
-def test_what_does_not_fit_is_refused(words, error, message):
-    with pytest.raises(error, match=message):
-        made("online", **words)
-
-
-def test_models_that_cannot_be_bounded_are_refused():
+def test_what_does_not_fit_is_refused():
     known = GenericDeterministicModel(lambda X: X, num_outputs=2)
     many = GenericDeterministicModel(lambda X: X.repeat(1, 1, 5), num_outputs=10)
-    for model, message in [(known, "has the points it was told"), (many, "10 outputs, more than 8.*subset_output")]:
-        transform = ScalarizedPosteriorTransform(torch.ones(model.num_outputs, dtype=DOUBLE))
-        with pytest.raises(UnsupportedError, match=message):
-            made(model, posterior_transform=transform)
+    for model, words, message in (
+        ("online", {"constraints": [3.0]}, "constraints must be callables on outcomes .* got"),
+        ("online", {"constraints": [lambda S: S[..., :2]]}, r"of \(8, 14, 1, 3\) it made \(8, 14, 1, 2\)"),
+        ("online", {"mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
+        ("online", {"posterior_transform": None}, "give a posterior_transform"),
+        (known, {"posterior_transform": sum_of(2)}, "has the points it was told"),
+        (many, {"posterior_transform": sum_of(10)}, "10 outputs, more than 8.*subset_output"),
+    ):
+        with pytest.raises((InputError, UnsupportedError), match=message):
+            made(model, **words)
     plain = KernelUCB(part("online", 0), 2.0)
     for call in (lambda: plain.excess(X), plain.nonlinear_inequality_constraints):
         with pytest.raises(InputError, match="There are no constraints"):

@@ -1,4 +1,7 @@
-"""Dictionaries: non-empty, members of the history, deterministic, and chosen with the stated probabilities."""
+"""Dictionaries: non-empty, members of the history, deterministic, drawn with the stated probabilities, and capped."""
+
+import warnings
+from itertools import product
 
 import hypothesis.strategies as st
 import numpy as np
@@ -6,38 +9,30 @@ import pytest
 import torch
 from botorch.models import SingleTaskVariationalGP
 from hypothesis import given
-from problems import DOUBLE, KERNELS, data, dense, difference, rbf, seeded
+from kinds import same
+from problems import DOUBLE, KERNELS, data, dense, difference, rbf, reward, seeded
 
-from torch_kbandits import (
-    KDPP,
-    CappedDictionary,
-    EmptyHistoryError,
-    FixedDictionary,
-    GreedyDictionary,
-    InputError,
-    NystromGP,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
-from torch_kbandits.dictionaries import KORS, PlayedPoints, theoretical_oversampling
+import torch_kbandits as kb
+from torch_kbandits.dictionaries import KORS, DictionaryRule, PlayedPoints, Selection, theoretical_oversampling
+from torch_kbandits.errors import KernelBanditError, KernelBanditWarning
 
 LAMBDA = 0.05
 RULES = {
-    "ridge leverage": RidgeLeverageSampling(1.5),
-    "coupled": RidgeLeverageSampling(1.5, "coupled"),
-    "growing": RidgeLeverageSampling(1.5, "growth"),
-    "capped": CappedDictionary(RidgeLeverageSampling(1.5), 8, "stop"),
+    "ridge leverage": kb.RidgeLeverageSampling(1.5),
+    "coupled": kb.RidgeLeverageSampling(1.5, "coupled"),
+    "growing": kb.RidgeLeverageSampling(1.5, "growth"),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(1.5), 8, "stop"),
     "kors": KORS(1.5),
-    "k-dpp": KDPP(5),
-    "greedy": GreedyDictionary(5),
-    "uniform": UniformDictionary(5),
+    "k-dpp": kb.KDPP(5),
+    "greedy": kb.GreedyDictionary(5),
+    "uniform": kb.UniformDictionary(5),
 }
 
 
-def played(X, *, kernel="matern", counts=None, scores=None):
+def played(X, *, kernel="matern", counts=None, scores=None, held=None, new=None):
     counts = torch.ones(len(X), dtype=DOUBLE) if counts is None else counts
     noise = torch.tensor(LAMBDA, dtype=DOUBLE)
-    return PlayedPoints(X, KERNELS[kernel].make().requires_grad_(False), noise, counts, scores)
+    return PlayedPoints(X, KERNELS[kernel].make().requires_grad_(False), noise, counts, scores, held, new)
 
 
 @pytest.mark.one_in(10)
@@ -52,12 +47,6 @@ def test_non_empty_members_of_the_history_and_deterministic(name, n, copies, see
     assert torch.equal(first.indices, first.indices.unique())
     assert bool(((first.probabilities > 0.0) & (first.probabilities <= 1.0)).all())
     assert torch.equal(first.indices, again.indices)
-
-
-@pytest.mark.parametrize("name", sorted(RULES))
-def test_nothing_played_is_an_error(name):
-    with pytest.raises(EmptyHistoryError, match="nothing was played"):
-        RULES[name].select(played(torch.empty(0, 2, dtype=DOUBLE)))
 
 
 @pytest.mark.one_in(2)
@@ -78,14 +67,11 @@ def test_inclusion_frequencies_match_the_probabilities(with_counts):
     assert (np.abs(hits / draws - expected) <= 4.5 * error + 1e-12).all()
 
 
-def test_an_empty_draw_keeps_the_likeliest_point():
+def test_an_empty_draw_keeps_the_likeliest_point_and_certain_points_are_always_kept():
     scores = torch.full((6,), 1e-12, dtype=DOUBLE)
     scores[4] = 2e-12
-    selection = RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), seeded(0, 0))
+    selection = kb.RidgeLeverageSampling(1.0).select(played(data(6, 2)[0], scores=scores), seeded(0, 0))
     assert selection.indices.tolist() == [4]
-
-
-def test_certain_points_are_always_kept():
     scores = torch.tensor([1.0, 0.0, 0.7, 0.0], dtype=DOUBLE)
     for number in range(50):
         selection = RULES["ridge leverage"].select(played(data(4, 2)[0], scores=scores), seeded(0, number))
@@ -99,10 +85,10 @@ def test_estimated_scores_are_close_to_the_exact_ones(n):
     counts = torch.ones(n, dtype=DOUBLE)
     K = KERNELS["matern"].dense(*dense(X, X))
     exact = np.diag(np.linalg.solve(K + LAMBDA * np.eye(n), K))
-    probabilities = RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), seeded(0, 0))
+    probabilities = kb.RidgeLeverageSampling(1e-3).probabilities(played(X, counts=counts), seeded(0, 0))
     if n <= 256:
         assert difference(probabilities, 1e-3 * exact) < 1e-10
-    estimated = RidgeLeverageSampling(5.0).probabilities(played(X), seeded(0, 0)) / 5.0
+    estimated = kb.RidgeLeverageSampling(5.0).probabilities(played(X), seeded(0, 0)) / 5.0
     unclipped = estimated < 0.2
     ratio = estimated[unclipped].numpy() / exact[unclipped.numpy()]
     assert (ratio > 1.0 / 3.0).all()
@@ -118,45 +104,39 @@ def test_greedy_takes_the_largest_schur_complement_each_time():
         block = K[np.ix_(chosen, chosen)]
         schur = [K[i, i] - K[i, chosen] @ np.linalg.solve(block, K[chosen, i]) for i in rest]
         chosen.append(rest[int(np.argmax(schur))])
-    assert GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
-
-
-def test_greedy_stops_when_everything_is_explained():
-    X, _ = data(4, 2)
-    assert len(GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
-    assert len(GreedyDictionary(10).select_sized(played(X.repeat(3, 1)), 10).points) == 10
+    assert kb.GreedyDictionary(8).select(played(X)).indices.tolist() == sorted(chosen)
+    X, _ = data(4, 2)  # it stops when everything is explained
+    assert len(kb.GreedyDictionary(10).select(played(X.repeat(3, 1))).points) == 4
+    assert len(kb.GreedyDictionary(10).select_sized(played(X.repeat(3, 1)), 10).points) == 10
 
 
 def test_uniform_draws_every_point_equally_often():
     """1,000 draws of 4 of 10, all different; frequencies within 4.5 standard errors of 0.4: false alarms below 1e-4."""
     points, hits = played(data(10, 2)[0]), np.zeros(10)
     for number in range(1_000):
-        hits[UniformDictionary(4).select(points, seeded(2, number)).indices.numpy()] += 1
+        hits[kb.UniformDictionary(4).select(points, seeded(2, number)).indices.numpy()] += 1
     assert hits.sum() == 4_000
     assert (np.abs(hits / 1_000 - 0.4) < 4.5 * np.sqrt(0.4 * 0.6 / 1_000)).all()
 
 
 def test_fixed_points_stay():
     Z, _ = data(3, 2, seed=5)
-    selection = FixedDictionary(Z).select(played(data(9, 2)[0]))
+    selection = kb.FixedDictionary(Z).select(played(data(9, 2)[0]))
     assert torch.equal(selection.points, Z)
     assert selection.indices is None
     X, Y = data(9, 2)
-    model = NystromGP(X, Y, dictionary=FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
+    model = kb.NystromGP(X, Y, dictionary=kb.FixedDictionary(Z), covar_module=rbf(), regularization=LAMBDA)
     assert torch.equal(model.inducing_points, Z)
-    with pytest.raises(InputError, match="3 points and 4"):
-        FixedDictionary(Z).select_sized(played(X), 4)
-    with pytest.raises(InputError, match="d = 2 columns"):
-        FixedDictionary(data(3, 4)[0]).select(played(X))
+    with pytest.raises(kb.InputError, match="3 points and 4"):
+        kb.FixedDictionary(Z).select_sized(played(X), 4)
+    with pytest.raises(kb.InputError, match="d = 2 columns"):
+        kb.FixedDictionary(data(3, 4)[0]).select(played(X))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("rule", "num_outputs"),
-    [
-        *((rule, 1) for rule in RULES.values()),
-        *((FixedDictionary(data(6, 2, seed=5)[0]), k) for k in (1, 2)),
-        (RULES["greedy"], 2),
-    ],
+    [*product(RULES.values(), [1]), *product([kb.FixedDictionary(data(6, 2, seed=5)[0]), RULES["greedy"]], [1, 2])],
     ids=lambda value: value if isinstance(value, int) else type(value).__name__,
 )
 def test_every_rule_is_a_botorch_allocator(rule, num_outputs):
@@ -177,20 +157,16 @@ def test_every_rule_is_a_botorch_allocator(rule, num_outputs):
     assert bool(torch.isfinite(model.posterior(X).mean).all())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rule", RULES.values(), ids=repr)
-def test_allocation_in_batches_shares_rows(rule):
+def test_batches_and_outputs_share_rows(rule):
     X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
     Z = rule.allocate_inducing_points(X, rbf(), 4, torch.Size([3]))
     assert Z.shape == (3, 4, 2)
     rows = [(X[b, :, None] == Z[b]).all(-1).nonzero()[:, 0] for b in range(3)]
     assert all(torch.equal(rows[0], other) for other in rows)
-
-
-@pytest.mark.parametrize("rule", RULES.values(), ids=repr)
-def test_models_of_batches_and_outputs_take_rules(rule):
-    X = torch.stack([data(15, 2, seed)[0] for seed in range(3)])
     Y = torch.stack([data(15, 2, seed)[1] for seed in range(3)]).expand(3, 15, 2)
-    model = NystromGP(X, Y, dictionary=rule, regularization=LAMBDA, covar_module=rbf())
+    model = kb.NystromGP(X, Y, dictionary=rule, regularization=LAMBDA, covar_module=rbf())
     assert model.inducing_points.shape[0] == 3
     assert model.posterior(X).mean.shape == (3, 15, 2)
 
@@ -200,19 +176,146 @@ def test_theoretical_oversampling_equals_its_formula():
     assert theoretical_oversampling(0.1, 1000) == pytest.approx(72.0 * np.log(40_000.0))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RidgeLeverageSampling(0.0), "oversampling must be a finite number above 0"),
-        (lambda: RidgeLeverageSampling(float("nan")), "oversampling"),
-        (lambda: GreedyDictionary(0), "size must be a whole number of at least 1"),
-        (lambda: GreedyDictionary(3, tolerance=-1.0), "tolerance"),
-        (lambda: UniformDictionary(2.5), "size must be a whole number"),
-        (lambda: FixedDictionary(torch.empty(0, 2)), "m >= 1"),
+def test_bad_settings_are_named():
+    for make, message in (
+        (lambda: kb.RidgeLeverageSampling(0.0), "oversampling must be a finite number above 0"),
+        (lambda: kb.GreedyDictionary(0), "size must be a whole number of at least 1"),
+        (lambda: kb.GreedyDictionary(3, tolerance=-1.0), "tolerance"),
+        (lambda: kb.FixedDictionary(torch.empty(0, 2)), "m >= 1"),
         (lambda: theoretical_oversampling(1.0, 10), "failure_probability"),
         (lambda: theoretical_oversampling(0.1, 0), "horizon"),
-    ],
-)
-def test_bad_settings_are_named(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+        *(
+            (lambda r=rule: r.select(played(torch.empty(0, 2, dtype=DOUBLE))), "nothing was played")
+            for rule in RULES.values()
+        ),
+    ):
+        with pytest.raises(KernelBanditError, match=message):
+            make()
+
+
+# ---------------------------------------------------------------- a cap
+
+ARMS = data(60, 2)[0]
+
+
+class Wants(DictionaryRule):
+    def __init__(self, rows, probabilities):
+        self.wanted = torch.tensor(rows), torch.tensor(probabilities, dtype=DOUBLE)
+
+    def select(self, played, generator=None):
+        return Selection.rows(played, *self.wanted)
+
+    def select_sized(self, played, size, generator=None):
+        return Selection.rows(played, torch.arange(size))
+
+
+def held_among(n, in_dictionary=()):
+    """Points played, of which some are in the dictionary, and none is offered in exchange."""
+    counts, held = 1.0 + torch.arange(n, dtype=DOUBLE) % 3, torch.tensor([row in in_dictionary for row in range(n)])
+    scores, new = torch.linspace(0.1, 0.9, n, dtype=DOUBLE), torch.zeros(n, dtype=DOUBLE)
+    return played(data(n, 2)[0], counts=counts, scores=scores, held=held, new=new)
+
+
+def bkb(name="bkb", **settings):
+    words = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.01, "beta": 1.5, "seed": 3}
+    return kb.algorithms.build(name, **words | settings)
+
+
+def sizes_of(bandit, rounds):
+    sizes = []
+    for _ in range(rounds):
+        X = bandit.ask()
+        bandit.tell(X, reward(X))
+        sizes.append(len(bandit.inducing_points))
+    return sizes
+
+
+@given(
+    n=st.integers(1, 40), cap=st.integers(1, 20), held=st.sets(st.integers(0, 39)), seed=st.integers(0, 10_000),
+    resampling=st.sampled_from(["fresh", "coupled", "growth"]),
+)  # fmt: skip
+def test_a_cap_keeps_the_foremost_of_what_is_wanted_and_nothing_else(n, cap, held, seed, resampling):
+    rule, points = kb.RidgeLeverageSampling(1.5, resampling), held_among(n, held)
+    wanted = rule.select(points, seeded(seed, 0))
+    ours = kb.CappedDictionary(rule, cap, "stop").select(points, seeded(seed, 0))
+    probability = dict(zip(wanted.indices.tolist(), wanted.probabilities.tolist(), strict=True))
+    order = sorted(probability, key=lambda row: (row not in held, -probability[row], row))
+    assert ours.indices.tolist() == sorted(order[:cap])
+    assert ours.probabilities.tolist() == [probability[row] for row in ours.indices.tolist()]
+
+
+def test_points_that_were_not_played_are_cut_as_well_and_what_is_there_and_not_wanted_does_not_stay():
+    rule = Wants([7, 2, 3, 6], [0.1, 0.5, 0.9, 0.7])
+    assert kb.CappedDictionary(rule, 2, "stop").select(held_among(8, [0, 4])).indices.tolist() == [3, 6]
+    Z = data(6, 2, seed=5)[0]
+    selection = kb.CappedDictionary(kb.FixedDictionary(Z), 4, "stop").select(held_among(9, [1]))
+    assert torch.equal(selection.points, Z[:4])
+    assert selection.indices is None
+
+
+def test_stop_says_nothing_warn_says_it_once_and_raise_refuses():
+    wants, points = Wants([0, 1, 2], [1.0, 1.0, 1.0]), held_among(5)
+    message = "3 points were wanted and the cap is 2.*Raise the cap"
+    kb.CappedDictionary(wants, 2, "stop").select(points)  # any warning is an error
+    for _ in range(2):  # once for each object, however equal they are
+        rule = kb.CappedDictionary(wants, 2)
+        for _ in range(2):  # a warning that is made an error is not one that was said
+            with pytest.raises(KernelBanditWarning, match=message):
+                rule.select(points)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert [len(rule.select(points).points) for _ in range(3)] == [2] * 3
+        assert [warning.category for warning in caught] == [KernelBanditWarning]
+    with pytest.raises(kb.DictionaryFullError, match=message) as error:
+        kb.CappedDictionary(wants, 2, "raise").select(points)
+    assert isinstance(error.value, (kb.KernelBanditError, RuntimeError))
+
+
+def test_a_size_beyond_the_cap_follows_the_same_words():
+    points, rule = held_among(3), Wants([0], [1.0])
+    assert len(kb.CappedDictionary(rule, 2, "raise").select_sized(points, 2).points) == 2
+    for size in (3, 9):  # of which there are three points
+        assert len(kb.CappedDictionary(rule, 2, "stop").select_sized(points, size).points) == 2
+        with pytest.warns(KernelBanditWarning, match="3 points were wanted"):
+            kb.CappedDictionary(rule, 2).select_sized(points, size)
+        with pytest.raises(kb.DictionaryFullError):
+            kb.CappedDictionary(rule, 2, "raise").select_sized(points, size)
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("resampling", ["fresh", "coupled", "growth"])
+@pytest.mark.parametrize("name", ["bkb", "bbkb"])
+def test_a_bandit_keeps_to_its_cap_and_one_that_never_binds_changes_no_dictionary(name, resampling):
+    words = {"resampling": resampling, "oversampling": 1.5}
+    capped = bkb(name, max_dictionary=6, when_full="stop", **words)
+    assert max(sizes_of(capped, 20)) == 6
+    free, loose = bkb(name, **words), bkb(name, max_dictionary=1_000, when_full="raise", **words)
+    for _ in range(20):
+        X = free.ask()
+        for each in (free, loose):
+            each.tell(X, reward(X))
+        assert torch.equal(loose.inducing_points, free.inducing_points)
+    assert len(free.inducing_points) > 6
+
+
+def test_a_bandit_warns_once_and_a_refusal_leaves_it_as_it_was():
+    with pytest.warns(KernelBanditWarning, match="The dictionary is full") as caught:
+        sizes_of(bkb(max_dictionary=5), 20)
+    assert len(caught) == 1
+    bandit = bkb(max_dictionary=4, when_full="raise", oversampling=1e6)
+    sizes_of(bandit, 2)
+    bandit.ask(2)
+    X, before = torch.tensor([[0.1, 0.1], [0.9, 0.2], [0.5, 0.6]], dtype=DOUBLE), bandit.state_dict()  # no arms
+    with pytest.raises(kb.DictionaryFullError, match="5 points were wanted and the cap is 4"):
+        bandit.tell(X, reward(X))
+    assert same(bandit.state_dict(), before)
+
+
+def test_bad_caps_are_named():
+    for settings, message in (
+        ({"max_dictionary": 0}, "max_dictionary must be a whole number of at least 1"),
+        ({"max_dictionary": 5, "when_full": "grow"}, 'when_full must be "stop" or "warn" or "raise"'),
+        ({"when_full": "grow"}, "when_full"),
+    ):
+        with pytest.raises(kb.InputError, match=message):
+            bkb("bbkb", **settings)

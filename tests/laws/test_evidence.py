@@ -6,12 +6,13 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from forgetting import KERNEL, LAMBDA, MEMORIES
 from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
-from problems import DOUBLE, data, dense, difference, matern
+from problems import DOUBLE, data, dense, difference, matern, rbf
 from scipy.stats import gamma, lognorm, multivariate_normal
 
-from torch_kbandits import InputError, fit_prior
+from torch_kbandits import InputError, NumericalError, fit_prior
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import (
     BackToPrior,
@@ -25,14 +26,9 @@ from torch_kbandits.memory import (
     SlidingWindow,
     UncertaintyInjection,
 )
-from torch_kbandits.priors import default_kernel, evidence
-from torch_kbandits.priors.density import collapsed_bound, log_density
+from torch_kbandits.priors import default_kernel
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.marginal import Data, MarginalPosterior
-from torch_kbandits.priors.rates import predictive_densities
-
-LAMBDA = 0.05
-KERNEL = oracles.matern52(0.5, 1.7)
+from torch_kbandits.priors.marginal import Data
 
 
 def standardised(Y):
@@ -50,122 +46,66 @@ def density(y, covariance):
     return value, oracles.rounding(len(y), float(np.linalg.cond(covariance)), abs(value) + len(y))
 
 
-# ---------------------------------------------------------------- densities
+def known(told, memory=None, kernel=None, **words):
+    """The fit of a prior of which everything is known: its evidence is the density of what counts."""
+    kernel = (matern() if kernel is None else kernel).requires_grad_(False)
+    return fit_evidence(told, kernel, regularization=LAMBDA, memory=memory, seed=0, **words)
 
 
-MEMORIES = {
-    "all": (KeepAll(), lambda age, i: np.full(len(age), LAMBDA)),
-    "window": (SlidingWindow(9.0), lambda age, i: np.where(age <= 9.0, LAMBDA, np.inf)),
-    "last": (SlidingWindow(11, "observations"), lambda age, i: np.where(i >= len(i) - 11, LAMBDA, np.inf)),
-    "restart": (Restart(7.0), lambda age, i: np.where(i >= 14, LAMBDA, np.inf)),
-    "discount": (Discount(0.9), lambda age, i: LAMBDA * 0.9**-age),
-    "linear": (UncertaintyInjection(Linear(0.03)), lambda age, i: LAMBDA + 0.03 * age),
-    "quadratic": (UncertaintyInjection(Quadratic(0.1), max_variance=1.0), lambda age, i: _cut(age)),
-    "on time": (BackToPrior(0.1), lambda age, i: np.full(len(age), LAMBDA)),
-    "on time, a while": (BackToPrior(0.1, 0.5), lambda age, i: np.where(0.9 ** (age / 2.0) < 0.5, np.inf, LAMBDA)),
+#: More memories, and the noise variances (n,) that they leave at times (n,).
+CASES = MEMORIES | {
+    "all": (KeepAll(), lambda t, now: np.full(len(t), LAMBDA)),
+    "on time": (BackToPrior(0.1), lambda t, now: np.full(len(t), LAMBDA)),
+    "on time, a while": (
+        BackToPrior(0.1, 0.5),
+        lambda t, now: np.where(0.9 ** ((now - t) / 2.0) < 0.5, np.inf, LAMBDA),
+    ),
 }
 
 
-def _cut(age):
-    noise = LAMBDA * (0.1 * age**2 + 1.0)
-    return np.where(noise > 1.0, np.inf, noise)
-
-
-@pytest.mark.parametrize("name", MEMORIES)
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", CASES)
 def test_the_density_is_that_of_what_counts(name):
-    memory, noise = MEMORIES[name]
+    memory, noise = CASES[name]
     X, Y = problem(20, 2, 3)
     X[5:9] = X[15:19]  # some points are played twice
-    times = torch.arange(20, dtype=DOUBLE)
+    times, order = torch.arange(20, dtype=DOUBLE), torch.randperm(20, generator=torch.Generator().manual_seed(0))
     points = torch.cat([times[:, None], X], dim=-1) if memory.needs_time_column else X
-    found = MarginalPosterior(Data(points, Y, times, 20.0), matern(), LAMBDA, memory, False, 400).density().detach()
+    found = known(Data(points, Y, times, 20.0), memory).evidence
     x, y, t = dense(X, Y, times)
-    variances = noise(20.0 - t, np.arange(20))
+    variances = noise(t, 20.0)
     counts = np.isfinite(variances)
     K = KERNEL(x, x)
     if memory.needs_time_column:
         K = K * 0.9 ** (np.abs(t[:, None] - t) / 2.0)
     expected, tolerance = density(y[counts], (K + np.diag(variances))[np.ix_(counts, counts)])
-    assert abs(float(found) - expected) < tolerance
+    assert abs(found - expected) < tolerance
+    assert known(Data(points[order], Y[order], times[order], 20.0), memory).evidence == pytest.approx(found, rel=1e-12)
 
 
-@pytest.mark.parametrize("bounded", [False, True])
-def test_a_constant_that_is_learned_is_a_constant_in_the_prior(bounded):
+def test_a_constant_that_is_learned_is_a_constant_in_the_prior_and_not_the_mean_of_the_rewards():
     X, Y = problem(20, 2, 3)
-    Y = Y + 0.7
-    found = MarginalPosterior(Data(X, Y), matern(), LAMBDA, KeepAll(), False, 400, bounded, 1.0)
-    x, y = dense(X, Y)
+    fit = known(Data(X, Y + 0.7), learn_mean=True)
+    x, y = dense(X, Y + 0.7)
     C = KERNEL(x, x) + 1.0 + LAMBDA * np.eye(20)
     expected, tolerance = density(y, C)
-    assert abs(float(found.density().detach()) - expected) < tolerance
-    assert found.mean == pytest.approx(np.linalg.solve(C, y).sum(), rel=1e-8)
-
-
-def test_a_learned_mean_is_not_that_of_the_rewards_but_of_the_function():
-    """Of 30 points near each other with high rewards and 3 elsewhere with low ones."""
+    assert abs(fit.evidence - expected) < tolerance
+    assert fit.mean == pytest.approx(np.linalg.solve(C, y).sum(), rel=1e-8)
+    # Of 30 points near each other with high rewards and 3 elsewhere with low ones.
     X = torch.cat([0.5 + 0.01 * data(30, 1)[0], torch.tensor([[0.0], [0.25], [1.0]], dtype=DOUBLE)])
-    Y = torch.cat([torch.full((30,), 1.0, dtype=DOUBLE), torch.full((3,), -0.8, dtype=DOUBLE)])
-    kernel = matern(0.1, 1.0).requires_grad_(False)
-    fit = fit_evidence(Data(X, Y), kernel, regularization=LAMBDA, learn_mean=True, seed=0)
-    assert -0.5 < fit.mean < 0.0
-    assert fit_evidence(Data(X, Y), kernel, regularization=LAMBDA, seed=0).mean == 0.0
-
-
-def test_times_may_come_in_any_order():
-    X, Y = problem(20, 2, 3)
-    times = torch.arange(20, dtype=DOUBLE) ** 1.5
-    shuffled = torch.randperm(20, generator=torch.Generator().manual_seed(0))
-    here, there = (
-        float(MarginalPosterior(Data(*parts), matern(), LAMBDA, Discount(0.9), False, 400).density().detach())
-        for parts in ((X, Y, times), (X[shuffled], Y[shuffled], times[shuffled]))
-    )
-    assert here == pytest.approx(there, rel=1e-12)
+    Y = torch.tensor([1.0] * 30 + [-0.8] * 3, dtype=DOUBLE)
+    assert -0.5 < known(Data(X, Y), kernel=matern(0.1, 1.0), learn_mean=True).mean < 0.0
+    assert known(Data(X, Y), kernel=matern(0.1, 1.0)).mean == 0.0
 
 
 def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
     X, Y = problem(15, 3, 3)
-    kernel = SpaceTimeKernel(matern(), RBFKernel().double())
-    posterior = MarginalPosterior(Data(X, Y, X[:, 0]), kernel, LAMBDA, BackToPrior(0.2), False, 400)
-    assert difference(posterior.joint(X).to_dense(), BackToPrior(0.2).prior(kernel)(X).to_dense()) < 1e-15
-
-
-def test_the_gradients_of_a_density_are_those_of_differences():
-    X, Y = problem(6, 2)
-    root = torch.randn(6, 6, generator=torch.Generator().manual_seed(0), dtype=DOUBLE).requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda root, y: log_density(root @ root.mT + torch.eye(6, dtype=DOUBLE), y), (root, Y.requires_grad_())
-    )
-    for memory in (Discount(0.9), UncertaintyInjection(Linear(0.1)), BackToPrior(0.1)):
-        points = torch.cat([torch.arange(6, dtype=DOUBLE)[:, None], X], -1) if memory.needs_time_column else X
-        posterior = MarginalPosterior(Data(points, Y.detach()), matern(), None, memory, memory.needs_time_column, 400)
-        value = posterior()
-        value.backward()
-        for parameter in posterior.parameters.values():
-            with torch.no_grad():
-                parameter.add_(1e-5)
-                above = float(posterior().detach())
-                parameter.sub_(2e-5)
-                below = float(posterior().detach())
-                parameter.add_(1e-5)
-            assert float(parameter.grad.sum()) == pytest.approx((above - below) / 2e-5, rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.parametrize("m", [1, 5, 30])
-def test_the_collapsed_bound_is_at_most_the_density_and_meets_it_where_all_points_are_in_it(m):
-    X, Y = problem(30, 2, 4)
-    noise = LAMBDA * (1.0 + torch.arange(30, dtype=DOUBLE) / 10.0)
-    kernel = matern()
-    K = kernel(X).to_dense()
-    found = float(collapsed_bound(K[:m, :m], K[:m], K.diagonal(), noise, Y).detach())
-    exact, tolerance = density(dense(Y)[0], dense(K + noise.diag())[0])
-    assert found < exact + tolerance
-    assert (abs(found - exact) < tolerance) == (m == 30)
-    even = float(collapsed_bound(K[:m, :m], K[:m], K.diagonal(), torch.full_like(noise, LAMBDA), Y).detach())
-    expected = oracles.collapsed_bound(KERNEL, *dense(X, Y), LAMBDA, *dense(X[:m]))
-    assert even == pytest.approx(expected, rel=1e-9)
-
-
-# ---------------------------------------------------------------- fits
+    x, y = dense(X, Y)
+    ages = np.abs(x[:, :1] - x[:, 0])
+    K = KERNEL(x[:, 1:], x[:, 1:]) * oracles.rbf(0.4)(x[:, :1], x[:, :1]) * 0.8 ** (ages / 2.0)
+    expected, tolerance = density(y, K + LAMBDA * np.eye(15))
+    kernel = SpaceTimeKernel(matern(), rbf(0.4))
+    assert abs(known(Data(X, Y, X[:, 0]), BackToPrior(0.2), kernel).evidence - expected) < tolerance
 
 
 def log_posterior(X, y, kernel, noise):
@@ -178,7 +118,7 @@ def log_posterior(X, y, kernel, noise):
 
 
 @pytest.mark.one_in(8)
-@pytest.mark.parametrize(("n", "d"), [(6, 2), (10, 1), (20, 2), (30, 2), (40, 2), (40, 3), (60, 4), (120, 6)])
+@pytest.mark.parametrize(("n", "d"), [(120, 6), (60, 4), (40, 3), (40, 2), (30, 2), (20, 2), (10, 1), (6, 2)])
 def test_a_fit_is_no_worse_than_botorchs(n, d):
     X, Y = problem(n, d, n)
     theirs = fit_prior(X, Y, floor=-math.inf)
@@ -208,32 +148,6 @@ def test_what_is_known_stays():
     assert kept.evidence == pytest.approx(fit.evidence, rel=1e-9)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("memory", [BackToPrior(0.1), Discount(0.9)])
-def test_a_fit_depends_on_its_arguments_alone(memory):
-    X, Y = problem(16, 2)
-    X = torch.cat([torch.arange(16, dtype=DOUBLE)[:, None], X], -1) if memory.needs_time_column else X
-    kernel = default_kernel(2)
-
-    def fitted():
-        fit = fit_evidence(Data(X, Y), kernel, memory=memory, learn_memory=True, seed=0)
-        return [fit.regularization, fit.evidence, str(fit.memory), *fit.kernel.base_kernel.lengthscale[0].tolist()]
-
-    expected = fitted()
-    state = torch.random.get_rng_state()
-    with torch.no_grad():
-        assert fitted() == expected
-    with torch.inference_mode():
-        assert fitted() == expected
-    torch.set_default_dtype(DOUBLE)
-    try:
-        assert fitted() == expected
-    finally:
-        torch.set_default_dtype(torch.float32)
-    assert torch.equal(torch.random.get_rng_state(), state)
-
-
 def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
     X, Y = problem(20, 2)
 
@@ -241,9 +155,9 @@ def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
         with torch.no_grad():
             for parameter in parameters.values():
                 parameter.add_(3.0)
-        raise evidence.NumericalError("NaN")
+        raise NumericalError("NaN")
 
-    monkeypatch.setattr(evidence, "scipy_minimize", failing)
+    monkeypatch.setattr("torch_kbandits.priors.evidence.scipy_minimize", failing)
     fit = fit_evidence(Data(X, Y, X[:, 0].sort()[0]), matern(), memory=SlidingWindow(9.0), learn_memory=True, seed=0)
     assert not fit.settled
     assert difference(fit.kernel(X).to_dense(), matern()(X).to_dense()) < 1e-15
@@ -251,47 +165,28 @@ def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
     assert "could not be fitted to 20 reward(s) and stays as it was" in fit.complaints[0]
 
 
-def bounded(data, kernel):
-    return MarginalPosterior(data, kernel, LAMBDA, KeepAll(), False, 5_000, bounded=True)
-
-
-def test_many_points_are_bounded_where_a_dictionary_spans_them(monkeypatch):
-    monkeypatch.setattr("torch_kbandits.priors.marginal.DICTIONARY", 40)
+def test_many_points_are_bounded_where_a_dictionary_spans_them():
+    X, Y = problem(260, 1)
+    x, y = dense(X, Y)
+    exact, tolerance = density(y, KERNEL(x, x) + LAMBDA * np.eye(260))
+    assert exact - 260 * 0.02 < known(Data(X, Y), exact_up_to=30).evidence < exact + tolerance
     X, Y = problem(90, 1)
-    exact, bound = MarginalPosterior(Data(X, Y), matern(), LAMBDA, KeepAll(), False, 90), bounded(Data(X, Y), matern())
-    gap = float((exact.density() - bound.density()).detach())
-    assert -1e-9 < gap < 90 * bound.unexplained() + 1e-9
-    assert bounded(Data(X, Y), matern(0.001)).unexplained() > 1.0
     spanned, exactly = (fit_evidence(Data(X, Y), default_kernel(1), seed=0, exact_up_to=most) for most in (45, 90))
     assert spanned.regularization == pytest.approx(exactly.regularization, rel=0.05)
     assert spanned.evidence == pytest.approx(exactly.evidence, abs=1.0)
-    X, Y = problem(100, 5)
-    rows = torch.linspace(0, 99, 30, dtype=DOUBLE).round().long()
-    not_spanned = fit_evidence(Data(X, Y), default_kernel(5), seed=0, exact_up_to=30)
-    assert not_spanned.evidence == fit_evidence(Data(X[rows], Y[rows]), default_kernel(5), seed=0).evidence
 
 
-def test_many_rewards_of_few_points_are_all_looked_at():
-    X, Y = problem(120, 2)
-    again = Data(X[:40].repeat(3, 1), Y)
-    few = [MarginalPosterior(again, matern(), LAMBDA, KeepAll(), False, most) for most in (40, 120)]
-    assert torch.equal(few[0].density(), few[1].density())
-
-
-def test_of_many_points_some_stand_for_all():
-    X, Y = problem(120, 2)
-    some = MarginalPosterior(Data(X, Y), matern(), LAMBDA, SlidingWindow(100.0), False, 30)
-    assert len(some.points) == len(some.Y) == 30
-    assert some.num_points == 100
-    assert torch.equal(some.points[[0, -1]], X[[20, -1]])
-    latest = MarginalPosterior(Data(X, Y, X[:, 0].sort()[0]), matern(), LAMBDA, BackToPrior(0.1), False, 30)
-    assert torch.equal(latest.points, X[-30:])
-
-
-def test_nothing_to_fit_is_refused():
-    X, Y = problem(5, 1)
+def test_else_some_stand_for_all_that_count_and_many_rewards_of_few_points_are_all_looked_at():
+    X, Y = problem(320, 5)
+    rows = 20 + torch.linspace(0, 299, 30, dtype=DOUBLE).round().long()
+    few = known(Data(X, Y), SlidingWindow(300.0), matern(0.1), exact_up_to=30)
+    assert few.evidence == known(Data(X[rows], Y[rows]), kernel=matern(0.1)).evidence
+    latest = known(Data(X, Y, torch.arange(320.0)), BackToPrior(0.1), exact_up_to=30)
+    assert latest.evidence == known(Data(X[-30:], Y[-30:], torch.arange(290.0, 320.0)), BackToPrior(0.1)).evidence
+    again = Data(X[:40].repeat(3, 1), Y[:120])
+    assert known(again, exact_up_to=40).evidence == known(again, exact_up_to=120).evidence
     with pytest.raises(InputError, match=r"Of 5 reward\(s\) none counts at time 90"):
-        fit_evidence(Data(X, Y, torch.arange(5, dtype=DOUBLE), 90.0), matern(), memory=SlidingWindow(3.0), seed=0)
+        known(Data(X[:5], Y[:5], torch.arange(5, dtype=DOUBLE), 90.0), SlidingWindow(3.0))
 
 
 # ---------------------------------------------------------------- rates
@@ -300,33 +195,27 @@ def test_nothing_to_fit_is_refused():
 ARMS = 50
 
 
-def drifting(forgetting, n, seed):
-    """Random plays of 50 arms whose function replaces a share of itself in each round; standardised rewards."""
+def drawn(n, seed, next_function):
+    """Random plays of 50 arms whose function changes as is said from one round to the next; standardised rewards."""
     generator = torch.Generator().manual_seed(seed)
     arms = torch.rand(ARMS, 2, generator=generator, dtype=DOUBLE)
     root = np.linalg.cholesky(oracles.matern52(0.2)(*dense(arms, arms)) + 1e-9 * np.eye(ARMS))
-    draws = dense(torch.randn(n, ARMS, generator=generator, dtype=DOUBLE))[0] @ root.T
-    functions = [draws[0]]
-    for fresh in draws[1:]:
-        functions.append(math.sqrt(1.0 - forgetting) * functions[-1] + math.sqrt(forgetting) * fresh)
-    return played(arms, np.array(functions), generator)
+    functions = []
+    for number, fresh in enumerate(dense(torch.randn(n, ARMS, generator=generator, dtype=DOUBLE))[0] @ root.T):
+        functions.append(next_function(number, functions[-1], fresh) if number else fresh)
+    rows = torch.randint(ARMS, (n,), generator=generator)
+    values = torch.from_numpy(np.array(functions))[torch.arange(n), rows]
+    noise = 0.1 * torch.randn(n, generator=generator, dtype=DOUBLE)
+    return arms[rows], standardised(values + noise), torch.arange(n, dtype=DOUBLE)
+
+
+def drifting(forgetting, n, seed):
+    kept, new = math.sqrt(1.0 - forgetting), math.sqrt(forgetting)
+    return drawn(n, seed, lambda _, before, fresh: kept * before + new * fresh)
 
 
 def jumping(every, n, seed):
-    """The same of a function that is another one after so many rounds."""
-    generator = torch.Generator().manual_seed(seed)
-    arms = torch.rand(ARMS, 2, generator=generator, dtype=DOUBLE)
-    root = np.linalg.cholesky(oracles.matern52(0.2)(*dense(arms, arms)) + 1e-9 * np.eye(ARMS))
-    draws = dense(torch.randn(-(-n // every), ARMS, generator=generator, dtype=DOUBLE))[0] @ root.T
-    return played(arms, draws.repeat(every, 0)[:n], generator)
-
-
-def played(arms, functions, generator):
-    n = len(functions)
-    rows = torch.randint(ARMS, (n,), generator=generator)
-    values = torch.from_numpy(functions)[torch.arange(n), rows]
-    noise = 0.1 * torch.randn(n, generator=generator, dtype=DOUBLE)
-    return arms[rows], standardised(values + noise), torch.arange(n, dtype=DOUBLE)
+    return drawn(n, seed, lambda number, before, fresh: before if number % every else fresh)
 
 
 def learned(X, Y, times, memory, **words):
@@ -338,14 +227,12 @@ def learned(X, Y, times, memory, **words):
 @pytest.mark.slow
 @pytest.mark.parametrize("forgetting", [0.03, 0.01, 0.003])
 def test_a_learned_share_is_within_a_factor_of_two(forgetting):
-    """In at least 8 of 10 seeds. Of 18 trials on other seeds the decimal logarithm was off by 0.25 at most.
-
-    A false alarm takes three seeds off by more than 0.3; its rate is not known.
-    """
+    """In 8 of 10 seeds: of 18 trials on others none was off by more than 0.25 decades, and three must be by 0.3."""
     found = [learned(*drifting(forgetting, 300, seed), BackToPrior(0.1)).memory.forgetting for seed in range(100, 110)]
     assert sum(0.5 <= each / forgetting <= 2.0 for each in found) >= 8, found
 
 
+@pytest.mark.slow
 def test_a_learned_share_is_close_also_from_few_rewards_and_from_anywhere():
     told = drifting(0.05, 60, 7)
     found = [learned(*told, BackToPrior(start)).memory.forgetting for start in (0.0, 0.9)]
@@ -372,6 +259,7 @@ def test_a_memory_learns_to_forget_what_jumped(memory):
         assert found in [memory.with_horizon(4.0 * 2.0**power) for power in range(6)], found
 
 
+@pytest.mark.slow
 def test_restarts_are_learned_also_where_the_next_one_is_now():
     """Every period from which is chosen divides 64, the present: under none of them anything counts."""
     memory = learned(*jumping(8, 64, 0), Restart(1e6)).memory
@@ -418,32 +306,24 @@ def test_numbers_that_cannot_be_learned_are_refused():
         fit_evidence(Data(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
 
 
-@pytest.mark.parametrize("name", ["window", "discount", "linear", "restart"])
-def test_rewards_are_predicted_from_those_before_them(name):
-    memory, noise = MEMORIES[name]
+@pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(Linear(0.03))])
+def test_the_number_learned_predicts_rewards_best_from_those_before_them(memory):
     X, Y = problem(24, 2, 3)
     X[12:] = X[:12]
-    times = torch.arange(24, dtype=DOUBLE)
-    predicted = torch.tensor([8, 15, 23])
-    found = predictive_densities(matern(), LAMBDA, [memory, KeepAll()], X, Y, times, predicted)
-    for row, each in ((0, noise), (1, MEMORIES["all"][1])):
-        expected = 0.0
-        for s in predicted.tolist():
-            x, y = dense(X[: s + 1], Y[: s + 1])
-            variances = (
-                each(s - np.arange(s), np.arange(s))
-                if name != "restart" or row
-                else np.where(np.arange(s) // 7 == s // 7, LAMBDA, np.inf)
-            )
-            counts = np.isfinite(variances)
-            K, across = (
-                KERNEL(x[:-1][counts], x[:-1][counts]) + np.diag(variances[counts]),
-                KERNEL(x[:-1][counts], x[-1:]),
-            )
-            solved = np.linalg.solve(K, across)[:, 0]
-            variance = 1.7 + LAMBDA - float(across[:, 0] @ solved)
-            expected += -0.5 * ((y[-1] - solved @ y[:-1][counts]) ** 2 / variance + math.log(2.0 * math.pi * variance))
-        assert float(found[row]) == pytest.approx(float(expected), rel=1e-6)
+    choices = [memory.with_horizon(horizon) for horizon in (math.inf, 32.0, 16.0, 8.0, 4.0)]
+
+    def predicted(choice):
+        total = 0.0
+        for s in range(12, 24):
+            noise = choice.noise(torch.arange(s, dtype=DOUBLE), float(s), LAMBDA)
+            counts = noise.isfinite()
+            found = oracles.exact(KERNEL, *dense(X[:s][counts], Y[:s][counts], noise[counts], X[s, None]))
+            variance = float(found.variance[0]) + LAMBDA
+            total -= 0.5 * ((float(Y[s]) - found.mean[0]) ** 2 / variance + math.log(variance))
+        return total
+
+    fit = known(Data(X, Y, torch.arange(24, dtype=DOUBLE)), memory, learn_memory=True)
+    assert fit.memory == max(choices, key=predicted)
 
 
 # ---------------------------------------------------------------- complaints
@@ -484,6 +364,7 @@ def test_a_length_scale_that_goes_to_nothing_is_named():
     assert "column 1 (from 0) is short" in said(on_time, Y, ard(2), memory=BackToPrior(0.0))
 
 
+@pytest.mark.slow
 def test_a_length_scale_at_a_bound_is_named():
     X, Y = codes(30, 100, 1)
     X[:, 1] /= 30.0
@@ -494,6 +375,7 @@ def test_a_length_scale_at_a_bound_is_named():
     assert "of columns 1, 2 (from 0) is at its upper bound" in said(X, Y, kernel)
 
 
+@pytest.mark.slow
 def test_a_column_that_explains_nothing_is_named():
     X, Y = of_columns(lambda X: torch.sin(6.0 * X[:, 0]), 60, 2, 0)
     assert "column 1 (from 0) is so long that it explains nothing" in (words := said(X, Y, ard(2)))
@@ -503,41 +385,33 @@ def test_a_column_that_explains_nothing_is_named():
     assert "column 1" in said(X, Y, several.requires_grad_(False))
 
 
-def test_a_noise_of_nothing_is_complained_of():
+@pytest.mark.slow
+def test_a_noise_of_nothing_and_a_kernel_that_explains_nothing_are_complained_of():
+    """As noise alone: in each of six trials on other seeds with this kernel, before a margin of two nats was given."""
     X, Y = of_columns(lambda X: torch.sin(6.0 * X[:, 0]), 60, 1, 0, scale=0.0)
     assert "The noise is fitted as nothing" in said(X, Y, default_kernel(1))
     assert said(X, Y, default_kernel(1), regularization=1e-4) == ""
-
-
-def test_a_kernel_that_explains_nothing_is_complained_of():
-    """As noise alone: in each of six trials on other seeds with this kernel, before a margin of two nats was given."""
     X, _ = problem(40, 2, 0)
-    assert "The kernel explains nothing" in said(X, standardised(noise(40, 7)), default_kernel(2))
     weak = matern(0.5, 1e-4).requires_grad_(False)
-    assert "The kernel explains nothing" in said(X[:12], standardised(noise(12, 7)), weak)
-
-
-def test_rewards_that_are_all_equal_are_explained_by_nothing():
-    """Under noise alone, of which there is none, their density has no bound; under a kernel it has."""
-    X, _ = problem(40, 2, 0)
-    assert "The kernel explains nothing" in said(X, torch.zeros(40, dtype=torch.float64), default_kernel(2))
+    for rewards, kernel in (
+        (standardised(noise(40, 7)), default_kernel(2)),
+        (standardised(noise(12, 7)), weak),
+        (torch.zeros(40, dtype=DOUBLE), default_kernel(2)),
+    ):
+        assert "The kernel explains nothing" in said(X[: len(rewards)], rewards, kernel)
 
 
 ORDINARY = {
     "one": (lambda X: torch.sin(5.0 * X[:, 0]), 12, 1),
-    "waves": (lambda X: torch.sin(5.0 * X).sum(-1), 40, 2),
     "six waves": (lambda X: torch.sin(5.0 * X).sum(-1), 80, 6),
-    "line": (lambda X: X[:, 0] - 2.0 * X[:, 1], 30, 2),
     "bowl": (lambda X: -(X - 0.3).square().sum(-1), 40, 3),
     "peak": (lambda X: (-8.0 * (X - 0.6).square().sum(-1)).exp(), 60, 2),
-    "product": (lambda X: X.prod(-1), 40, 3),
     "step": (lambda X: (X[:, 0] > 0.4) + X[:, 1], 60, 2),
     "choices": (lambda X: (4.0 * X[:, 0]).floor() + X[:, 1], 60, 2),
-    "quick": (lambda X: torch.sin(20.0 * X[:, 0]) + X[:, 1], 60, 2),
 }
 
 
-@pytest.mark.one_in(10)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("name", ORDINARY)
 def test_nothing_is_said_of_ordinary_rewards(name):
     X, Y = of_columns(*ORDINARY[name], seed=3)
@@ -545,7 +419,8 @@ def test_nothing_is_said_of_ordinary_rewards(name):
     assert said(X, Y, ard(X.shape[-1])) == ""
 
 
-def test_a_kernel_without_priors_does_not_end_at_length_scales_of_nothing(monkeypatch):
+@pytest.mark.slow
+def test_a_kernel_without_priors_does_not_end_at_length_scales_of_nothing():
     """Of a category in ten columns: a line search went to 1e-8 in one step, where nothing is left but the diagonal."""
     generator = torch.Generator().manual_seed(1)
     X, kinds = torch.rand(40, 6, generator=generator, dtype=DOUBLE), torch.randint(10, (40,), generator=generator)
@@ -559,7 +434,3 @@ def test_a_kernel_without_priors_does_not_end_at_length_scales_of_nothing(monkey
     fit = fit_evidence(told, kernel, seed=0)
     # Which categories are told apart is a matter of rounding, and one or two may share nothing with the others.
     assert fit.kernel.base_kernel.kernels[1].lengthscale.median() > 0.1
-    monkeypatch.setattr(evidence, "_REACH", 1e9)
-    far = fit_evidence(told, kernel, seed=0)
-    assert far.kernel.base_kernel.kernels[1].lengthscale.min() < 1e-3
-    assert fit.evidence > far.evidence

@@ -7,7 +7,6 @@ import pytest
 import torch
 from problems import DOUBLE, data
 
-from torch_kbandits import InputError
 from torch_kbandits.errors import ExpertWarning
 from torch_kbandits.observations import GuardedExpert
 
@@ -19,24 +18,19 @@ def broken(X, time):
     raise ValueError("no line to the lab")
 
 
-FAULTS = {
-    "exception": (broken, "raised ValueError: no line to the lab"),
-    "no pair": (lambda X, t: VALUES, r"must return \(Y, variance\) or None, got \[0.5"),
-    "one value": (lambda X, t: 1.0, r"must return \(Y, variance\)"),
-    "words": (lambda X, t: (["a"] * 4, 1.0), "values must be numbers"),
-    "no variance": (lambda X, t: (VALUES, None), "variances must be numbers, got None"),
-    "too few": (lambda X, t: (VALUES[:3], 1.0), r"values must be one for each of the 4 points, got .*\(3,\)"),
-    "a scalar": (lambda X, t: (1.0, 1.0), "values must be one for each of the 4"),
-    "a matrix": (lambda X, t: (torch.ones(2, 2), 1.0), "values must be one for each of the 4"),
-    "variances": (lambda X, t: (VALUES, torch.ones(5)), "variances must be one for each of the 4"),
-    "NaN": (lambda X, t: ([*VALUES[:3], torch.nan], 1.0), "values must be finite"),
-    "infinite variance": (lambda X, t: (VALUES, torch.inf), "variances must be finite"),
-    "negative": (lambda X, t: (VALUES, [1.0, 1.0, -1e-9, 1.0]), "variances must be at least 0, got -1e-09"),
-}
+FAULTS = [
+    (broken, "raised ValueError: no line to the lab"),
+    (lambda X, t: (VALUES[:3], 1.0), r"values must be one for each of the 4 points, got .*\(3,\)"),
+    (lambda X, t: ([*VALUES[:3], torch.nan], 1.0), "values must be finite"),
+    (lambda X, t: (VALUES, [1.0, 1.0, -1e-9, 1.0]), "variances must be at least 0, got -1e-09"),
+    (lambda X, t: VALUES, r"must return \(Y, variance\) or None, got \[0.5"),
+    (lambda X, t: (["a"] * 4, 1.0), "values must be numbers"),
+    (lambda X, t: (VALUES, torch.inf), "variances must be finite"),
+]
 
 
 def test_each_kind_of_fault_is_said_once_and_counted_always():
-    for function, message in FAULTS.values():
+    for function, message in FAULTS:
         expert = GuardedExpert(function)
         with pytest.warns(ExpertWarning, match=message) as said:
             answers = expert.answers(X, 3)
@@ -46,7 +40,7 @@ def test_each_kind_of_fault_is_said_once_and_counted_always():
             expert.answers(X, 4)
         assert [tuple(part.shape) for part in answers] == [(0, 2), (0,), (0,)]
         assert (expert.num_questions, expert.num_failures, expert.num_late) == (8, 2, 0)
-    faults = iter([FAULTS[name][0] for name in ("exception", "too few", "NaN", "negative", "no pair")])
+    faults = iter([function for function, _ in FAULTS[:5]])
     expert = GuardedExpert(lambda X, t: next(faults)(X, t))
     with pytest.warns(ExpertWarning) as said:
         [expert.answers(X, 0) for _ in range(5)]
@@ -73,11 +67,7 @@ def test_answers_may_come_in_many_forms(given):
     assert expert.num_failures == 0
 
 
-def test_not_yet_is_no_failure_questions_are_its_own_and_an_interrupt_is_passed_on():
-    expert = GuardedExpert(lambda X, t: None)
-    assert len(expert.answers(X, 0).X) == 0
-    assert (expert.num_questions, expert.num_failures, expert.num_late) == (4, 0, 1)
-
+def test_questions_are_not_the_experts_to_change():
     def vandal(questions, time):
         questions.zero_()
         return VALUES, 0.0
@@ -85,36 +75,3 @@ def test_not_yet_is_no_failure_questions_are_its_own_and_an_interrupt_is_passed_
     questions = X.clone()
     assert torch.equal(GuardedExpert(vandal).answers(questions, 0).X, X)
     assert torch.equal(questions, X)
-
-    def interrupted(X, time):
-        raise KeyboardInterrupt
-
-    expert = GuardedExpert(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        expert.answers(X, 0)
-    assert expert.counts() == {"num_questions": 0, "num_failures": 0, "num_late": 0}
-
-
-def test_a_budget_ends():
-    expert = GuardedExpert(lambda X, t: (VALUES[: len(X)], 1.0), max_questions=6)
-    assert expert.allowed(4) == 4
-    expert.answers(X, 0)
-    with pytest.warns(ExpertWarning, match=r"All 6 questions to the expert \(max_questions\) are asked"):
-        assert expert.allowed(4) == 2
-    expert.answers(X[:2], 1)
-    assert expert.allowed(4) == 0
-    assert GuardedExpert(lambda X, t: None).allowed(10**9) == 10**9
-
-
-@pytest.mark.parametrize(
-    ("expert", "max_questions", "message"),
-    [
-        (None, None, "expert must be a function"),
-        (0.1, None, "expert must be a function"),
-        (broken, -1, "max_questions must be a whole number of at least 0"),
-        (broken, 1.5, "max_questions must be a whole number of at least 0"),
-    ],
-)
-def test_what_is_no_expert_is_refused(expert, max_questions, message):
-    with pytest.raises(InputError, match=message):
-        GuardedExpert(expert, max_questions)
