@@ -25,7 +25,7 @@ def is_quick(config):
 def pytest_configure(config):
     """Let the quick suite try a third of the examples, unless a test says its number."""
     hypothesis.settings.load_profile("quick" if is_quick(config) else "thorough")
-    config.addinivalue_line("markers", "patience: stretches of plain rounds begin when they do for users")
+
     config.addinivalue_line("markers", "one_in(number): one case in so many is quick; other tests take other cases")
     # Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again.
     config.addinivalue_line("filterwarnings", "ignore:Optimization failed:RuntimeWarning")
@@ -63,10 +63,10 @@ def unrendered(monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_is_not_limited_again():
-    """BoTorch looks for all linear algebra in the process before each search, which takes 6 ms, to give it one thread.
+def _as_tests_need_it():
+    """BoTorch looks for all linear algebra in the process before each search, in 6 ms, to give it one thread: it has one.
 
-    Here it has one, and more change no law.
+    And rounds are plain from the first that may be, so that all laws are of stretches too, which else begin later.
     """
     from botorch.generation import gen
     from botorch.optim.utils import timeout
@@ -74,27 +74,18 @@ def _one_thread_is_not_limited_again():
     with pytest.MonkeyPatch.context() as patch:
         for module in (gen, timeout):
             patch.setattr(module, "threadpool_limits", lambda **_: nullcontext())
+        patch.setattr("torch_kbandits.bandit.bandit.PATIENCE", 0)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
-    """BoTorch draws from torch's global generator; give every test the same.
-
-    ``torch.manual_seed`` would note the stack of every call for devices that are not there, in milliseconds.
-    """
+    """BoTorch draws from torch's global generator; ``torch.manual_seed`` would note the stack of every call."""
     import torch
 
     torch.default_generator.manual_seed(0)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
-
-
-@pytest.fixture(autouse=True)
-def _stretches_begin_at_once(request, monkeypatch):
-    """Rounds are plain from the first that may be, so that all laws are of stretches too, which else begin later."""
-    if "patience" not in request.keywords:
-        monkeypatch.setattr("torch_kbandits.bandit.bandit.PATIENCE", 0)
 
 
 @pytest.fixture
