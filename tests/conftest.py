@@ -64,7 +64,7 @@ def unrendered(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _as_tests_need_it():
-    """BoTorch looks for all linear algebra in the process before each search, in 6 ms, to give it one thread: it has one.
+    """BoTorch looks for all linear algebra in the process before each search, in 6 ms, to give it the one it has.
 
     And rounds are plain from the first that may be, so that all laws are of stretches too, which else begin later.
     """
@@ -92,24 +92,34 @@ def _fixed_global_generator():
 def short_fits(request, monkeypatch):
     """In the quick suite BoTorch's fits end after a step: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        end_early(monkeypatch, "botorch.optim.core.minimize_with_timeout", 1)
+        end_early(monkeypatch, fits=1)
 
 
 @pytest.fixture
-def short_searches(request, monkeypatch, short_fits):
+def short_searches(request, monkeypatch):
     """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
     if is_quick(request.config):
-        for minimize in ("minimize_with_timeout", "fmin_l_bfgs_b_batched"):
-            end_early(monkeypatch, f"botorch.generation.gen.{minimize}", 2)
+        end_early(monkeypatch, fits=1, searches=2)
 
 
-def end_early(monkeypatch, path, steps):
-    """Let a minimiser of BoTorch end after some steps, whoever calls it."""
-    module, _, name = path.rpartition(".")
-    minimize = getattr(import_module(module), name)
+@pytest.fixture
+def brief_searches(monkeypatch):
+    """Both in any suite: for laws over very many combinations."""
+    end_early(monkeypatch, fits=1, searches=2)
 
-    def few_steps(*args, **words):
-        few = {"maxiter": steps}
-        return minimize(*args, **words | ({"options": (words["options"] or {}) | few} if "options" in words else few))
 
-    monkeypatch.setattr(path, few_steps)
+def end_early(monkeypatch, **steps):
+    """Let minimisers of BoTorch end after some steps, whoever calls them."""
+    called = {"fits": ["optim.core.minimize_with_timeout"]}
+    called["searches"] = [f"generation.gen.{name}" for name in ("minimize_with_timeout", "fmin_l_bfgs_b_batched")]
+    for kind, number in steps.items():
+        for path in called[kind]:
+            module, _, name = f"botorch.{path}".rpartition(".")
+            minimize = getattr(import_module(module), name)
+
+            def few_steps(*args, few=number, minimize=minimize, **words):
+                if "options" in words:
+                    return minimize(*args, **words | {"options": (words["options"] or {}) | {"maxiter": few}})
+                return minimize(*args, **words | {"maxiter": few})
+
+            monkeypatch.setattr(f"{module}.{name}", few_steps)
