@@ -28,10 +28,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interrupts import Interrupt
 from kinds import ARMS, KINDS, NAMES, SMALL_BOX, composed, make, same, started
-from problems import DOUBLE, data, examples, matern, on_a_cube, play, rbf
+from problems import DOUBLE, data, examples, on_a_cube, play, rbf
 from torch.overrides import TorchFunctionMode
 
-import torch_kbandits
 from torch_kbandits import (
     KDPP,
     ArmBlocks,
@@ -82,44 +81,43 @@ def test_a_saved_file_is_saved_again_as_it_is_and_says_what_it_is(tmp_path):
     assert zipfile.is_zipfile(io.BytesIO(body))
 
 
-PIECES = {
-    "a scaled width, a capped dictionary": {
+PIECES = [
+    {
         "width": ScaledWidth(IGPUCBWidth(0.1, 1.0, 0.1, RateGain("rbf", dimension=2)), 0.3),
         "dictionary": CappedDictionary(RidgeLeverageSampling(2.0, "coupled"), 8, "stop"),
     },
-    "a greedy gain, a fixed dictionary": {
+    {
         "width": IGPUCBWidth(0.1, 1.0, 0.1, GreedyGain(rbf(0.4), ARMS, 30, 0.05)),
         "dictionary": FixedDictionary(ARMS[:7].clone()),
     },
-    "a sum of gains, a k-DPP": {
+    {
         "width": IGPUCBWidth(0.1, 1.0, 0.1, SumGain([RateGain("rbf", dimension=1), RateGain("linear", dimension=2)])),
         "dictionary": KDPP(6),
         "regularization": np.float64(0.05),
     },
-}
+]
 
 
 @pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
-@pytest.mark.parametrize("name", PIECES)
-def test_pieces_within_pieces_and_the_effort_of_searches(name, tmp_path):
-    bandit = composed(candidates=Arms(data(5_000, 2)[0][:50], column_memory=0), kernel=rbf(0.4), **PIECES[name])
+@pytest.mark.parametrize("pieces", PIECES)
+def test_pieces_within_pieces_come_back(pieces, tmp_path):
+    bandit = composed(candidates=Arms(data(5_000, 2)[0][:50], column_memory=0), kernel=rbf(0.4), **pieces)
     play(bandit, 6)
     loaded = save_and_load(bandit, tmp_path)
     assert loaded.candidates.column_memory == 0
     assert torch.equal(loaded.beta, bandit.beta)
     assert torch.equal(play(loaded, 8), play(bandit, 8))
     assert (tmp_path / "bandit.kb").stat().st_size < 30_000  # though arms are a view of a large tensor
-    boxed = save_and_load(make("gp-ucb", candidates=SMALL_BOX), tmp_path).candidates
-    assert (boxed.num_restarts, boxed.raw_samples) == (SMALL_BOX.num_restarts, SMALL_BOX.raw_samples)
 
 
-def test_columns_of_contexts_come_back(tmp_path):
+def test_columns_of_contexts_and_the_effort_of_searches_come_back(tmp_path):
     columns = ColumnSpec([Number("age", 0.0, 100.0), Category("city", ["Rome", "Paris"], other=True)])
     bandit = make("ek-ucb", candidates=ContextualActions(ARMS[:9], context_columns=columns))
     row = {"age": 31, "city": "Rome"}
     bandit.tell(bandit.ask(context=row), 0.3, context=row)
-    loaded = save_and_load(bandit, tmp_path)
-    assert torch.equal(loaded.ask(context=row), bandit.ask(context=row))
+    assert torch.equal(save_and_load(bandit, tmp_path).ask(context=row), bandit.ask(context=row))
+    boxed = save_and_load(make("gp-ucb", candidates=SMALL_BOX), tmp_path).candidates
+    assert (boxed.num_restarts, boxed.raw_samples) == (SMALL_BOX.num_restarts, SMALL_BOX.raw_samples)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
@@ -191,9 +189,7 @@ def test_a_kernel_comes_back_with_its_numbers_constraints_and_priors(name, tmp_p
     found.load_state_dict(bandit.state_dict())  # which refuses another kernel
     loaded = found.prior.kernel
     assert type(loaded) is type(kernel)
-    ours, theirs = loaded.state_dict(), kernel.state_dict()
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[key], theirs[key]) and ours[key].dtype == theirs[key].dtype for key in theirs)
+    assert same(dict(loaded.state_dict()), dict(kernel.state_dict()))
     assert [p.requires_grad for p in loaded.parameters()] == [p.requires_grad for p in kernel.parameters()]
     assert loaded.training == kernel.training
     points = X.to(next(kernel.parameters()).dtype) if name != "per action" else X
@@ -252,7 +248,6 @@ def on_a_snapped_cube():
 
 
 NOT_MADE_AGAIN = {
-    "kernel": (lambda: make("bkb", kernel=OwnKernel().double()), "kernel: kernels of the class OwnKernel"),
     "part": (
         lambda: make("bkb", kernel=gp.ScaleKernel(OwnKernel()).double()),
         "kernel: kernels of the class OwnKernel",
@@ -297,10 +292,8 @@ OTHERS = [
     ({"candidates": ARMS + 1.0}, r"candidates.arms: saved \(60, 2\)"),
     ({"candidates": SMALL_BOX}, "candidates.bounds: saved nothing"),
     ({"kernel": rbf(0.4)}, "kernel.raw_lengthscale"),
-    ({"kernel": matern()}, "kernel: saved RBFKernel, here ScaleKernel"),
     ({"kernel": gp.MaternKernel(nu=0.5).double()}, "kernel.nu: saved nothing, here 0.5"),
     ({"beta": 2.5}, "width.value: saved 1.5, here 2.5"),
-    ({"oversampling": 4.0}, "dictionary.oversampling: saved 3.0, here 4.0"),
     ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
     ({"max_dictionary": 9}, "dictionary.max_size: saved nothing, here 9"),
 ]
@@ -318,7 +311,16 @@ def test_a_state_of_another_configuration_or_algorithm_is_refused_and_named():
         assert same(stranger.state_dict(), before)
 
 
-def test_a_class_loads_its_own_algorithm_and_into_what_fits(tmp_path):
+class Noted(Bandit):
+    def state_dict(self):
+        return super().state_dict() | {"notes": {"since": datetime(2024, 1, 1)}}
+
+
+def test_a_class_loads_its_own_algorithm_and_into_what_fits_and_saves_tensors_numbers_and_strings_alone(tmp_path):
+    words = {"candidates": Arms(ARMS), "kernel": rbf(0.3), "regularization": 0.05, "width": composed().width, "seed": 0}
+    with pytest.raises(InputError, match=r"the content.state.notes.since is a datetime"):
+        Noted(**words).save(tmp_path / "bandit.kb")
+    assert not list(tmp_path.iterdir())  # nothing was written
     make("bkb").save(tmp_path / "bandit.kb")
     assert type(algorithms.BKB.load(tmp_path / "bandit.kb")) is algorithms.BKB
     assert isinstance(Bandit.load(tmp_path / "bandit.kb", device="cpu").candidates, Arms)
@@ -332,18 +334,6 @@ def test_a_class_loads_its_own_algorithm_and_into_what_fits(tmp_path):
     ):
         with pytest.raises(error, match=message):
             kind.load(tmp_path / "bandit.kb", **words)
-
-
-class Noted(Bandit):
-    def state_dict(self):
-        return super().state_dict() | {"notes": {"since": datetime(2024, 1, 1)}}
-
-
-def test_a_state_of_more_than_tensors_numbers_and_strings_is_refused_before_anything_is_written(tmp_path):
-    bandit = Noted(candidates=Arms(ARMS), kernel=rbf(0.3), regularization=0.05, width=composed().width, seed=0)
-    with pytest.raises(InputError, match=r"the content.state.notes.since is a datetime"):
-        bandit.save(tmp_path / "bandit.kb")
-    assert not list(tmp_path.iterdir())
 
 
 # ---------------------------------------------------------------- damaged files
@@ -386,12 +376,7 @@ def sealed(body):
 
 def without(*path):
     """A file that lacks a part."""
-    content = content_of(complete())
-    part = content
-    for key in path[:-1]:
-        part = part[key]
-    del part[path[-1]]
-    return sealed(packed(content))
+    return sealed(packed(changed(content_of(complete()), path, places)))
 
 
 DAMAGED = {
@@ -401,7 +386,6 @@ DAMAGED = {
     "pickle": (lambda: pickle.dumps({"a": 1}), "was not written by bandit.save"),
     "another kind": (lambda: complete().replace(b"s bandit\n", b"s checkpoint\n", 1), "holds a checkpoint and not a"),
     "first line": (lambda: complete()[:10], "its beginning is lost"),
-    "no second line": (lambda: complete().split(b"\n")[0], "second line"),
     "cut second line": (lambda: complete()[:40], "second line"),
     "second line": (lambda: with_header(sha256=None), "second line"),
     "cut": (lambda: complete()[:-1], r"is cut or has grown: it has \d+ of \d+ bytes"),
@@ -416,11 +400,11 @@ DAMAGED = {
 }
 
 
-def test_what_is_no_saved_bandit_is_refused(tmp_path):
+def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_that_reads_them(tmp_path):
     file, into = tmp_path / "bandit.kb", make("bkb")
-    before = into.state_dict()
-    for what, (content, message) in DAMAGED.items():
-        file.write_bytes(content())
+    before, content = into.state_dict(), content_of(complete())
+    for what, (wrong, message) in DAMAGED.items():
+        file.write_bytes(wrong())
         with pytest.raises(DamagedFileError, match=message) as caught:
             Bandit.load(file)
         assert "bandit.kb" in str(caught.value)
@@ -428,40 +412,33 @@ def test_what_is_no_saved_bandit_is_refused(tmp_path):
             with pytest.raises(DamagedFileError):
                 Bandit.load(file, into=into)
         assert same(into.state_dict(), before)
-    for key in ("history", "pending", "num_asked"):
-        file.write_bytes(without("state", key))
-        with pytest.raises(StateMismatchError, match=f"lacks .'{key}'."):
-            Bandit.load(file)
-
-
-def test_newer_formats_are_refused_with_the_version_that_reads_them(tmp_path):
-    content = content_of(complete())
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
-    for file, message in (
+    for wrong, message in (
+        *((without("state", key), f"lacks .'{key}'.") for key in ("history", "pending", "num_asked")),
         (with_header(format=3, version="9.1.0"), r"format 3, written by torch_kbandits 9.1.0.*or newer"),
-        (sealed(packed(newer)), "by torch_kbandits 9.1.0: The state has format 99 and this version reads"),
+        (sealed(packed(newer)), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 5"),
     ):
-        (tmp_path / "bandit.kb").write_bytes(file)
+        file.write_bytes(wrong)
         with pytest.raises(StateMismatchError, match=message) as caught:
-            Bandit.load(tmp_path / "bandit.kb")
+            Bandit.load(file)
         assert "bandit.kb" in str(caught.value)
 
 
 def test_a_damaged_state_is_refused():
     bandit, twin = make("bkb"), make("bkb")
     play(bandit, 3)
-    for damage in (
-        lambda state: state["history"]["Y"].fill_(float("inf")),
-        lambda state: state["history"].pop("Y"),
-        lambda state: state["history"].update(Y=state["history"]["Y"][:1]),
-        lambda state: state["history"]["rounds"].copy_(torch.tensor([0, 2, 1])),
-        lambda state: state.update(inducing_points=state["inducing_points"][:0]),
+    history = bandit.state_dict()["history"]
+    for part, value in (
+        ("Y", history["Y"] + float("inf")),
+        ("Y", places),
+        ("Y", history["Y"][:1]),
+        ("rounds", history["rounds"][[0, 2, 1]]),
     ):
-        state = bandit.state_dict()
-        damage(state)
         with pytest.raises(StateMismatchError, match="damaged"):
-            twin.load_state_dict(state)
-        assert twin.round == 0
+            twin.load_state_dict(changed(bandit.state_dict(), ("history", part), value))
+    with pytest.raises(StateMismatchError, match="damaged"):
+        twin.load_state_dict(bandit.state_dict() | {"inducing_points": history["X"][:0]})
+    assert twin.round == 0
 
 
 @examples(60)
@@ -656,17 +633,6 @@ def test_what_has_no_end_is_not_read(what, tmp_path):
         Bandit.load(tmp_path / "bandit.kb")
 
 
-def test_what_is_no_state_or_history_is_refused():
-    into = make("bkb")
-    for state in (None, [], "state", 3, {}, {"weights": 1}, {"format": 3}, {"format": 5, "config": None}, b""):
-        for call in (into.load_state_dict, into.replay):
-            with pytest.raises(KernelBanditError):
-                call(state)
-    with pytest.raises(StateMismatchError, match="format 99 and this version reads 5"):
-        into.load_state_dict(into.state_dict() | {"format": 99})
-    assert into.num_told == 0
-
-
 # ---------------------------------------------------------------- writing
 
 
@@ -728,35 +694,28 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(where, code, tmp_pa
     assert Bandit.load(tmp_path / "bandit.kb").round == 3
 
 
-def line_of(at):
-    """The line of the package at which there was an interrupt."""
-    name, _, number = at.partition(" ")[0].partition(":")
-    return next(Path(torch_kbandits.__file__).parent.rglob(name)).read_text().splitlines()[int(number) - 1]
-
-
 # An interrupt between opening a file and the block that closes it leaves that to the collector, which says so.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_near_the_end_of_saving_leaves_the_old_file_or_the_new_one(tmp_path):
-    """At each of the last fifty lines, which write it."""
-    bandit, path = make("bkb"), tmp_path / "bandit.kb"
-    bandit.save(path)
-    old = path.read_bytes()
-    bandit.tell(ARMS[:1], 1.0)
-    bandit.save(tmp_path / "new.kb")
-    new, stopped = (tmp_path / "new.kb").read_bytes(), set()
+    """At each of the last fifty lines, which write it; only an interrupt within the clearing up may leave a draft."""
+    bandit, path, files = make("bkb"), tmp_path / "bandit.kb", []
+    for _ in range(2):
+        bandit.save(path)
+        files.append(path.read_bytes())
+        bandit.tell(ARMS[:1], 1.0)
+    bandit.load_state_dict(Bandit.load(path).state_dict())
     with Interrupt(10**9) as whole:
-        bandit.save(tmp_path / "new.kb")
-    (tmp_path / "new.kb").unlink()
+        bandit.save(path)
+    drafts = 0
     for line in range(whole.passed - 50, whole.passed + 9):
-        path.write_bytes(old)
+        path.write_bytes(files[0])
         with Interrupt(line) as interrupt:
             bandit.save(path)
-        assert path.read_bytes() in (old, new)
-        for draft in tmp_path.glob(".*kb*"):  # only an interrupt within the clearing up itself may leave it
-            assert "unlink" in line_of(interrupt.at) or "suppress" in line_of(interrupt.at), interrupt.at
+        assert path.read_bytes() in files
+        for draft in tmp_path.glob(".*kb*"):
             draft.unlink()
+            drafts += 1
         if interrupt.at is None:
             break
-        stopped.add(interrupt.at)
-    assert len(stopped) > 10
-    assert path.read_bytes() == new
+    assert drafts <= 3
+    assert path.read_bytes() == files[1]
