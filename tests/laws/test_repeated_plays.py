@@ -4,8 +4,8 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from gpytorch.kernels import LinearKernel, RBFKernel
-from problems import DOUBLE, data, dense, difference, exactly, rbf
+from gpytorch.kernels import LinearKernel
+from problems import DOUBLE, data, dense, difference, rbf, seeded
 
 from torch_kbandits import RidgeLeverageSampling, algorithms, environments
 from torch_kbandits.dictionaries import PlayedPoints
@@ -19,15 +19,8 @@ def played(X, counts, kernel=None, noise=LAMBDA, **known):
     return PlayedPoints(X, kernel or rbf(), noise, counts, **known)
 
 
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
 def probabilities(points, oversampling, resampling="fresh"):
     return RidgeLeverageSampling(oversampling, resampling).probabilities(points, seeded(0))
-
-
-# ------------------------------------------------------------------------------------------------ the law
 
 
 @pytest.mark.parametrize("resampling", WAYS)
@@ -62,24 +55,11 @@ def test_they_add_up_to_no_more_than_the_effective_dimension_times_oversampling(
     K = oracles.rbf(0.5)(*dense(X[rows], X[rows]))
     tolerance = oracles.rounding(len(K), 1.0 + len(K) / LAMBDA)
     of_plays = np.diag(np.linalg.solve(K + LAMBDA * np.eye(len(K)), K))
-    merged = np.bincount(rows, of_plays)
-    known = played(X, counts, rbf(0.5))
+    merged, known = np.bincount(rows, of_plays), played(X, counts, rbf(0.5))
     for oversampling in (0.5, 1.5):
         found = probabilities(known, oversampling, resampling)
         assert difference(found, np.minimum(1.0, oversampling * merged)) < tolerance
         assert found.sum() <= oversampling * of_plays.sum() + 20 * tolerance
-        by_plays = 1.0 - (1.0 - np.minimum(1.0, oversampling * merged / counts)) ** counts
-        assert (found.numpy() >= by_plays - 20 * tolerance).all()
-
-
-def test_counts_may_be_parts_of_a_play_or_none_and_scores_those_that_are_known():
-    """As they are under a memory that fades; and as in a batch of BBKB, whose scores are those of its start."""
-    counts, scores = torch.tensor([0.0, 0.25, 9.0], dtype=DOUBLE), torch.full((3,), 0.4, dtype=DOUBLE)
-    point = played(data(3, 2)[0], counts, leverage_scores=scores)
-    assert probabilities(point, 2.0).tolist() == pytest.approx([0.0, 0.2, 1.0])
-
-
-# ------------------------------------------------------------------------------------------------ growth
 
 
 def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing():
@@ -88,28 +68,16 @@ def test_growth_includes_with_the_largest_probability_so_far_and_loses_nothing()
     scores = np.array([[0.2, 0.1, 0.1, 0.1, 0.3], [0.15, 0.3, 0.05, 0.2, 0.1], [0.15, 0.2, 0.2, 0.02, 0.4]])
     largest = np.maximum.accumulate(np.minimum(1.0, 1.5 * counts * scores))
     rule, copies, runs = RidgeLeverageSampling(1.5, "growth"), 40, 100
-    held = np.zeros((runs, 3, copies * 5), dtype=bool)
-    X = data(copies * 5, 2)[0]
+    held, X = np.zeros((runs, 4, copies * 5), dtype=bool), data(copies * 5, 2)[0]
     for run in range(runs):
-        before = torch.zeros(copies * 5, dtype=torch.bool)
         for number in range(3):
-            known = {"in_dictionary": before, "leverage_scores": torch.tensor(np.tile(scores[number], copies))}
+            known = {"in_dictionary": torch.tensor(held[run, number])}
+            known |= {"leverage_scores": torch.tensor(np.tile(scores[number], copies))}
             chosen = rule.select(played(X, np.tile(counts[number], copies), **known), seeded(run))
-            held[run, number, chosen.indices] = True
-            before = torch.tensor(held[run, number])
-    assert (held[:, 0] <= held[:, 1]).all()
-    assert (held[:, 1] <= held[:, 2]).all()
-    found = held.reshape(runs, 3, copies, 5).mean((0, 2))
+            held[run, number + 1, chosen.indices] = True
+    assert (held[:, :-1] <= held[:, 1:]).all()
+    found = held[:, 1:].reshape(runs, 3, copies, 5).mean((0, 2))
     assert (np.abs(found - largest) <= 4.5 * np.sqrt(largest * (1.0 - largest) / (runs * copies)) + 1e-12).all()
-
-
-# ------------------------------------------------------------------------------------------------ in a run
-
-
-def bkb(problem, oversampling, seed, **words):
-    kernel = RBFKernel().double().initialize(lengthscale=exactly(0.3))
-    words = {"kernel": kernel, "regularization": 0.01, "beta": 2.0, "seed": seed} | words
-    return algorithms.BKB(candidates=problem.arms, oversampling=oversampling, **words)
 
 
 def ratios(problem, oversampling, rounds, every, seed=0, **words):
@@ -117,15 +85,24 @@ def ratios(problem, oversampling, rounds, every, seed=0, **words):
 
     What rounding may have done to them is in their favour.
     """
-    bandit, arms, least, largest = bkb(problem, oversampling, seed, **words), problem.arms.numpy(), 1.0, 1.0
-    kernel = oracles.rbf(0.3)
+    words = {
+        "kernel": rbf(0.3),
+        "regularization": 0.01,
+        "beta": 2.0,
+        "seed": seed,
+        "oversampling": oversampling,
+    } | words
+    bandit, least, largest = algorithms.BKB(candidates=problem.arms, **words), 1.0, 1.0
     for number in range(rounds):
         x = bandit.ask()
         bandit.tell(x, problem.pull(x, number) - 0.5)
         if (number + 1) % every == 0:
             X, counts = np.unique(bandit.history.X.numpy(), axis=0, return_counts=True)
-            data = (kernel, X, np.zeros(len(X)), 0.01 / counts)
-            exact, ours = oracles.exact(*data, arms), oracles.dtc(*data, bandit.inducing_points.numpy(), arms)
+            data = (oracles.rbf(0.3), X, np.zeros(len(X)), 0.01 / counts)
+            exact, ours = (
+                oracles.exact(*data, problem.arms.numpy()),
+                oracles.dtc(*data, bandit.inducing_points.numpy(), problem.arms.numpy()),
+            )
             rounding = exact.rounding + ours.rounding
             least = min(least, ((ours.variance + rounding) / exact.variance).min())
             largest = max(largest, ((ours.variance - rounding) / exact.variance).max())

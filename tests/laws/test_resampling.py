@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, data, difference, rbf, seeded
+from problems import DOUBLE, data, difference, rbf, reward, seeded
 
 from torch_kbandits import (
+    Arms,
     Bandit,
-    Box,
     ConstantWidth,
     InputError,
     RidgeLeverageSampling,
@@ -21,7 +21,6 @@ from torch_kbandits import (
 from torch_kbandits.dictionaries import PlayedPoints
 
 ARMS = data(60, 2)[0]
-BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
 WAYS = ["fresh", "coupled", "growth"]
 Q = 1.5
 
@@ -51,31 +50,13 @@ def hits(resampling, *columns, seed=0):
     return np.array([chosen(resampling, points, seed + number) for number in range(200)]).reshape(4_000, -1)
 
 
-def reward(X):
-    return torch.sin(5.0 * X).sum(-1)
-
-
-def bkb(resampling, domain="arms", seed=3, name="bkb", **settings):
-    where = {"candidates": ARMS if domain == "arms" else Box(BOUNDS, num_restarts=2, raw_samples=16)}
+def bkb(resampling, seed=3, name="bkb", **settings):
     words = {"kernel": rbf(0.3), "regularization": 0.05, "beta": 1.5, "seed": seed, "resampling": resampling}
-    return algorithms.build(name, **(where | words | settings))
-
-
-def play(bandit, rounds, q=1):
-    """Return the dictionary after each round."""
-    dictionaries = []
-    for _ in range(rounds):
-        X = bandit.ask(q)
-        bandit.tell(X, reward(X))
-        dictionaries.append(set(map(tuple, bandit.inducing_points.tolist())))
-    return dictionaries
+    return algorithms.build(name, **({"candidates": ARMS} | words | settings))
 
 
 def changes(dictionaries):
     return sum(len(old ^ new) for old, new in pairwise(dictionaries))
-
-
-# ------------------------------------------------------------------------------------------------ probabilities
 
 
 @pytest.mark.parametrize("resampling", ["fresh", "coupled"])
@@ -111,8 +92,7 @@ def test_growth_only_keeps_what_is_there_and_draws_for_all_else_whenever_it_was_
     expected = np.where(held, 1.0, np.minimum(1.0, Q * (new + 4) * scores))
     assert difference(rule("growth").probabilities(points), expected) < 1e-12
     found = hits("growth", scores, new + 4, held, new)
-    assert found[:, held].all()
-    assert found[:, 2].all()
+    assert found[:, :3].all()
     error = np.sqrt(expected * (1.0 - expected) / 4_000)
     assert (np.abs(found.mean(0) - expected) <= 4.5 * error + 1e-12).all()
 
@@ -135,9 +115,6 @@ def test_selections_of_a_given_size_are_those_of_fresh(resampling):
         assert torch.equal(ours.probabilities, fresh.probabilities)
 
 
-# ------------------------------------------------------------------------------------------------ kept uniforms
-
-
 @given(first=st.integers(1, 40), more=st.integers(0, 40), seed=st.integers(0, 10_000))
 def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
     """Later points do not disturb earlier ones, and larger probabilities only add points."""
@@ -146,9 +123,6 @@ def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
     few, many = chosen("coupled", played(scores[:first]), seed), chosen("coupled", played(scores), seed)
     assert (many[:first] == few).all()
     assert not (many & ~chosen("coupled", played(1.3 * scores), seed)).any()
-
-
-# ------------------------------------------------------------------------------------------------ in a bandit
 
 
 @pytest.mark.slow
@@ -178,49 +152,22 @@ def test_far_fewer_changes_at_the_same_size_and_regret():
     assert max(regret["coupled"].sum(), regret["growth"].sum()) < 1.25 * regret["fresh"].sum()
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("domain", ["arms", "box"])
-@pytest.mark.parametrize("resampling", ["coupled", "growth"])
-def test_replayed_loaded_and_looked_at_it_is_the_same_run(resampling, domain):
-    rounds = 8 if domain == "arms" else 4
-    bandit, curious, replayed, loaded = (bkb(resampling, domain, oversampling=1.0) for _ in range(4))
-    dictionaries = play(bandit, rounds)
-    for expected in dictionaries:
-        curious.ask(3, remember=False)
-        curious.ask(2)
-        curious.forget()
-        assert play(curious, 1) == [expected]
-    replayed.replay(bandit.history)
-    loaded.load_state_dict(bandit.state_dict())
-    assert torch.equal(loaded.inducing_points, bandit.inducing_points)
-    X = torch.cat([ARMS[50:60], bandit.history.X[:5]])
-    for each in (bandit, replayed, loaded):
-        each.tell(X, reward(X))
-        each.tell(X[:3], reward(X[:3]))
-    assert torch.equal(replayed.inducing_points, bandit.inducing_points)
-    assert torch.equal(loaded.inducing_points, bandit.inducing_points)
+class HalfAndHalf(RidgeLeverageSampling):
+    def probabilities(self, played, generator=None):
+        return torch.full_like(played.counts, 0.5)
 
 
-def test_the_uniforms_of_a_bandit_are_kept():
+@pytest.mark.parametrize(("way", "kept"), [("coupled", True), ("fresh", False)])
+def test_the_uniforms_of_a_bandit_are_kept(way, kept):
     """With probabilities near ½ for ever, the dictionary of a growing history only grows."""
-
-    class HalfAndHalf(RidgeLeverageSampling):
-        def probabilities(self, played, generator=None):
-            return torch.full_like(played.counts, 0.5)
-
-    for way, kept in (("coupled", True), ("fresh", False)):
-        bandit = Bandit(
-            candidates=bkb("fresh").candidates, kernel=rbf(), regularization=0.1, width=ConstantWidth(1.0), seed=0,
-            dictionary=HalfAndHalf(1.0, way),
-        )  # fmt: skip
-        dictionaries = []
-        for number in range(0, 40, 2):
-            bandit.tell(ARMS[number : number + 2], torch.zeros(2, dtype=DOUBLE))
-            dictionaries.append({*map(tuple, bandit.inducing_points.tolist())})
-        grown = [old <= new for old, new in pairwise(dictionaries[3:])]
-        assert all(grown) is kept
-        assert 8 <= len(dictionaries[-1]) <= 32
+    words = {"kernel": rbf(), "regularization": 0.1, "width": ConstantWidth(1.0), "seed": 0}
+    bandit, dictionaries = Bandit(candidates=Arms(ARMS), dictionary=HalfAndHalf(1.0, way), **words), []
+    for number in range(0, 40, 2):
+        bandit.tell(ARMS[number : number + 2], torch.zeros(2, dtype=DOUBLE))
+        dictionaries.append({*map(tuple, bandit.inducing_points.tolist())})
+    grown = [old <= new for old, new in pairwise(dictionaries[3:])]
+    assert all(grown) is kept
+    assert 8 <= len(dictionaries[-1]) <= 32
 
 
 @pytest.mark.one_in(2)
@@ -237,8 +184,6 @@ def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
 
 
 def test_words_that_mean_nothing_are_named():
-    message = 'resampling must be "fresh" or "coupled" or "growth", got \'often\''
-    with pytest.raises(InputError, match=message):
-        RidgeLeverageSampling(3.0, "often")
-    with pytest.raises(InputError, match=message):
-        bkb("often")
+    for call in (lambda: RidgeLeverageSampling(3.0, "often"), lambda: bkb("often")):
+        with pytest.raises(InputError, match='resampling must be "fresh" or "coupled" or "growth", got \'often\''):
+            call()
