@@ -13,30 +13,7 @@ from gpytorch.kernels import Kernel, RQKernel
 from problems import DOUBLE, data, difference, linear, matern, rbf, reward
 from torch import Tensor
 
-from torch_kbandits import (
-    KDPP,
-    KORS,
-    ArmBlocks,
-    Arms,
-    AtLeast,
-    AtMost,
-    Bandit,
-    Box,
-    CappedDictionary,
-    ConstantWidth,
-    ContextualActions,
-    EmptyHistoryError,
-    FixedDictionary,
-    GreedyDictionary,
-    InfeasibleError,
-    InputError,
-    LearnedPrior,
-    MappedArms,
-    Outcome,
-    Prior,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
+import torch_kbandits as kb
 from torch_kbandits.acquisition import (
     ExpectedImprovementRule,
     ProbabilityOfImprovementRule,
@@ -49,17 +26,7 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, TimedActions
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
-from torch_kbandits.memory import (
-    BackToPrior,
-    Discount,
-    Exponential,
-    KeepAll,
-    Linear,
-    Quadratic,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import BackToPrior, Discount, KeepAll, Restart, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
 
 LAMBDA = 0.1
@@ -87,14 +54,14 @@ class Space(NamedTuple):
         return self.context_dim > 0 or self.each_round or self.timed
 
 
-def in_a_file(arms: Tensor, folder: Path) -> Arms:
+def in_a_file(arms: Tensor, folder: Path) -> kb.Arms:
     path = folder / f"{len(arms)}.npy"
     if not path.exists():
         np.save(path, arms.numpy())
-    return Arms(MappedArms(path))
+    return kb.Arms(kb.MappedArms(path))
 
 
-def sets(kind: type[ContextualActions], **about: bool) -> dict[str, Space]:
+def sets(kind: type[kb.ContextualActions], **about: bool) -> dict[str, Space]:
     """A set that stays, one that each round brings, and a box; each alone and in a context."""
     title, found = "timed " if about else "", {}
     for c, where in enumerate(("", " in a context")):
@@ -118,13 +85,13 @@ def sets(kind: type[ContextualActions], **about: bool) -> dict[str, Space]:
 
 
 SPACES = {
-    "arms": Space(lambda _: Arms(ARMS), ARMS),
-    "many arms": Space(lambda _: Arms(MANY), MANY),
+    "arms": Space(lambda _: kb.Arms(ARMS), ARMS),
+    "many arms": Space(lambda _: kb.Arms(MANY), MANY),
     "arms in a file": Space(lambda folder: in_a_file(ARMS, folder), ARMS, stored=True),
     "many arms in a file": Space(lambda folder: in_a_file(MANY, folder), MANY, stored=True),
-    "arms in blocks": Space(lambda _: Arms(ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
-    "box": Space(lambda _: Box(BOX, **SEARCH)),
-    **sets(ContextualActions),
+    "arms in blocks": Space(lambda _: kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
+    "box": Space(lambda _: kb.Box(BOX, **SEARCH)),
+    **sets(kb.ContextualActions),
     **sets(TimedActions, timed=True),
 }
 
@@ -139,16 +106,16 @@ KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadrati
 WITH_WAVES = ("rbf", "matern", "learned")
 DICTIONARIES = {
     "none": None,
-    "fresh": RidgeLeverageSampling(2.0),
-    "coupled": RidgeLeverageSampling(2.0, "coupled"),
-    "growth": RidgeLeverageSampling(2.0, "growth"),
-    "kors": KORS(),
-    "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
-    "capped kors": CappedDictionary(KORS(3.0), 3, "stop"),
-    "fixed": FixedDictionary(ARMS[:5]),
-    "uniform": UniformDictionary(3),
-    "greedy": GreedyDictionary(3),
-    "k-dpp": KDPP(3, num_swaps=10),
+    "fresh": kb.RidgeLeverageSampling(2.0),
+    "coupled": kb.RidgeLeverageSampling(2.0, "coupled"),
+    "growth": kb.RidgeLeverageSampling(2.0, "growth"),
+    "kors": kb.KORS(),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(3.0), 3, "stop"),
+    "capped kors": kb.CappedDictionary(kb.KORS(3.0), 3, "stop"),
+    "fixed": kb.FixedDictionary(ARMS[:5]),
+    "uniform": kb.UniformDictionary(3),
+    "greedy": kb.GreedyDictionary(3),
+    "k-dpp": kb.KDPP(3, num_swaps=10),
 }
 #: Memories under which observations keep their noise, those under which they age, and priors on time.
 KEEPING = {
@@ -160,9 +127,9 @@ KEEPING = {
 AGEING = {
     "discount": Discount(0.8),
     "discount to a limit": Discount(0.7, 0.2),
-    "quadratic": UncertaintyInjection(Quadratic(0.5)),
-    "linear": UncertaintyInjection(Linear(0.05)),
-    "exponential to a limit": UncertaintyInjection(Exponential(0.7), 0.5),
+    "quadratic": UncertaintyInjection(kb.Quadratic(0.5)),
+    "linear": UncertaintyInjection(kb.Linear(0.05)),
+    "exponential to a limit": UncertaintyInjection(kb.Exponential(0.7), 0.5),
 }
 PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
 MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
@@ -201,16 +168,16 @@ def heat(x: Tensor) -> Tensor:
 #: Limits on an outcome: a posterior that is given, and one that is learned.
 LIMITS = {
     "none": (),
-    "safe": (AtMost(Outcome("heat", Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
-    "optimistic": (AtLeast(Outcome("heat", Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
+    "safe": (kb.AtMost(kb.Outcome("heat", kb.Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
+    "optimistic": (kb.AtLeast(kb.Outcome("heat", kb.Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
     "both": (
-        AtMost(Outcome("heat", LearnedPrior(num_initial=3, refit_share=1.0)), 1.2, safe_seed=cool),
-        AtLeast("heat", -0.5, "optimistic"),
+        kb.AtMost(kb.Outcome("heat", kb.LearnedPrior(num_initial=3, refit_share=1.0)), 1.2, safe_seed=cool),
+        kb.AtLeast("heat", -0.5, "optimistic"),
     ),
 }
 _ASSUMED = {"noise_scale": 0.3, "norm_bound": 1.0, "failure_probability": 0.1}
 WIDTHS = {
-    "constant": ConstantWidth(1.5),
+    "constant": kb.ConstantWidth(1.5),
     "gain": IGPUCBWidth(**_ASSUMED),
     "dimension": EKUCBWidth(**_ASSUMED),
     "dimension, exact": KUCBWidth(**_ASSUMED),
@@ -240,15 +207,19 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
-    def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
+    def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> kb.Bandit:
         """Compose it by hand."""
         dictionary, rule, kernel = DICTIONARIES[self.dictionary], RULES[self.rule], KERNELS[self.kernel]
         family = FAMILIES[self.family]
-        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
-            dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
-        return Bandit(
+        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, kb.FixedDictionary):
+            dictionary = kb.FixedDictionary(
+                torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1)
+            )
+        return kb.Bandit(
             candidates=self.where.make(folder),
-            prior=LearnedPrior(num_initial=3, refit_share=1.0) if kernel is None else Prior(kernel(), LAMBDA, mean),
+            prior=kb.LearnedPrior(num_initial=3, refit_share=1.0)
+            if kernel is None
+            else kb.Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
             width=WIDTHS[self.width] if rule.uses_width else None,
             acquisition=rule,
@@ -333,12 +304,12 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
     """
     try:
         bandit = combination.bandit(folder)
-    except InputError as error:
+    except kb.InputError as error:
         return Refused(str(error), at_ask=False)
     loop = Loop(combination, bandit)
     try:
         x = loop.ask()
-    except InputError as error:
+    except kb.InputError as error:
         return Refused(str(error), at_ask=True)
     loop.tell(x)
     run = Loop(combination, combination.bandit(folder))
@@ -374,7 +345,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
 class Loop:
     """A bandit, and what its rounds bring: a context, actions, a time."""
 
-    def __init__(self, combination: Combination, bandit: Bandit, turn: int = 0) -> None:
+    def __init__(self, combination: Combination, bandit: kb.Bandit, turn: int = 0) -> None:
         self.of, self.space, self.bandit, self.turn = combination, combination.where, bandit, turn
 
     def context(self) -> dict[str, object]:
@@ -465,10 +436,10 @@ class Loop:
         assert bool((posterior.variance >= 0.0).all())
         try:
             best = bandit.recommend(**words)
-        except InfeasibleError:
+        except kb.InfeasibleError:
             assert self.of.limits != "none"
             return
-        except EmptyHistoryError:
+        except kb.EmptyHistoryError:
             assert not (bandit.weights > 0.0).any()
             return
         assert bool(best.isfinite().all())

@@ -9,15 +9,7 @@ from gpytorch.means import ConstantMean, LinearMean
 from problems import DOUBLE, data, difference, rbf
 from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combination, Loop, reward
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    Bandit,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    LearnedPrior,
-)
+import torch_kbandits as kb
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 from torch_kbandits.memory import KeepAll
 
@@ -66,37 +58,9 @@ def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp
     assert_moved(ours, theirs, profile(ours.probes[:, 1:] if ours.bandit.candidates.is_timed else ours.probes))
 
 
-@pytest.mark.one_in(9)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("rule", ["upper bound", "expected improvement", "Thompson", "stages"])
-@pytest.mark.parametrize(
-    ("space", "dictionary", "memory", "batches"),
-    [
-        ("arms", "none", "none", "none"),
-        ("many arms", "fresh", "none", "global"),
-        ("many arms", "kors", "window", "none"),
-        ("arms in a file", "growth", "discount", "none"),
-        ("actions in a context", "kors", "none", "none"),
-        ("actions of each round in a context", "none", "quadratic", "local"),
-        ("arms", "coupled", "prior on time", "none"),
-    ],
-)
-def test_a_mean_that_rewards_have_too_changes_no_choice(space, dictionary, memory, batches, rule, tmp_path):
-    it = combination(space, dictionary, memory, rule, batches)
-    ours, theirs = Loop(it, it.bandit(tmp_path, mean=100.0)), Loop(it, it.bandit(tmp_path))
-    for _ in range(8):
-        x = theirs.ask()
-        assert torch.equal(ours.ask(), x)
-        ours.bandit.tell(x, reward(x) + 100.0, **ours.context())
-        theirs.bandit.tell(x, reward(x), **theirs.context())
-    assert difference(ours.bandit.history.Y, theirs.bandit.history.Y + 100.0) < 1e-9
-    words = ours.words()
-    assert torch.equal(ours.bandit.recommend(**words), theirs.bandit.recommend(**words))
-
-
 def bandit(candidates, mean, **words):
-    words |= {"candidates": candidates, "kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.0)}
-    return Bandit(**words, mean=mean, seed=0)
+    words |= {"candidates": candidates, "kernel": rbf(0.3), "regularization": LAMBDA, "width": kb.ConstantWidth(1.0)}
+    return kb.Bandit(**words, mean=mean, seed=0)
 
 
 def linear_mean():
@@ -129,7 +93,7 @@ def test_a_mean_may_be_given_in_many_ways():
     for means, best in ((MEANS, ARMS[ARMS.sum(-1).argmax()]), ((4, constant_mean()), None)):
         shown = []
         for mean in means:
-            it = bandit(Arms(ARMS), mean)
+            it = bandit(kb.Arms(ARMS), mean)
             assert best is None or torch.equal(it.ask()[0], best)
             it.tell(ARMS[:2], [0.0, 1.0])
             shown.append(it.model.posterior(ARMS.unsqueeze(-2)).mean)
@@ -140,23 +104,23 @@ def test_a_mean_may_be_given_in_many_ways():
 @pytest.mark.parametrize("mean", [2.5, VALUES, profile], ids=["number", "values", "function"])
 def test_a_saved_state_belongs_to_its_mean_and_a_file_has_one_of_numbers(mean, tmp_path):
     def made(mean):
-        return bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
+        return bandit(kb.Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
 
     ours = made(mean)
     ours.run(lambda x: reward(x) + 5.0, 4)
     ours.save(tmp_path / "state.pt")
-    again = Bandit.load(tmp_path / "state.pt", into=made(mean) if mean is profile else None)
+    again = kb.Bandit.load(tmp_path / "state.pt", into=made(mean) if mean is profile else None)
     assert torch.equal(ours.ask(3), again.ask(3))
     for other in (0.0, 2.0, torch.ones(20, dtype=DOUBLE)):
         with pytest.raises(StateMismatchError, match="mean"):
-            Bandit.load(tmp_path / "state.pt", into=made(other))
+            kb.Bandit.load(tmp_path / "state.pt", into=made(other))
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
     def told(mean, Y):
-        ours = bandit(Arms(ARMS), mean)
+        ours = bandit(kb.Arms(ARMS), mean)
         for part in torch.arange(len(Y)).split(1 if one_by_one else len(Y)):
             ours.tell(ARMS[part], Y[part])
 
@@ -169,26 +133,26 @@ def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
     told(0.0, Y[:2])
 
 
-BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
+BLOCKS = kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3))
 
 
 @pytest.mark.parametrize(
     ("candidates", "mean", "message"),
     [
-        (Arms(ARMS), torch.zeros(3), r"each of 20 arms, got a tensor of shape \(3,\)"),
-        (Arms(ARMS), torch.full((20,), np.nan), "finite"),
-        (Arms(ARMS), np.inf, "finite"),
-        (Arms(ARMS), ["a", "b"], "numbers"),
-        (Arms(ARMS), torch.ones(20, dtype=torch.complex64), "real numbers"),
-        (Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
-        (Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
-        (Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
+        (kb.Arms(ARMS), torch.zeros(3), r"each of 20 arms, got a tensor of shape \(3,\)"),
+        (kb.Arms(ARMS), torch.full((20,), np.nan), "finite"),
+        (kb.Arms(ARMS), np.inf, "finite"),
+        (kb.Arms(ARMS), ["a", "b"], "numbers"),
+        (kb.Arms(ARMS), torch.ones(20, dtype=torch.complex64), "real numbers"),
+        (kb.Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
+        (kb.Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
+        (kb.Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
         (BLOCKS, torch.zeros(20), "needs arms in memory"),
-        (ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
+        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
     ],
 )
 def test_what_is_no_mean_is_refused(candidates, mean, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(kb.InputError, match=message):
         bandit(candidates, mean)
 
 
@@ -209,8 +173,8 @@ def nothing(points, time):
 @pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
 def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
     """The posterior is that of a bandit without a mean, told rewards less what was expected then, moved by now's."""
-    ours = bandit(Arms(ARMS), mean, memory=MEMORIES[memory])
-    theirs = bandit(Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
+    ours = bandit(kb.Arms(ARMS), mean, memory=MEMORIES[memory])
+    theirs = bandit(kb.Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
     for turn, rows in enumerate(([3, 4], [3], [9, 0, 3], [5], [4])):
         now = {"time": 0.6 * turn}
         expected = season(ARMS, torch.full((20,), 0.6 * turn, dtype=DOUBLE))
@@ -233,7 +197,7 @@ def test_a_mean_on_time_goes_with_all_that_a_prior_on_time_does(space, dictionar
     again, loaded = (Loop(it, it.bandit(tmp_path, mean=season), ours.turn) for _ in range(2))
     again.bandit.replay(ours.bandit.history)
     ours.bandit.save(tmp_path / "state.kb")
-    Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
+    kb.Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
     for other in (again, loaded):
         assert_moved(other, ours, 0.0)
 
@@ -242,7 +206,13 @@ def test_a_mean_on_time_goes_with_all_that_a_prior_on_time_does(space, dictionar
 def test_a_prior_is_learned_around_a_mean_on_time():
     """What is fitted is what rewards less their means at their times say."""
     ours, theirs = (
-        Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=mean), width=ConstantWidth(1.0), memory=memory, seed=0)
+        kb.Bandit(
+            candidates=kb.Arms(ARMS),
+            prior=kb.LearnedPrior(mean=mean),
+            width=kb.ConstantWidth(1.0),
+            memory=memory,
+            seed=0,
+        )
         for mean, memory in ((season, None), (0.0, KeepAll()))
     )
     for number in range(10):

@@ -4,21 +4,8 @@ import pytest
 import torch
 from problems import DOUBLE, rbf
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    AtMost,
-    Box,
-    Configurations,
-    ContextualActions,
-    Float,
-    InfeasibleError,
-    LearnedPrior,
-    ParameterSpace,
-    Scalarization,
-    UnitCube,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.algorithms import registry
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 from torch_kbandits.spaces import LinearConstraint
@@ -28,7 +15,7 @@ ROW = torch.linspace(0.0, 1.0, 11, dtype=DOUBLE).unsqueeze(-1)
 UNIT = torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
 
 
-SPACE = ParameterSpace({"x": Float(0.0, 1.0)}, [LinearConstraint({"x": 1.0}, 0.6)])
+SPACE = kb.ParameterSpace({"x": kb.Float(0.0, 1.0)}, [LinearConstraint({"x": 1.0}, 0.6)])
 
 
 def tenths(points):
@@ -41,26 +28,30 @@ def is_inside(x):
 
 #: Candidates, a logged point that may not be played, and whether one may be.
 KINDS = {
-    "arms": (lambda: Arms(ROW), 0.43, lambda x: bool((x == ROW).all(-1).any())),
-    "arms in single precision": (lambda: Arms(ROW.float()), 0.43, lambda x: bool((ROW.float() == x).any())),
-    "computed arms": (lambda: Arms(ArmBlocks(ROW.split(4).__getitem__, 3)), 0.43, lambda x: bool((x == ROW).any())),
-    "box": (lambda: Box(UNIT), 1.5, is_inside),
-    "cube": (lambda: UnitCube(1), 1.2, is_inside),
-    "cube of tenths": (lambda: UnitCube(1, snap=tenths), 0.43, lambda x: is_inside(x) and torch.equal(tenths(x), x)),
-    "actions": (lambda: ContextualActions(ROW, context_dim=0), 0.43, lambda x: bool((x == ROW).any())),
-    "box of actions": (lambda: ContextualActions(bounds=UNIT, context_dim=0), 1.5, is_inside),
-    "configurations": (lambda: Configurations(SPACE), {"x": 0.9}, lambda x: x["x"] <= 0.6),
+    "arms": (lambda: kb.Arms(ROW), 0.43, lambda x: bool((x == ROW).all(-1).any())),
+    "arms in single precision": (lambda: kb.Arms(ROW.float()), 0.43, lambda x: bool((ROW.float() == x).any())),
+    "computed arms": (
+        lambda: kb.Arms(kb.ArmBlocks(ROW.split(4).__getitem__, 3)),
+        0.43,
+        lambda x: bool((x == ROW).any()),
+    ),
+    "box": (lambda: kb.Box(UNIT), 1.5, is_inside),
+    "cube": (lambda: kb.UnitCube(1), 1.2, is_inside),
+    "cube of tenths": (lambda: kb.UnitCube(1, snap=tenths), 0.43, lambda x: is_inside(x) and torch.equal(tenths(x), x)),
+    "actions": (lambda: kb.ContextualActions(ROW, context_dim=0), 0.43, lambda x: bool((x == ROW).any())),
+    "box of actions": (lambda: kb.ContextualActions(bounds=UNIT, context_dim=0), 1.5, is_inside),
+    "configurations": (lambda: kb.Configurations(SPACE), {"x": 0.9}, lambda x: x["x"] <= 0.6),
 }
 #: What else a bandit may have, with what a logged play is told with.
 SETTINGS = {
     "gp-ucb": {},
     "bkb": {},
-    "gp-ei": {"prior": LearnedPrior(num_initial=3), "kernel": None, "regularization": None},
+    "gp-ei": {"prior": kb.LearnedPrior(num_initial=3), "kernel": None, "regularization": None},
     "ek-ucb": {"memory": SlidingWindow(50)},
     "gp-ts": {"memory": BackToPrior(0.01)},
     "lb-gp-ucb": {},
-    "igp-ucb": {"constraints": [AtMost("cost", 5.0, mode="optimistic")]},
-    "random": {"objective": Scalarization({"reward": "maximize", "cost": "minimize"})},
+    "igp-ucb": {"constraints": [kb.AtMost("cost", 5.0, mode="optimistic")]},
+    "random": {"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})},
 }
 
 
@@ -91,7 +82,7 @@ def test_what_is_recommended_may_be_played(kind, name):
     bandit, beyond = made(kind, name), KINDS[kind][1]
     told(bandit, beyond, 3.0)
     if name == "igp-ucb" and kind != "actions":  # of what may be played nothing is known to be within its limit
-        with pytest.raises(InfeasibleError, match="and may be played"):
+        with pytest.raises(kb.InfeasibleError, match="and may be played"):
             bandit.recommend()
     else:
         assert may_be_recommended(bandit, kind)
@@ -115,8 +106,8 @@ def test_of_what_was_played_and_may_be_it_is_the_one_of_the_largest_mean(kind):
 
 
 def test_within_limits_in_a_context_actions_beyond_the_box_are_not_recommended():
-    candidates = ContextualActions(bounds=UNIT, context_dim=1)
-    bandit = algorithms.EKUCB(candidates=candidates, constraints=[AtMost("cost", 5.0, mode="optimistic")], **WORDS)
+    candidates = kb.ContextualActions(bounds=UNIT, context_dim=1)
+    bandit = algorithms.EKUCB(candidates=candidates, constraints=[kb.AtMost("cost", 5.0, mode="optimistic")], **WORDS)
     context = torch.tensor([0.5], dtype=DOUBLE)
     for x, y in ((1.5, 3.0), (0.4, 0.2)):
         bandit.tell(torch.tensor([[x]], dtype=DOUBLE), y, context=context, outcomes={"cost": 0.1})

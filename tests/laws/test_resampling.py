@@ -9,15 +9,8 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, data, difference, rbf, reward, seeded
 
-from torch_kbandits import (
-    Arms,
-    Bandit,
-    ConstantWidth,
-    InputError,
-    RidgeLeverageSampling,
-    algorithms,
-    environments,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms, environments
 from torch_kbandits.dictionaries import PlayedPoints
 
 ARMS = data(60, 2)[0]
@@ -26,7 +19,7 @@ Q = 1.5
 
 
 def rule(resampling):
-    return RidgeLeverageSampling(Q, resampling)
+    return kb.RidgeLeverageSampling(Q, resampling)
 
 
 def played(scores, counts=None, in_dictionary=None, new_counts=None):
@@ -152,7 +145,7 @@ def test_far_fewer_changes_at_the_same_size_and_regret():
     assert max(regret["coupled"].sum(), regret["growth"].sum()) < 1.25 * regret["fresh"].sum()
 
 
-class HalfAndHalf(RidgeLeverageSampling):
+class HalfAndHalf(kb.RidgeLeverageSampling):
     def probabilities(self, played, generator=None):
         return torch.full_like(played.counts, 0.5)
 
@@ -160,8 +153,8 @@ class HalfAndHalf(RidgeLeverageSampling):
 @pytest.mark.parametrize(("way", "kept"), [("coupled", True), ("fresh", False)])
 def test_the_uniforms_of_a_bandit_are_kept(way, kept):
     """With probabilities near ½ for ever, the dictionary of a growing history only grows."""
-    words = {"kernel": rbf(), "regularization": 0.1, "width": ConstantWidth(1.0), "seed": 0}
-    bandit, dictionaries = Bandit(candidates=Arms(ARMS), dictionary=HalfAndHalf(1.0, way), **words), []
+    words = {"kernel": rbf(), "regularization": 0.1, "width": kb.ConstantWidth(1.0), "seed": 0}
+    bandit, dictionaries = kb.Bandit(candidates=kb.Arms(ARMS), dictionary=HalfAndHalf(1.0, way), **words), []
     for number in range(0, 40, 2):
         bandit.tell(ARMS[number : number + 2], torch.zeros(2, dtype=DOUBLE))
         dictionaries.append({*map(tuple, bandit.inducing_points.tolist())})
@@ -184,6 +177,6 @@ def test_a_batch_told_in_parts_is_a_batch_told_at_once(resampling):
 
 
 def test_words_that_mean_nothing_are_named():
-    for call in (lambda: RidgeLeverageSampling(3.0, "often"), lambda: bkb("often")):
-        with pytest.raises(InputError, match='resampling must be "fresh" or "coupled" or "growth", got \'often\''):
+    for call in (lambda: kb.RidgeLeverageSampling(3.0, "often"), lambda: bkb("often")):
+        with pytest.raises(kb.InputError, match='resampling must be "fresh" or "coupled" or "growth", got \'often\''):
             call()

@@ -8,18 +8,8 @@ import pytest
 import torch
 from problems import DOUBLE, data, dense, difference, rbf
 
-from torch_kbandits import (
-    Arms,
-    Bandit,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    History,
-    InputError,
-    Linear,
-    Quadratic,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.environments import MovingPeak
 from torch_kbandits.errors import ExpertWarning
 from torch_kbandits.memory import UncertaintyInjection
@@ -105,7 +95,7 @@ def test_questions_are_distinct_past_inputs_as_many_as_the_theorem_says():
     for t in (2, 9, 19, 20, 29):
         expert, past = Oracle(), ARMS[torch.arange(t - 1) % 25]
         bandit = make(expert)
-        bandit.replay(History(past, moving(past, 0), torch.arange(t - 1), times=torch.arange(t - 1, dtype=DOUBLE)))
+        bandit.replay(kb.History(past, moving(past, 0), torch.arange(t - 1), times=torch.arange(t - 1, dtype=DOUBLE)))
         bandit.ask()
         asked = expert.asked[0][0]
         assert len(asked.unique(dim=0)) == len(asked) == min(math.ceil(6.0 * math.log(t)), t - 1, 25)
@@ -138,15 +128,15 @@ def failing(X, time):
 
 def pair(expert, growth, limit, candidates):
     """A bandit with an expert, and uncertainty injection with a cut-off, which it is without one."""
-    words = {"kernel": rbf(LENGTH), "regularization": LAMBDA, "width": ConstantWidth(BETA), "seed": 2}
-    plain = Bandit(candidates=candidates, memory=UncertaintyInjection(growth, max_variance=limit * LAMBDA), **words)
+    words = {"kernel": rbf(LENGTH), "regularization": LAMBDA, "width": kb.ConstantWidth(BETA), "seed": 2}
+    plain = kb.Bandit(candidates=candidates, memory=UncertaintyInjection(growth, max_variance=limit * LAMBDA), **words)
     return make(expert, candidates, growth=growth, cutoff=limit), plain
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("growth", [Quadratic(1.0), Linear(0.01)])
+@pytest.mark.parametrize("growth", [kb.Quadratic(1.0), kb.Linear(0.01)])
 def test_an_expert_that_always_fails_leaves_uncertainty_injection_with_a_cut_off(growth):
-    bandit, plain = pair(failing, growth, 20.0, Arms(ARMS))
+    bandit, plain = pair(failing, growth, 20.0, kb.Arms(ARMS))
     with pytest.warns(ExpertWarning, match="raised RuntimeError: the simulator is down") as said:
         ours = play(bandit, 9)
     assert len(said) == 1
@@ -159,13 +149,13 @@ def test_an_expert_that_always_fails_leaves_uncertainty_injection_with_a_cut_off
 @pytest.mark.usefixtures("short_searches")
 def test_an_expert_that_is_late_is_not_asked_again_in_its_round_and_leaves_the_same_on_a_box_and_with_contexts():
     calls = []
-    bandit, plain = pair(lambda X, time: calls.append(time), Quadratic(1.0), 6.0, Box(BOUNDS))
+    bandit, plain = pair(lambda X, time: calls.append(time), kb.Quadratic(1.0), 6.0, kb.Box(BOUNDS))
     assert difference(play(bandit, 4), play(plain, 4)) < 1e-3  # the third last reward counts no longer
     for _ in range(3):
         bandit.ask()
     assert calls == [1, 2, 3, 4]
     assert bandit.expert.num_late == 4
-    bandits = pair(lambda X, time: None, Quadratic(1.0), 6.0, ContextualActions(ARMS[:, :1], context_dim=1))
+    bandits = pair(lambda X, time: None, kb.Quadratic(1.0), 6.0, kb.ContextualActions(ARMS[:, :1], context_dim=1))
     for t in range(6):
         context = torch.tensor([0.1 * (t % 4)], dtype=DOUBLE)
         x, y = (each.ask(context=context) for each in bandits)
@@ -209,7 +199,7 @@ def test_times_are_passed_on_and_each_is_asked_about_once():
     assert torch.equal(bandit.ask(time=8.0), sooner)
     assert torch.equal(bandit.ask(time=9.0), make_again(bandit).ask(time=9.0))
     assert [time for _, time, _ in expert.asked] == [2.0, 2.0, 7.25, 9.0, 8.0]
-    with pytest.raises(InputError, match="Time must not go backwards"):
+    with pytest.raises(kb.InputError, match="Time must not go backwards"):
         bandit.ask(time=1.0)
 
 
@@ -245,7 +235,7 @@ def test_answers_are_no_rewards_and_a_restart_forgets_them_and_the_inputs():
 
 def test_with_contexts_the_expert_is_asked_about_joint_points():
     expert = Oracle()
-    bandit = make(expert, ContextualActions(ARMS[:, :1], context_dim=1))
+    bandit = make(expert, kb.ContextualActions(ARMS[:, :1], context_dim=1))
     for t in range(8):
         context = torch.tensor([0.25 * (t % 3)], dtype=DOUBLE)
         action = bandit.ask(context=context)
@@ -324,7 +314,7 @@ def test_an_interrupted_question_leaves_the_bandit_as_it_was():
     ],
 )
 def test_bad_settings_are_named(settings, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(kb.InputError, match=message):
         make(**({"expert": Oracle()} | settings))
 
 

@@ -9,17 +9,8 @@ import torch
 from forgetting import ACTIONS, ARMS, CONTEXTS, KERNEL, LAMBDA, MEMORIES, Forgetting
 from problems import DOUBLE, believed, dense, difference, matern, reward
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    Bandit,
-    ConstantWidth,
-    ContextualActions,
-    FixedDictionary,
-    History,
-    RidgeLeverageSampling,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.dictionaries import KORS, CappedDictionary
@@ -30,20 +21,20 @@ RATE = 0.02
 SIX = ARMS[:6]
 MANY = torch.rand(600, 2, generator=torch.Generator().manual_seed(7), dtype=DOUBLE)
 SPACES = {
-    "arms": lambda: Arms(SIX),
-    "arms in blocks": lambda: Arms(ArmBlocks(SIX.split(4).__getitem__, 2)),
-    "contexts": lambda: ContextualActions(ACTIONS, context_dim=1),
-    "changing": lambda: ContextualActions(action_dim=1, context_dim=1),
+    "arms": lambda: kb.Arms(SIX),
+    "arms in blocks": lambda: kb.Arms(kb.ArmBlocks(SIX.split(4).__getitem__, 2)),
+    "contexts": lambda: kb.ContextualActions(ACTIONS, context_dim=1),
+    "changing": lambda: kb.ContextualActions(action_dim=1, context_dim=1),
 }
 DICTIONARIES = {
     "exact": None,
-    "fresh": RidgeLeverageSampling(2.0),
-    "coupled": RidgeLeverageSampling(2.0, "coupled"),
+    "fresh": kb.RidgeLeverageSampling(2.0),
+    "coupled": kb.RidgeLeverageSampling(2.0, "coupled"),
     "kors": KORS(0.5),
-    "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
+    "capped": CappedDictionary(kb.RidgeLeverageSampling(3.0), 3, "stop"),
 }
 #: So much noise that several points are explored in a batch.
-NOISY = {"regularization": 1.0, "width": ConstantWidth(1.0)}
+NOISY = {"regularization": 1.0, "width": kb.ConstantWidth(1.0)}
 ALL = MEMORIES | {
     "none": Forgetting(None, lambda t, now: np.full(len(t), LAMBDA)),
     "prior on time": Forgetting(BackToPrior(RATE), lambda t, now: np.full(len(t), LAMBDA)),
@@ -51,10 +42,10 @@ ALL = MEMORIES | {
 
 
 def make(space="arms", posterior="exact", memory="none", **words):
-    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "width": ConstantWidth(BETA)}
+    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "width": kb.ConstantWidth(BETA)}
     settings |= {"acquisition": StagedRule(HORIZON), "memory": ALL[memory].memory}
     settings |= {"candidates": SPACES[space]() if isinstance(space, str) else space}
-    return Bandit(**(settings | {"dictionary": DICTIONARIES[posterior]} | words))
+    return kb.Bandit(**(settings | {"dictionary": DICTIONARIES[posterior]} | words))
 
 
 def offer(space, number):
@@ -211,19 +202,12 @@ def assert_same(ours, theirs):
     assert all(torch.equal(mine, other) for mine, other in zip(ours[:4], theirs[:4], strict=True))
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("rule", [FixedDictionary(SIX), RidgeLeverageSampling(1e9)], ids=["fixed", "all selected"])
-@pytest.mark.parametrize("memory", ["none", "window", "linear"])
-def test_with_all_points_in_the_dictionaries_it_is_the_exact_one(rule, memory):
-    assert_same(played(make(memory=memory), 15), played(make(memory=memory, dictionary=rule), 15))
-
-
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_many_arms_in_blocks_are_chosen_as_those_in_memory(memory, posterior):
-    stored = Arms(ArmBlocks(MANY.split(250).__getitem__, 3))
-    ours, theirs = (make(each, posterior, memory, width=ConstantWidth(0.8)) for each in (stored, Arms(MANY)))
+    stored = kb.Arms(kb.ArmBlocks(MANY.split(250).__getitem__, 3))
+    ours, theirs = (make(each, posterior, memory, width=kb.ConstantWidth(0.8)) for each in (stored, kb.Arms(MANY)))
     assert_same(played(ours, 12), played(theirs, 12))
     assert set(ours.history.stages.tolist()) >= {1, 2}
 
@@ -236,7 +220,7 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
     plain = make(posterior=posterior, memory="window", acquisition=UpperConfidenceRule())
     X, Y, rounds, _, times, *_ = played(bandit, 15)
     bandit.forget()
-    plain.replay(History(X, Y, rounds, None, times))
+    plain.replay(kb.History(X, Y, rounds, None, times))
     assert torch.equal(bandit.inducing_points, plain.inducing_points)
     for ours, theirs in zip(believed(bandit, ARMS), believed(plain, ARMS), strict=True):
         assert difference(ours, theirs) < 1e-12

@@ -26,15 +26,14 @@ class DenseSup:
         self.kernel, self.horizon, self.beta = kernel, horizon, beta
         self.X, self.Y, self.stage_of = [], [], []
 
-    def choose(self, points, hallucinated=()):
+    def choose(self, points):
         """What ``oracles.chosen_by_stages`` returns."""
 
         def bounds(stage):
             rows = [row for row, number in enumerate(self.stage_of) if number == stage]
             X = np.array([self.X[row] for row in rows]).reshape(len(rows), points.shape[1])
-            P = np.array([x for x, number in hallucinated if number == stage]).reshape(-1, points.shape[1])
             Y, noise = np.array([self.Y[row] for row in rows]), np.full(len(rows), LAMBDA)
-            found = oracles.with_pending(lambda T: oracles.exact(self.kernel, X, Y, noise, T), points, P, LAMBDA)
+            found = oracles.exact(self.kernel, X, Y, noise, points)
             return found.mean, self.beta * np.sqrt(np.maximum(found.variance, 0.0))
 
         return oracles.chosen_by_stages(bounds, self.horizon)
@@ -93,28 +92,6 @@ def test_every_way_to_play_happens():
         bandit.tell(x, reward(x))
     assert {0, 1, 2, 3} <= set(bandit.history.stages.tolist()) <= set(range(6))
     assert float((reward(actions).max() - reward(bandit.history.X[-10:])).mean()) < 0.05
-
-
-def test_several_points_pending_are_the_dense_ones():
-    context = torch.tensor([0.3], dtype=DOUBLE)
-    actions = torch.rand(6, 1, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
-    bandit = make(actions, context_dim=1, horizon=300)
-    twin = DenseSup(oracles.rbf(0.5), 300, 0.6)
-    joint = torch.cat([context.expand(6, 1), actions], -1).numpy()
-    for _ in range(6):
-        asked, pending = bandit.ask(4, context=context, return_ids=True), []
-        for action, stage in zip(asked.actions, bandit.state_dict()["pending_stages"].tolist(), strict=True):
-            best, expected, near = twin.choose(joint, pending)
-            assert not near
-            assert stage == expected
-            assert bool((actions[best] == action).all(-1).any())
-            pending.append((np.array([0.3, float(action)]), stage))
-        order = [2, 0, 3, 1]
-        Y = reward(torch.tensor(np.array([x for x, _ in pending])))
-        bandit.tell(ids=[asked.ids[row] for row in order], y=Y[order])
-        for row in order:
-            twin.tell(pending[row][0], float(Y[row]), pending[row][1])
-    assert bandit.history.stages.tolist() == twin.stage_of
 
 
 def test_the_first_asked_of_equal_points_is_told_first():

@@ -19,13 +19,9 @@ from botorch.optim import optimize_acqf_discrete
 from gpytorch.kernels import RQKernel
 from problems import DOUBLE, KERNELS, data, dense, difference, linear, matern
 
+import torch_kbandits as kb
 from torch_kbandits import Arms, Bandit, ConstantWidth, FixedDictionary, InputError, MappedArms, NystromGP, OnlineGP
-from torch_kbandits.acquisition import (
-    DiscretizedThompsonSampling,
-    Domain,
-    ThompsonRule,
-    theoretical_discretization_size,
-)
+from torch_kbandits.acquisition import Domain, ThompsonRule, theoretical_discretization_size
 
 LAMBDA = 0.05
 ARMS, _ = data(10, 2)
@@ -84,7 +80,7 @@ MODELS = {"nystrom": (nystrom, DTC), "online": (online, EXACT), "single": (singl
 def test_draws_are_the_posterior_scaled(name, beta, points):
     """Of many by random features: over draws the covariance is exact however many a draw has."""
     make, expected = MODELS[name]
-    draws = DiscretizedThompsonSampling(make(), points, beta=beta, seed=0).draws(1000 if points is ARMS else 120)
+    draws = kb.DiscretizedThompsonSampling(make(), points, beta=beta, seed=0).draws(1000 if points is ARMS else 120)
     assert standardised(draws[:, : len(ARMS)], expected.mean, beta**2 * expected.covariance) < 5.0
 
 
@@ -95,7 +91,7 @@ def test_low_rank_draws_have_the_marginals_of_the_posterior(name):
     model = MODELS[name][0](RQKernel().double())
     posterior = model.posterior(LARGE.unsqueeze(-2))
     mean, variance = (part.flatten() for part in dense(posterior.mean, posterior.variance))
-    squares = (DiscretizedThompsonSampling(model, LARGE, seed=0).draws(300).numpy() - mean) ** 2
+    squares = (kb.DiscretizedThompsonSampling(model, LARGE, seed=0).draws(300).numpy() - mean) ** 2
     # Of 2,010 squares of normals the largest is off by more than 6 errors with probability 1e-5.
     assert np.abs((squares.mean(0) - variance) / (variance * math.sqrt(2.0 / 300))).max() < 6.0
 
@@ -105,7 +101,7 @@ def test_low_rank_draws_have_the_marginals_of_the_posterior(name):
 @pytest.mark.parametrize("points", [ARMS, LARGE], ids=["joint", "large"])
 def test_before_any_observation_draws_are_the_prior(name, points):
     model = MODELS[name][0](X=X[:0], Y=Y[:0], **({"Z": X[:0]} if name == "nystrom" else {}))
-    draws = DiscretizedThompsonSampling(model, points, seed=0).draws(1000 if points is ARMS else 120)
+    draws = kb.DiscretizedThompsonSampling(model, points, seed=0).draws(1000 if points is ARMS else 120)
     assert standardised(draws[:, : len(ARMS)], PRIOR.mean, PRIOR.covariance) < 5.0
 
 
@@ -125,7 +121,7 @@ def test_draws_know_transforms(points):
         model.eval()
         posterior = model.posterior(ARMS)
         mean, covariance = dense(posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix)
-        acqf = DiscretizedThompsonSampling(model, points, beta=1.5, seed=0)
+        acqf = kb.DiscretizedThompsonSampling(model, points, beta=1.5, seed=0)
         draws = acqf.draws(120 if points is LARGE else 2000)[:, : len(ARMS)]
         assert standardised(draws, mean, 1.5**2 * covariance) < 5.0
 
@@ -145,7 +141,7 @@ def is_chosen_as_often_as_it_is_best(chosen, expected, beta):
 
 
 def test_the_function_chooses_an_arm_as_often_as_it_is_best():
-    chosen = DiscretizedThompsonSampling(online(), ARMS[:3], beta=3.0, seed=0).maximizers(1500)
+    chosen = kb.DiscretizedThompsonSampling(online(), ARMS[:3], beta=3.0, seed=0).maximizers(1500)
     assert is_chosen_as_often_as_it_is_best(chosen, EXACT, 3.0)
 
 
@@ -175,7 +171,7 @@ def acquisition(route, points, seed=0, **kwargs):
     """On each of the four routes."""
     points = points if route == "joint" else torch.cat([points, MORE])
     model = single() if route == "paths" else online(RQKernel().double() if route == "low rank" else None)
-    return DiscretizedThompsonSampling(model, points, seed=seed, **kwargs)
+    return kb.DiscretizedThompsonSampling(model, points, seed=seed, **kwargs)
 
 
 @pytest.mark.one_in(3)
@@ -197,10 +193,10 @@ def test_equal_points_have_equal_values_and_draws_are_addressed_by_seed_and_numb
 
 def test_without_a_seed_the_global_generator_gives_one():
     torch.manual_seed(1)
-    first = DiscretizedThompsonSampling(online(), ARMS).draws(1)
-    assert not torch.equal(DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
+    first = kb.DiscretizedThompsonSampling(online(), ARMS).draws(1)
+    assert not torch.equal(kb.DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
     torch.manual_seed(1)
-    assert torch.equal(DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
+    assert torch.equal(kb.DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
 
 
 # ---------------------------------------------------------------- what is done with the draws
@@ -208,7 +204,7 @@ def test_without_a_seed_the_global_generator_gives_one():
 
 @pytest.mark.parametrize("unique", [True, False])
 def test_discrete_optimisation_picks_the_maximisers_of_successive_draws(unique):
-    acqf = DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0)
+    acqf = kb.DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0)
     draws = acqf.draws(4)
     chosen, value = optimize_acqf_discrete(acqf, q=1, choices=ARMS, unique=unique)
     assert torch.equal(chosen, acqf.maximizers())
@@ -226,8 +222,8 @@ def test_discrete_optimisation_picks_the_maximisers_of_successive_draws(unique):
 
 
 def test_pending_points_pass_over_draws():
-    acqf = DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0, X_pending=X[:2])
-    alone = DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0)
+    acqf = kb.DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0, X_pending=X[:2])
+    alone = kb.DiscretizedThompsonSampling(online(), ARMS, beta=3.0, seed=0)
     draws = alone.draws(5)
     assert torch.equal(acqf.maximizers(3), alone.maximizers(5)[2:])
     assert torch.equal(acqf.draws(5), draws)
@@ -240,7 +236,7 @@ def test_pending_points_pass_over_draws():
 
 
 def test_a_batch_has_a_draw_for_each_point():
-    acqf = DiscretizedThompsonSampling(online(), ARMS, seed=0)
+    acqf = kb.DiscretizedThompsonSampling(online(), ARMS, seed=0)
     draws = acqf.draws(3)
     batches = list(itertools.permutations(range(4), 3))
     values = acqf(ARMS[torch.tensor(batches)])
@@ -253,18 +249,18 @@ def test_a_batch_has_a_draw_for_each_point():
 def test_other_points_have_the_value_of_their_nearest(offset):
     """Far from the origin too, where distances by matrix products would cancel."""
     arms, others = offset + ARMS, offset + data(30, 2, seed=4)[0]
-    acqf = DiscretizedThompsonSampling(online(X=offset + X), arms, seed=0)
+    acqf = kb.DiscretizedThompsonSampling(online(X=offset + X), arms, seed=0)
     nearest = oracles.squared_distances(*dense(others, arms)).argmin(-1)
     assert torch.equal(acqf(others.unsqueeze(-2)), acqf.draws(1)[0, nearest])
 
 
 def test_beta_may_be_a_width_or_a_tensor_and_the_function_is_made_by_botorch_too():
-    expected = DiscretizedThompsonSampling(online(), ARMS, beta=2.0, seed=0).draws(2)
+    expected = kb.DiscretizedThompsonSampling(online(), ARMS, beta=2.0, seed=0).draws(2)
     for beta in (ConstantWidth(2.0), torch.tensor(2.0), torch.tensor([2.0], dtype=DOUBLE)):
         words = {"model": online(), "discretization": ARMS, "beta": beta, "seed": 0}
-        words = get_acqf_input_constructor(DiscretizedThompsonSampling)(**words)
-        assert torch.equal(DiscretizedThompsonSampling(**words).draws(2), expected)
-    mean = DiscretizedThompsonSampling(online(), ARMS, beta=0.0, seed=0).draws(2)
+        words = get_acqf_input_constructor(kb.DiscretizedThompsonSampling)(**words)
+        assert torch.equal(kb.DiscretizedThompsonSampling(**words).draws(2), expected)
+    mean = kb.DiscretizedThompsonSampling(online(), ARMS, beta=0.0, seed=0).draws(2)
     assert difference(mean, np.stack([EXACT.mean, EXACT.mean])) < 1e-9
 
 
@@ -295,16 +291,16 @@ def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transfo
     """The outputs are independent: the sum has the mean μ₁ + w μ₂ and the covariance (1 + w²) cov."""
     model = nystrom(Y=torch.cat([Y, -2.0 * Y], -1))
     weights = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.25], dtype=DOUBLE))
-    draws = DiscretizedThompsonSampling(model, ARMS, posterior_transform=weights, seed=0).draws(2000)
+    draws = kb.DiscretizedThompsonSampling(model, ARMS, posterior_transform=weights, seed=0).draws(2000)
     assert standardised(draws, 0.5 * DTC.mean, (1.0 + 0.25**2) * DTC.covariance) < 5.0
     lists = ModelListGP(nystrom(), nystrom(Y=-2.0 * Y))
-    again = DiscretizedThompsonSampling(lists, ARMS, posterior_transform=weights, seed=0).draws(2)
+    again = kb.DiscretizedThompsonSampling(lists, ARMS, posterior_transform=weights, seed=0).draws(2)
     assert difference(again, draws[:2]) < 1e-6
     for both in (model, online(Y=torch.cat([Y, -2.0 * Y], -1))):
         with pytest.raises(UnsupportedError, match="2: give a posterior_transform"):
-            DiscretizedThompsonSampling(both, ARMS)
+            kb.DiscretizedThompsonSampling(both, ARMS)
         with pytest.raises(UnsupportedError, match="must have at most 2000"):
-            DiscretizedThompsonSampling(both, LARGE, posterior_transform=weights)
+            kb.DiscretizedThompsonSampling(both, LARGE, posterior_transform=weights)
 
 
 # ---------------------------------------------------------------- singular covariances
@@ -335,7 +331,7 @@ def test_singular_covariances_can_be_drawn_from(name, more, dtype, kind):
     else:
         model = NystromGP(told, rewards[:, None], inducing_points=arms, **given)
     posterior = model.posterior(points.unsqueeze(-2))
-    draws = DiscretizedThompsonSampling(model, points, seed=0).draws(10)
+    draws = kb.DiscretizedThompsonSampling(model, points, seed=0).draws(10)
     variance = posterior.distribution.covariance_matrix.flatten().clamp_min(0.0)
     allowed = 5.0 * variance.sqrt() + (1e-4 if dtype == DOUBLE else 0.03)
     assert draws.dtype == dtype
@@ -346,11 +342,11 @@ def test_singular_covariances_can_be_drawn_from(name, more, dtype, kind):
 # ---------------------------------------------------------------- bad input
 
 
-POINTS = DiscretizedThompsonSampling(online(), ARMS, seed=0)
+POINTS = kb.DiscretizedThompsonSampling(online(), ARMS, seed=0)
 GOOD = {"norm_bound": 1.0, "lipschitz": 1.0, "side": 1.0, "dimension": 2, "round": 3}
 WRONG = [
     *(
-        (lambda points=points: DiscretizedThompsonSampling(online(), points), f"discretization.*{message}")
+        (lambda points=points: kb.DiscretizedThompsonSampling(online(), points), f"discretization.*{message}")
         for points, message in [
             (ARMS[:0], "N >= 1"),
             (ARMS.unsqueeze(0), "N >= 1"),
@@ -361,7 +357,7 @@ WRONG = [
         ]
     ),
     *(
-        (lambda beta=beta: DiscretizedThompsonSampling(online(), ARMS, beta=beta), "beta")
+        (lambda beta=beta: kb.DiscretizedThompsonSampling(online(), ARMS, beta=beta), "beta")
         for beta in (-1.0, torch.tensor([1.0, 2.0]), torch.tensor(-1.0))
     ),
     (lambda: POINTS.draws(0), "count"),
@@ -398,7 +394,7 @@ def test_posteriors_that_are_not_one_gaussian_and_kernels_without_features_are_r
         (nystrom(kernel, outcome_transform=Standardize(1)), LARGE, "random features"),
     ):
         with pytest.raises(UnsupportedError, match=message):
-            DiscretizedThompsonSampling(model, points)
+            kb.DiscretizedThompsonSampling(model, points)
 
 
 # ---------------------------------------------------------------- the theory's discretization

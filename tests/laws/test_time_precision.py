@@ -11,17 +11,8 @@ from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 from problems import DOUBLE, rbf
 
-from torch_kbandits import (
-    Arms,
-    AtMost,
-    Box,
-    ContextualActions,
-    InputError,
-    OnlineGP,
-    Outcome,
-    Scalarization,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.candidates import TimedActions
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
@@ -33,7 +24,7 @@ KERNEL = oracles.in_time(oracles.rbf(0.4), SHARE)
 X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
 
 
-BOTH = Scalarization({"reward": "maximize", "cost": "minimize"})
+BOTH = kb.Scalarization({"reward": "maximize", "cost": "minimize"})
 
 
 def wavy(x):
@@ -49,10 +40,10 @@ def at(number):
 def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
     arms = X.to(dtype)
     candidates = {
-        "arms": Arms(arms),
-        "actions": ContextualActions(arms, context_dim=0),
+        "arms": kb.Arms(arms),
+        "actions": kb.ContextualActions(arms, context_dim=0),
         "know the time": TimedActions(arms),
-        "round": ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
+        "round": kb.ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
     }[kind]
     offered = {"candidates": arms} if kind == "round" else {}
     words = {"kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "memory": MEMORY, "seed": 0}
@@ -89,9 +80,9 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
         ("arms", {"mean": lambda points: points @ torch.ones(2, dtype=points.dtype)}),
         ("arms", {"mean": lambda points, time: torch.sin(time / 100.0) + points[:, 0], "memory": SlidingWindow(1e6)}),
         ("arms", {"mean": LinearMean(2)}),
-        ("arms", {"constraints": [AtMost("cost", 0.8, mode="optimistic")]}),
-        ("arms", {"constraints": [AtMost(Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
-        ("arms", {"outcomes": [Outcome("cost", memory=KeepAll())], "objective": BOTH}),
+        ("arms", {"constraints": [kb.AtMost("cost", 0.8, mode="optimistic")]}),
+        ("arms", {"constraints": [kb.AtMost(kb.Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
+        ("arms", {"outcomes": [kb.Outcome("cost", memory=KeepAll())], "objective": BOTH}),
         ("context", {}),
     ],
     ids=["box", "table", "function", "of time", "linear", "limit", "safe seed", "objectives", "dictionary"],
@@ -99,8 +90,10 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
 def test_single_precision_chooses_as_double_does(kind, words):
     words, name, played = {"memory": MEMORY} | words, "bkb" if kind == "context" else "gp-ucb", []
     for dtype in (torch.float32, DOUBLE):
-        arms, box = X.to(dtype), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype))
-        candidates = {"arms": Arms(arms), "box": box, "context": ContextualActions(arms[:, 1:], context_dim=1)}[kind]
+        arms, box = X.to(dtype), kb.Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype))
+        candidates = {"arms": kb.Arms(arms), "box": box, "context": kb.ContextualActions(arms[:, 1:], context_dim=1)}[
+            kind
+        ]
         if limits := [each for each in words.get("constraints", ()) if each.safe_seed is not None]:
             words["constraints"] = [replace(each, safe_seed=X[:4].to(dtype)) for each in limits]
         given = {"kernel": RBFKernel(), "regularization": NOISE, "beta": 2.0, "seed": 0} | words
@@ -144,7 +137,7 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
         likelihood = UncertaintyInjectionLikelihood(
             Linear(0.01), regularization=NOISE, now=float(times[-1]), times=times
         )
-        model = OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
+        model = kb.OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
         models.append(model.to(dtype))
         at_time(models[-1], float(times[-1]) + 30.0)
         assert models[-1].likelihood.now.item() == float(times[-1]) + 30.0
@@ -159,9 +152,9 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
 def test_columns_of_dates_in_single_precision_are_refused(kernel):
     dates = torch.tensor([[1.8e9], [1.8e9 + 60.0]], dtype=DOUBLE)
     assert torch.isfinite(kernel(dates).to_dense()).all()
-    with pytest.raises(InputError, match="128 apart in single precision"):
+    with pytest.raises(kb.InputError, match="128 apart in single precision"):
         kernel(dates.float()).to_dense()
     likelihood = UncertaintyInjectionLikelihood(Linear(0.01), regularization=NOISE, now=1.8e9 + 60.0, time_column=0)
     assert torch.isfinite(likelihood.observation_noise(dates)).all()
-    with pytest.raises(InputError, match="128 apart in single precision"):
+    with pytest.raises(kb.InputError, match="128 apart in single precision"):
         likelihood.observation_noise(dates.float())

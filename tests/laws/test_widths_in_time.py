@@ -14,15 +14,7 @@ import torch
 from hypothesis import given
 from problems import DOUBLE, Known, rbf
 
-from torch_kbandits import (
-    Exponential,
-    InputError,
-    Linear,
-    OnlineGP,
-    Quadratic,
-    UncertaintyInjectionLikelihood,
-    at_time,
-)
+import torch_kbandits as kb
 from torch_kbandits.confidence import (
     ConstantGain,
     GreedyGain,
@@ -118,12 +110,12 @@ def rounds(n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, rng.normal(size=(n, 1))
 
 
-def ageing_model(growth, n: int, now: float) -> OnlineGP:
-    likelihood = UncertaintyInjectionLikelihood(growth, regularization=LEVEL, now=now, time_column=1)
+def ageing_model(growth, n: int, now: float) -> kb.OnlineGP:
+    likelihood = kb.UncertaintyInjectionLikelihood(growth, regularization=LEVEL, now=now, time_column=1)
     kernel = rbf(0.3)
     kernel.active_dims = torch.tensor([0])
     X, Y = (torch.from_numpy(values) for values in rounds(n))
-    return OnlineGP(X, Y, covar_module=kernel, likelihood=likelihood)
+    return kb.OnlineGP(X, Y, covar_module=kernel, likelihood=likelihood)
 
 
 def dense_gain(places: np.ndarray, noise: np.ndarray) -> float:
@@ -135,16 +127,16 @@ def dense_gain(places: np.ndarray, noise: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("growth", "formula"),
     [
-        (Exponential(0.9), lambda age: LEVEL * 0.9**-age),
-        (Exponential(1.0), lambda age: np.full(len(age), LEVEL)),
-        (Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
-        (Linear(0.02), lambda age: LEVEL + 0.02 * age),
+        (kb.Exponential(0.9), lambda age: LEVEL * 0.9**-age),
+        (kb.Exponential(1.0), lambda age: np.full(len(age), LEVEL)),
+        (kb.Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
+        (kb.Linear(0.02), lambda age: LEVEL + 0.02 * age),
     ],
 )
 @pytest.mark.parametrize("now", [12.0, 30.0])
 def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, now):
     model = ageing_model(growth, 12, 12.0)
-    at_time(model, now)
+    kb.at_time(model, now)
     X, _ = rounds(12)
     gain = dense_gain(X[:, :1], formula(now - X[:, 1]))
     expected = B + R / math.sqrt(LEVEL) * math.sqrt(2.0 * gain + 2.0 * math.log(40 / DELTA))
@@ -157,7 +149,7 @@ def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, no
 def test_sw_and_r_gp_ucb_read_the_gain_of_what_is_left(n, w):
     """A model that forgot all but the window, or the block, has the width of its observations alone."""
     X, Y = rounds(n)
-    model = OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
+    model = kb.OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
     model.remove(list(range(max(0, n - w))))
     left = X[max(0, n - w) :, :1]
     gain = dense_gain(left, np.full(len(left), LEVEL))
@@ -264,5 +256,5 @@ def test_widths_are_values_that_print_as_what_makes_them(width):
     ],
 )
 def test_bad_settings_are_named(make, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(kb.InputError, match=message):
         make()
