@@ -16,7 +16,6 @@ KERNEL = oracles.rbf(0.6)
 ACTIONS = data(7, 2, seed=11)[0]
 CONTEXTS = data(400, 2, seed=12)[0]
 BOUNDS = torch.tensor([[0.0, -0.5], [1.0, 0.5]], dtype=DOUBLE)
-NAMES = ("cbbkb", "cbkb", "ek-ucb", "gp-ei", "gp-ts", "igp-ucb", "k-ucb")
 UPPER = ("cbbkb", "cbkb", "ek-ucb", "igp-ucb", "k-ucb")
 
 

@@ -38,27 +38,20 @@ class Interrupt:
         torch.set_grad_enabled(self._grad)
         return kind is KeyboardInterrupt
 
-    def _trace(self, frame, event, argument):
+    def _trace(self, frame, event, argument, seen=None):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if frame.f_code is WRAPPER:
-            return partial(self._trace_wrapper, set())
+        if frame.f_code is WRAPPER and seen is None:
+            return partial(self._trace, seen=set())
         if event == "line":
-            self._pass(frame)
-        return self._trace
-
-    def _trace_wrapper(self, seen, frame, event, argument):
-        if event == "line":
-            self._pass(frame, is_over=frame.f_lineno in seen)
-            seen.add(frame.f_lineno)
-        return partial(self._trace_wrapper, seen)
-
-    def _pass(self, frame, is_over=False):
-        self.passed += 1
-        if self.passed >= self._line and not is_over:
-            self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-            sys.settrace(None)
-            raise KeyboardInterrupt
+            self.passed += 1
+            if self.passed >= self._line and (seen is None or frame.f_lineno not in seen):
+                self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            if seen is not None:
+                seen.add(frame.f_lineno)
+        return partial(self._trace, seen=seen)
 
 
 def swaps(call):

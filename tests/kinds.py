@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -110,8 +111,6 @@ def of_each_round(number: int) -> dict[str, Any]:
     return in_context(number) | {"candidates": ARMS[number : number + 3 + number % 5, :1]}
 
 
-ACTIONS = kb.ContextualActions(ARMS[:9, :1], context_dim=1)
-CHANGING = kb.ContextualActions(action_dim=1, context_dim=1)
 BLOCKS = kb.ArmBlocks(MANY.split(200).__getitem__, 3)
 SPACE = kb.ParameterSpace(
     {
@@ -127,6 +126,9 @@ HEAT, COST = (
 MEMORY_CHOICE = BanditOverBandit((SlidingWindow(4, "observations"), Discount(0.9), SlidingWindow(math.inf)), 3, 0.6)
 COUPLED = kb.RidgeLeverageSampling(2.0, "coupled")
 LEARNED = kb.LearnedPrior(num_initial=5, refit_share=0.6)
+BY_PRIOR = {"kernel": None, "regularization": None, "prior": LEARNED}
+ACTIONS = kb.ContextualActions(ARMS[:9, :1], context_dim=1)
+CHANGING = kb.ContextualActions(action_dim=1, context_dim=1)
 
 KINDS = {
     **{name: Kind(lambda name=name: make(name), loads=name != "sparq-gp-ucb") for name in NAMES},
@@ -171,15 +173,10 @@ KINDS = {
     "family": Kind(
         lambda: make("lb-gp-ucb", dictionary=kb.RidgeLeverageSampling(1.0), memory=SlidingWindow(9, "observations"))
     ),
-    "learned prior": Kind(lambda: make("bkb", kernel=None, regularization=None, prior=LEARNED)),
-    "learned prior, contexts": Kind(
-        lambda: make("ek-ucb", kernel=None, regularization=None, prior=LEARNED, candidates=ACTIONS), in_context
-    ),
+    "learned prior": Kind(lambda: make("bkb", **BY_PRIOR)),
+    "learned prior, contexts": Kind(lambda: make("ek-ucb", candidates=ACTIONS, **BY_PRIOR), in_context),
     "learned prior and memory": Kind(
-        lambda: composed(
-            kernel=None, regularization=None, prior=kb.LearnedPrior(num_initial=5, refit_share=0.6, learn_memory=True),
-            memory=Discount(0.7),
-        )
+        lambda: composed(**BY_PRIOR | {"prior": replace(LEARNED, learn_memory=True)}, memory=Discount(0.7))
     ),
     "outcomes": Kind(
         lambda: composed(
@@ -244,11 +241,8 @@ def future(kind: Kind, bandit: kb.Bandit) -> Tensor:
 def same(ours: Any, theirs: Any) -> bool:
     """Whether two states have the same values, NaN being itself."""
     if isinstance(ours, Tensor):
-        return (
-            isinstance(theirs, Tensor)
-            and ours.dtype == theirs.dtype
-            and torch.equal(ours.nan_to_num(1e99), theirs.nan_to_num(1e99))
-        )
+        alike = isinstance(theirs, Tensor) and ours.dtype == theirs.dtype
+        return alike and torch.equal(ours.nan_to_num(1e99), theirs.nan_to_num(1e99))
     if isinstance(ours, dict):
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, (list, tuple)):

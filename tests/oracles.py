@@ -28,17 +28,19 @@ def rounding(size: int, condition: float, scale: float = 1.0) -> float:
     """Return the tolerance of a result through factors of a matrix (size, size): 100 (size + 10) eps condition scale.
 
     Factorisations and triangular solves are backward stable: what they return is exact for a matrix that is off by some
-    size·eps, kernel values are off by some eps already, and the condition number says by how much more the result is
-    then off. Another processor, another number of threads and another order of the same operations round otherwise
-    within this, so no law may assert less. The hundred is for what comes on top: low-rank changes one after another,
-    and an exact posterior that is had from a dictionary of all points. What is seen is a tenth to a millionth of it,
-    and a defect far more: ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
+    size·eps. Another processor, number of threads or order of the same operations rounds otherwise within this, so no
+    law may assert less. The hundred is for low-rank changes one after another. What is seen is a tenth to a millionth
+    of it, and a defect far more: ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
 
     Args:
         condition: of what is factorised. Where K = L Lᵀ is only used through L, that is the root of K's.
         scale: of the result: the larger of prior variances and rewards.
     """
     return 100.0 * (size + 10) * float(np.finfo(float).eps) * condition * scale
+
+
+def _scale(prior: Array, y: Array) -> float:
+    return max(float(prior.max(initial=0.0)), float(np.abs(y).max(initial=0.0)))
 
 
 def squared_distances(A: Array, B: Array) -> Array:
@@ -113,12 +115,6 @@ def with_pending(posterior: Callable[[Array], Marginals], T: Array, P: Array, no
     return Marginals(both.mean[:n], np.diag(covariance), covariance, both.rounding * condition)
 
 
-def dtc_information_gain(kernel: DenseKernel, X: Array, noise: Array, Z: Array) -> float:
-    """½ log det(I + Σ^-½ Q Σ^-½)."""
-    known = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, X)) / np.sqrt(noise)
-    return 0.5 * float(np.linalg.slogdet(np.eye(len(Z)) + known @ known.T)[1])
-
-
 def evidence(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array | None) -> dict[str, float]:
     """What widths read of a posterior, by name: the exact one, or that of a dictionary Z.
 
@@ -173,7 +169,3 @@ def collapsed_bound(kernel: DenseKernel, X: Array, y: Array, noise: float, Z: Ar
     quadratic = y @ np.linalg.solve(covariance, y)
     log_density = -0.5 * (quadratic + np.linalg.slogdet(covariance)[1] + len(X) * np.log(2.0 * np.pi))
     return float(log_density - np.trace(kernel(X, X) - nystrom) / (2.0 * noise))
-
-
-def _scale(prior: Array, y: Array) -> float:
-    return max(float(prior.max(initial=0.0)), float(np.abs(y).max(initial=0.0)))

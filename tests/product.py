@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel, RQKernel
-from problems import DOUBLE, data, difference, linear, matern, rbf, reward
+from problems import DOUBLE, data, difference, exactly, linear, matern, rbf, reward
 from torch import Tensor
 
 import torch_kbandits as kb
@@ -32,9 +33,8 @@ from torch_kbandits.priors.families import Balancing, Elimination, Family, Predi
 LAMBDA = 0.1
 #: What bounds of outcomes may be off by, from one way of computing them to another.
 ROUNDING = 1e-5
-ARMS = data(20, 2, 31)[0]
+ARMS, BOX = data(20, 2, 31)[0], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 MANY = data(600, 2, 32)[0]  # more than those of which all covariances are kept
-ACTIONS, BOX = ARMS[:6, :1], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 CONTEXTS = data(40, 1, 33)[0]
 SEARCH = {"num_restarts": 1, "raw_samples": 4}
 
@@ -65,22 +65,20 @@ def sets(kind: type[kb.ContextualActions], **about: bool) -> dict[str, Space]:
     """A set that stays, one that each round brings, and a box; each alone and in a context."""
     title, found = "timed " if about else "", {}
     for c, where in enumerate(("", " in a context")):
-        actions, bounds, words = ARMS[:, c:], BOX[:, c:], {"context_dim": c}
-        found |= {
-            f"{title}actions{where}": Space(
-                lambda _, a=actions, w=words: kind(a, **w), actions, context_dim=c, **about
-            ),
-            f"{title}actions of each round{where}": Space(
-                lambda _, a=actions, w=words: kind(action_dim=a.shape[-1], **w),
-                actions,
-                context_dim=c,
-                each_round=True,
-                **about,
-            ),
-            f"{title}box of actions{where}": Space(
-                lambda _, b=bounds, w=words: kind(bounds=b, **w, **SEARCH), context_dim=c, **about
-            ),
+
+        def made(_: Path, kind: Any = kind, **words: Any) -> Candidates:
+            return kind(**words)
+
+        given = {
+            "actions": {"actions": ARMS[:, c:]},
+            "actions of each round": {"action_dim": 2 - c},
+            "box of actions": {"bounds": BOX[:, c:], **SEARCH},
         }
+        for name, words in given.items():
+            actions, each_round = None if "bounds" in words else ARMS[:, c:], "action_dim" in words
+            found[f"{title}{name}{where}"] = Space(
+                partial(made, context_dim=c, **words), actions, False, c, each_round, **about
+            )
     return found
 
 
@@ -97,9 +95,7 @@ SPACES = {
 
 
 def rational_quadratic() -> Kernel:
-    kernel = RQKernel().double()
-    kernel.lengthscale = torch.tensor(0.4, dtype=DOUBLE)
-    return kernel
+    return RQKernel().double().initialize(lengthscale=exactly(0.4))
 
 
 KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear, "learned": None}
@@ -141,7 +137,6 @@ RULES = {
     "uniform": UniformRule(),
     "stages": StagedRule(30),
 }
-IMPROVEMENT = ("expected improvement", "probability of improvement")
 #: They maximise no function.
 FUNCTIONLESS = ("uniform", "stages")
 BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.69)}
@@ -227,9 +222,7 @@ class Combination:
             memory=MEMORIES[self.memory],
             seed=seed,
             constraints=LIMITS[self.limits],
-            family=None
-            if family is None
-            else Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
+            family=family and Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
         )
 
 
@@ -302,17 +295,14 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         Exception: whatever is raised later or is no ``InputError``; ``AssertionError`` if something is not finite, is
             not to be played, or is not as it was before saving.
     """
+    loop = None
     try:
-        bandit = combination.bandit(folder)
-    except kb.InputError as error:
-        return Refused(str(error), at_ask=False)
-    loop = Loop(combination, bandit)
-    try:
+        loop = Loop(combination, combination.bandit(folder))
         x = loop.ask()
     except kb.InputError as error:
-        return Refused(str(error), at_ask=True)
+        return Refused(str(error), at_ask=loop is not None)
+    bandit, run = loop.bandit, Loop(combination, combination.bandit(folder))
     loop.tell(x)
-    run = Loop(combination, combination.bandit(folder))
     asked = torch.cat([x, *(loop.round() for _ in range(2))])
     assert torch.equal(run.bandit.run(run.pull, 3, offered=run.offers), asked)
     loop.compare(run)
@@ -320,9 +310,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         several = bandit.ask(3, return_ids=True, **loop.words())
         bandit.mark_pending(loop.some, **loop.context(), **loop.date())
         loop.ask(remember=False)
-        bandit.tell(
-            ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date(), **loop.measured(several.actions[1:])
-        )
+        bandit.tell(ids=several.ids[1:], **loop.date(), **loop.pull(several.actions[1:]))
         loop.look()
         bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)
@@ -390,8 +378,8 @@ class Loop:
         return self.words()
 
     def pull(self, x: Tensor) -> dict[str, object]:
-        """What is told of the play of a round of ``run``."""
-        return {"y": reward(x)} | self.measured(x)
+        """What is told of a play, beside where and when."""
+        return {"y": reward(x)} | ({} if self.of.limits == "none" else {"outcomes": {"heat": heat(x)}})
 
     def check_limits(self, x: Tensor) -> None:
         """What is asked for keeps the limits by the model of the outcome, as far as that says something."""
@@ -408,10 +396,6 @@ class Loop:
         else:
             assert bool((mean + 1.5 * deviation >= limit.value - ROUNDING).all()), (x, mean, deviation)
 
-    def measured(self, x: Tensor) -> dict[str, object]:
-        """What is told beside rewards."""
-        return {} if self.of.limits == "none" else {"outcomes": {"heat": heat(x)}}
-
     def check_playable(self, x: Tensor) -> None:
         if self.offered is None:
             lower, upper = BOX[:, self.space.context_dim :]
@@ -420,7 +404,7 @@ class Loop:
             assert bool((x.unsqueeze(1) == self.offered).all(-1).any(-1).all()), x
 
     def tell(self, x: Tensor) -> None:
-        self.bandit.tell(x, reward(x), **self.context(), **self.date(), **self.measured(x))
+        self.bandit.tell(x, **self.context(), **self.date(), **self.pull(x))
 
     def look(self) -> None:
         """Read all that is believed: it is finite."""
@@ -472,10 +456,7 @@ class Loop:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether a loaded bandit draws otherwise today: held by laws/test_state.py.
-
-        With more points in a dictionary than it needs a draw depends on which came first.
-        """
+        """Whether a loaded bandit draws otherwise today: a law of test_state.py."""
         return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
 
 
