@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("short_searches")
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(6)
 @every_kind
 def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path):
     kind = KINDS[name]
@@ -62,20 +62,22 @@ def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path
         assert difference(future(kind, replayed), future(kind, bandit)) <= kind.tolerance
 
 
+SCRIPT = """
+import sys, torch; sys.path[:0] = sys.argv[2:]
+from kinds import KINDS, future
+from torch_kbandits import Bandit
+for number, (name, kind) in enumerate(KINDS.items()):
+    bandit = Bandit.load(f'{sys.argv[1]}/{number}', into=None if kind.loads else kind.make())
+    torch.save(future(kind, bandit), f'{sys.argv[1]}/{number}.pt')
+"""
+
+
 @pytest.mark.slow
 def test_a_new_process_goes_on_alike(tmp_path):
-    script = (
-        "import sys, torch; sys.path[:0] = sys.argv[2:]\n"
-        "from kinds import KINDS, future\n"
-        "from torch_kbandits import Bandit\n"
-        "for number, (name, kind) in enumerate(KINDS.items()):\n"
-        "    bandit = Bandit.load(f'{sys.argv[1]}/{number}', into=None if kind.loads else kind.make())\n"
-        "    torch.save(future(kind, bandit), f'{sys.argv[1]}/{number}.pt')\n"
-    )
     for number, kind in enumerate(KINDS.values()):
         started(kind).save(tmp_path / str(number))
-    paths = [str(Path(__file__).parents[1])]
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path, *paths], check=True, timeout=900)
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path, str(Path(__file__).parents[1])]
+    subprocess.run(command, check=True, timeout=900)
     for number, (name, kind) in enumerate(KINDS.items()):
         theirs = torch.load(tmp_path / f"{number}.pt", weights_only=True)
         assert difference(theirs, future(kind, started(kind))) <= kind.tolerance, name
@@ -109,21 +111,15 @@ def test_looking_and_what_is_forgotten_leave_no_trace_and_parts_are_the_whole(na
 
 
 @contextmanager
-def default_dtype(dtype):
-    torch.set_default_dtype(dtype)
+def in_double_precision():
+    torch.set_default_dtype(DOUBLE)
     try:
         yield
     finally:
         torch.set_default_dtype(torch.float32)
 
 
-SURROUNDINGS = [
-    nullcontext,
-    lambda: default_dtype(DOUBLE),
-    torch.no_grad,
-    torch.inference_mode,
-    lambda: torch.device("meta"),
-]
+SURROUNDINGS = [nullcontext, in_double_precision, torch.no_grad, torch.inference_mode, lambda: torch.device("meta")]
 
 
 @pytest.mark.one_in(7)
@@ -194,13 +190,7 @@ def test_every_draw_says_where_and_in_which_precision():
 
 def test_what_is_asked_for_may_be_changed():
     played, calm = make("igp-ucb"), make("igp-ucb")
-
-    def pull(x):
-        y = x.sum().clone()
-        x.zero_()
-        return y
-
-    played.run(pull, 4)
+    played.run(lambda x: (x.sum().clone(), x.zero_())[0], 4)
     calm.run(lambda x: x.sum(), 4)
     assert torch.equal(played.history.X, calm.history.X)
     for q in (1, 3):
@@ -264,13 +254,11 @@ def test_two_bandits_in_two_threads_play_as_they_do_alone():
     """Also where their searches seed torch's global generator, which is in the end as it was."""
 
     def run(seed, into):
-        bandit = make("gp-ucb", candidates=SMALL_BOX, seed=seed)
-        bandit.run(reward, 4)
-        into[seed] = bandit.history.X
+        into[seed] = make("gp-ucb", candidates=SMALL_BOX, seed=seed).run(reward, 3)
 
     alone, beside = {}, {}
-    for seed in (0, 1):
-        run(seed, alone)
+    run(0, alone)
+    run(1, alone)
     before = torch.get_rng_state()
     in_threads(lambda: run(0, beside), lambda: run(1, beside))
     assert torch.equal(torch.get_rng_state(), before)
