@@ -20,12 +20,15 @@ from torch_kbandits.confidence import (
     GuessAndDouble,
     IGPUCBWidth,
     KUCBWidth,
+    MemoryWidth,
     RandomizedWidth,
     RateGain,
     RealizedGain,
     SelfNormalizedWidth,
+    SparQWidth,
     SumGain,
     TheoremWidth,
+    TVGPUCBWidth,
     effective_dimension,
     greedy_information_gain,
     information_gain,
@@ -72,6 +75,15 @@ BY_HAND = [
         (GuessAndDouble(kind(0.1, 0.3, 0.1)), Known(norm=5.0), float(kind(0.1, 4.8, 0.1)(Known())))
         for kind in (BKBWidth, EKUCBWidth, KUCBWidth, IGPUCBWidth)
     ),
+    # In time. n = 500: ln(500/0.1) = 8.5171931914
+    (MemoryWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
+    (MemoryWidth(0.1, 2.0, 0.1, num_bounds=500), Known(), 2.0 + 0.2 * math.sqrt(23.0343863828)),
+    # ln(2/0.1) = 2.9957322736: 2 + √(2 · 3 + 2 · 2.9957322736)
+    (SparQWidth(2.0, 0.1), Known(), 2.0 + math.sqrt(11.9914645471)),
+    # t = 101: ln 40.4 = 3.6988297850; t = 1: ln 4; 0.4 t is 0.4, 0.8 and 1.2 in the first three rounds.
+    (TVGPUCBWidth(), Known(), math.sqrt(2.9590638280)),
+    (TVGPUCBWidth(scale=2.0, rate=4.0), Known(0), math.sqrt(2.7725887222)),
+    *((TVGPUCBWidth(), Known(t), value) for t, value in ((0, 0.0), (1, 0.0), (2, math.sqrt(0.8 * math.log(1.2))))),
     # Gains. ln 100 cubed; 100^{2/7} = 3.7275937203 times ln 100; γ₁ + γ₂ + γ₃ + 2 · 2 ln 100
     (RealizedGain(), Known(gain=7.0), 7.0),
     (ConstantGain(1.0), Known(gain=7.0), 1.0),
@@ -140,8 +152,10 @@ def test_randomised_is_a_value_of_its_seed_and_round():
 def test_guesses_are_doubled_where_the_norm_contradicts_them():
     doubled = GuessAndDouble(SelfNormalizedWidth(0.1, 0.3, 0.1))  # ρ = 0.6513116055
     assert [doubled.guess(Known(norm=norm)) for norm in (0.95, 0.96, 5.0)] == pytest.approx([0.3, 0.6, 4.8])
-    # GP-UCB's noise is bounded by √λ, so ρ = √10.6051701860 = 3.2565580: ‖μ‖ = 5 asks for G >= 1.743442: 0.3 · 2³.
-    assert GuessAndDouble(GPUCBWidth(0.3, 0.1)).guess(Known(norm=5.0)) == pytest.approx(2.4)
+    assert GuessAndDouble(MemoryWidth(0.1, 0.3, 0.1)).guess(Known(norm=5.0)) == pytest.approx(4.8)
+    # Noise bounded by √λ, so ρ = √10.6051701860 = 3.2565580: ‖μ‖ = 5 asks for G >= 1.743442: 0.3 · 2³.
+    for width in (GPUCBWidth(0.3, 0.1), SparQWidth(0.3, 0.1)):
+        assert GuessAndDouble(width).guess(Known(norm=5.0)) == pytest.approx(2.4)
 
 
 WITH_NORM_BOUND = [
@@ -152,6 +166,9 @@ WITH_NORM_BOUND = [
     EKUCBWidth(0.1, 1.0, 0.1),
     EKUCBWidth(0.1, 1.0, 0.1, projection=0.3),
     SelfNormalizedWidth(0.1, 1.0, 0.1),
+    MemoryWidth(0.1, 1.0, 0.1),
+    MemoryWidth(0.1, 1.0, 0.1, 20),
+    SparQWidth(1.0, 0.1),
 ]
 THEOREMS = [
     *WITH_NORM_BOUND,
@@ -162,6 +179,8 @@ THEOREMS = [
     IGPUCBWidth(0.1, 1.0, 0.1, gain=ConstantGain(2.0)),
     GPUCBWidth(1.0, 0.1, gain=RateGain("linear", 2)),
     SelfNormalizedWidth(0.1, 1.0, 0.1, gain=SumGain((ConstantGain(1.0), RateGain("rbf", 1)))),
+    MemoryWidth(0.1, 1.0, 0.1, 500, gain=RateGain("rbf", 1)),
+    SparQWidth(1.0, 0.1, gain=ConstantGain(2.0)),
 ]
 
 
@@ -175,9 +194,9 @@ def test_widths_grow_with_norm_confidence_and_what_was_learnt(width):
         assert float(width(Known(kernel_bound=2.0))) > base
     else:
         assert float(width(Known(gain=4.0))) > base
-    if not isinstance(width, GPUCBWidth):
+    if not isinstance(width, (GPUCBWidth, SparQWidth)):
         assert float(replace(width, noise_scale=0.2)(Known())) > base
-    if isinstance(width, (EKUCBWidth, KUCBWidth, SelfNormalizedWidth)):
+    if isinstance(width, (EKUCBWidth, KUCBWidth, SelfNormalizedWidth, MemoryWidth)):
         assert float(width(Known(level=0.1))) > base
 
 
@@ -213,7 +232,7 @@ def test_the_older_bounds_are_at_least_the_self_normalised_one(n, regularization
 
 def test_widths_keep_the_dtype_of_the_evidence():
     greedy = GreedyGain(matern(), data(4, 1)[0], 10, 0.25)
-    widths = ConstantWidth(2.0), BayesianGPUCBWidth(10, 0.1), RandomizedWidth(10, 0)
+    widths = ConstantWidth(2.0), BayesianGPUCBWidth(10, 0.1), RandomizedWidth(10, 0), TVGPUCBWidth()
     for each in (*widths, ConstantGain(1.0), RateGain("rbf", 1), greedy, SumGain((greedy,))):
         assert each(Known(5, dtype=torch.float32)).dtype == torch.float32
 
@@ -254,7 +273,7 @@ def test_sum_gain_bounds_the_gain_of_the_sum():
     assert np.all(np.array(bound) >= largest_gains(total, candidates.numpy(), 5, 0.25))
 
 
-@pytest.mark.parametrize("width", [*THEOREMS, ScaledWidth(ConstantWidth(2.0), 0.5)], ids=repr)
+@pytest.mark.parametrize("width", [*THEOREMS, ScaledWidth(ConstantWidth(2.0), 0.5), TVGPUCBWidth()], ids=repr)
 def test_widths_are_values_that_print_as_what_makes_them(width):
     assert eval(repr(width)) == width
     assert len({width, eval(repr(width))}) == 1
@@ -275,7 +294,7 @@ def test_widths_are_values_that_print_as_what_makes_them(width):
         (lambda: BayesianGPUCBWidth(10, 0.0), "failure_probability"),
         *[
             (lambda kind=kind, arguments=arguments: kind(*arguments), message)
-            for kind in (BKBWidth, IGPUCBWidth, GPTSWidth, KUCBWidth, EKUCBWidth, SelfNormalizedWidth)
+            for kind in (BKBWidth, IGPUCBWidth, GPTSWidth, KUCBWidth, EKUCBWidth, SelfNormalizedWidth, MemoryWidth)
             for arguments, message in [
                 ((0.0, 1.0, 0.1), "noise_scale must be a finite number above 0"),
                 ((0.1, -1.0, 0.1), "norm_bound"),
@@ -287,6 +306,11 @@ def test_widths_are_values_that_print_as_what_makes_them(width):
             (lambda kind=kind, gain=gain: kind(0.1, 1.0, 0.1, gain=gain), "gain must be an information gain")
             for kind, gain in [(IGPUCBWidth, RealizedGain), (GPTSWidth, None), (SelfNormalizedWidth, "rbf")]
         ],
+        (lambda: MemoryWidth(0.1, 1.0, 0.1, 0), "num_bounds must be a whole number of at least 1"),
+        (lambda: SparQWidth(0.0, 0.1), "norm_bound"),
+        (lambda: SparQWidth(1.0, 0.0), "failure_probability"),
+        (lambda: TVGPUCBWidth(scale=0.0), "scale must be a finite number above 0"),
+        (lambda: TVGPUCBWidth(rate=float("inf")), "rate must be a finite number above 0"),
         (lambda: RandomizedWidth(1, 0), "num_arms must be at least 2"),
         (lambda: GuessAndDouble(ConstantWidth(1.0)), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(GuessAndDouble(GPUCBWidth(1.0, 0.1))), "theorem's width with a norm_bound"),
