@@ -1,5 +1,6 @@
 """Stages of any posterior: with dictionaries, memories, batches and arms that are not in memory, beside dense ones."""
 
+import math
 from math import inf
 
 import numpy as np
@@ -7,13 +8,17 @@ import oracles
 import pytest
 import torch
 from forgetting import ACTIONS, ARMS, CONTEXTS, KERNEL, LAMBDA, MEMORIES, Forgetting
-from problems import DOUBLE, believed, dense, difference, matern, reward
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import DOUBLE, believed, dense, difference, examples, matern, rbf, reward
+from scipy.stats import binom
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.dictionaries import KORS, CappedDictionary
+from torch_kbandits.confidence import FixedDesignWidth
+from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 
 BETA, HORIZON = 0.4, 60  # so that a few rounds go through all three stages
@@ -31,7 +36,6 @@ DICTIONARIES = {
     "fresh": kb.RidgeLeverageSampling(2.0),
     "coupled": kb.RidgeLeverageSampling(2.0, "coupled"),
     "kors": KORS(0.5),
-    "capped": CappedDictionary(kb.RidgeLeverageSampling(3.0), 3, "stop"),
 }
 #: So much noise that several points are explored in a batch.
 NOISY = {"regularization": 1.0, "width": kb.ConstantWidth(1.0)}
@@ -100,8 +104,8 @@ class Dense:
         variance = self.posterior(stage, T, ahead=True).variance
         return self.posterior(stage, T).mean, self.beta * np.sqrt(np.maximum(variance, 0.0))
 
-    def choice(self, points):
-        return oracles.chosen_by_stages(lambda stage: self.bounds(stage, dense(points)[0]), HORIZON)
+    def choice(self, points, horizon=HORIZON):
+        return oracles.chosen_by_stages(lambda stage: self.bounds(stage, dense(points)[0]), horizon)
 
 
 def checked_rounds(bandit, space, memory, count, first=0, q=2):
@@ -228,9 +232,140 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
 
 
 def test_the_named_algorithm_forgets_and_reads_arms_in_blocks():
-    words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "beta": BETA, "horizon": HORIZON}
-    named = algorithms.SupKernelUCB(candidates=SPACES["arms in blocks"](), memory=SlidingWindow(6.0), **words)
-    assert_same(played(named, 15), played(make("arms in blocks", memory="window"), 15))
+    ours = named(SPACES["arms in blocks"](), HORIZON, BETA, kernel=matern(0.5, 1.7), memory=SlidingWindow(6.0))
+    assert_same(played(ours, 15), played(make("arms in blocks", memory="window"), 15))
     theory = {"noise_scale": 0.2, "norm_bound": 1.5, "beta": None}
-    stored = algorithms.SupKernelUCB(candidates=SPACES["arms in blocks"](), **(words | theory))
-    assert float(stored.beta) == float(algorithms.SupKernelUCB(candidates=SIX, **(words | theory)).beta)
+    assert float(named(SPACES["arms in blocks"](), **theory).beta) == float(named(SIX, **theory).beta)
+
+
+# ---------------------------------------------------------------- the named algorithm
+
+
+def named(candidates, horizon=200, beta=0.6, **words):
+    words = {"kernel": rbf(0.5), "regularization": LAMBDA, "horizon": horizon, "beta": beta, "seed": 3} | words
+    return algorithms.SupKernelUCB(candidates=candidates, **words)
+
+
+@examples(12)
+@given(
+    num_actions=st.integers(1, 7), context_dim=st.integers(0, 2), horizon=st.sampled_from([1, 2, 30, 300, 5000]),
+    beta=st.sampled_from([0.05, 0.3, 1.0]), changing=st.booleans(), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_the_choices_are_the_dense_ones_whatever_the_horizon(num_actions, context_dim, horizon, beta, changing, seed):
+    generator = torch.Generator().manual_seed(seed)
+    actions = torch.rand(num_actions, 1, generator=generator, dtype=DOUBLE)
+    candidates = kb.ContextualActions(
+        context_dim=context_dim, **({"action_dim": 1} if changing else {"actions": actions})
+    )
+    bandit = named(candidates, horizon, beta, kernel=matern(0.5, 1.7))
+    for number in range(30):
+        context = torch.rand(context_dim, generator=generator, dtype=DOUBLE)
+        if changing:
+            actions = torch.rand(1 + number % num_actions, 1, generator=generator, dtype=DOUBLE)
+        joint = torch.cat([context.expand(len(actions), -1), actions], -1)
+        best, expected, near = Dense(bandit, "none", 0.0).choice(joint, horizon)
+        if near:
+            return  # rounding decides which side of a threshold a width is on
+        action = bandit.ask(context=context, candidates=actions if changing else None)
+        assert bandit.state_dict()["pending_stages"].tolist() == [expected]
+        assert bool((actions[best] == action).all(-1).any())
+        y = reward(bandit.pending) + 0.1 * torch.randn(1, generator=generator, dtype=DOUBLE)
+        bandit.tell(action, y, context=context)
+
+
+def test_every_way_to_play_happens():
+    """On seven actions with little noise: exploring in several stages, and playing by the upper bound."""
+    actions = torch.linspace(0, 1, 7, dtype=DOUBLE).unsqueeze(-1)
+    bandit = named(actions, horizon=300, beta=0.6)
+    bandit.run(lambda x: torch.sin(4.0 * x).sum(-1), 45)  # which are enough to leave the last stage
+    assert {0, 1, 2, 3} <= set(bandit.history.stages.tolist()) <= set(range(6))
+    assert float((torch.sin(4.0 * actions).max() - torch.sin(4.0 * bandit.history.X[-10:])).mean()) < 0.05
+
+
+def test_the_first_asked_of_equal_points_is_told_first():
+    """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
+    bandit = named(
+        torch.zeros(1, 1, dtype=DOUBLE),
+        horizon=4,
+        beta=0.6,
+    )
+    asked = bandit.ask(6)
+    stages = bandit.state_dict()["pending_stages"].clone()
+    assert stages[0] == 1
+    assert stages[-1] == 0
+    for _ in range(6):
+        bandit.tell(asked[:1], 0.5)
+    assert torch.equal(bandit.history.stages, stages)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 16, 17, 1000, 1024, 1025, 10**6])
+def test_the_last_stage_always_decides(horizon):
+    stages = StagedRule(horizon).num_stages
+    assert stages == max(1, math.ceil(0.5 * math.log2(horizon)))
+    assert 2.0**-stages <= horizon**-0.5
+    mean = torch.zeros(3, dtype=DOUBLE)
+    for width in (2.0**-stages, horizon**-0.5, 1.0, 1e-9):
+        assert StagedRule(horizon).verdict(stages, mean, torch.full_like(mean, width)).scores is not None
+
+
+def test_the_theorems_width():
+    words = {"noise_scale": 0.2, "norm_bound": 1.5, "failure_probability": 0.05}
+    arms = torch.rand(8, 1, dtype=DOUBLE)
+    expected = 1.5 + 0.2 / math.sqrt(LAMBDA) * math.sqrt(2.0 * math.log(2.0 * 100 * 4 * 8 / 0.05))
+    for bandit in (
+        named(arms, horizon=100, beta=None, **words),
+        named(None, horizon=100, beta=None, action_dim=1, num_actions=8, **words),
+    ):
+        assert float(bandit.beta) == pytest.approx(expected, rel=1e-12)
+    linucb = FixedDesignWidth(noise_scale=0.5, norm_bound=1.0, failure_probability=0.1)
+    assert linucb.smallest(1.0) == pytest.approx(1.0 + math.sqrt(math.log(2.0 / 0.1) / 2.0), rel=1e-12)
+
+
+def test_the_fixed_design_width_holds_as_often_as_it_says():
+    """2,000 simulations of noise at a fixed design; false alarm 1e-6 by the binomial quantile at δ."""
+
+    rng, kernel, delta = np.random.default_rng(0), oracles.matern52(0.3), 0.3
+    X, grid = rng.random((40, 1)), np.linspace(0, 1, 20)[:, None]
+    norm = 1.3
+    coefficients = rng.standard_normal(20)
+    coefficients *= norm / np.sqrt(coefficients @ kernel(grid, grid) @ coefficients)
+    solve = np.linalg.solve(kernel(X, X) + LAMBDA * np.eye(40), kernel(X, grid))
+    sigma = np.sqrt(1.0 - (kernel(grid, X) * solve.T).sum(1))
+    Y = kernel(X, grid) @ coefficients + 0.2 * rng.standard_normal((2000, 40))
+    width = FixedDesignWidth(0.2, norm, delta, num_bounds=20).smallest(LAMBDA)
+    missed = (np.abs(Y @ solve - kernel(grid, grid) @ coefficients) > width * sigma).any(1).sum()
+    assert missed <= binom.ppf(1.0 - 1e-6, 2000, delta)
+
+
+def test_bad_input():
+    arms, bounds = torch.rand(4, 1, dtype=DOUBLE), torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
+    for call, message in (
+        (lambda: named(kb.Box(bounds)), "give a finite set"),
+        (lambda: named(kb.ContextualActions(bounds=bounds, context_dim=1)), "give a finite set"),
+        (lambda: named(None, bounds=bounds), "give a finite set"),
+        (lambda: named(arms, horizon=0), "horizon must be a whole number"),
+        (lambda: named(None, action_dim=1, beta=None, noise_scale=0.1, norm_bound=1.0), r"Without beta .* num_actions"),
+        (lambda: named(arms, num_actions=3), "always 4 actions"),
+        (lambda: named(None, action_dim=1, num_actions=0), "num_actions must be a whole number"),
+        (lambda: named(arms, context_dim=2).ask(), "context is missing"),
+    ):
+        with pytest.raises(kb.InputError, match=message):
+            call()
+
+
+def test_bad_stages_are_refused():
+    bandit, twin = (named(torch.linspace(0, 1, 9, dtype=DOUBLE).unsqueeze(-1)) for _ in range(2))
+    bandit.run(reward, 5)
+    history, state = bandit.history, bandit.state_dict()
+    for stages in (history.stages + 9, -history.stages - 1, history.stages[:2], history.stages.double()):
+        with pytest.raises(kb.InputError):
+            twin.replay(kb.History(history.X, history.Y, history.rounds, stages))
+        with pytest.raises(kb.StateMismatchError, match="stage"):
+            twin.load_state_dict(state | {"history": state["history"] | {"stages": stages}})
+        assert twin.num_told == 0
+    without = {key: value for key, value in state.items() if key != "pending_stages"}
+    for damaged in (without, state | {"history": state["history"] | {"stages": None}}):
+        with pytest.raises(kb.StateMismatchError, match="stages of the history or of the pending points are missing"):
+            twin.load_state_dict(damaged)
+    twin.replay(kb.History(history.X, history.Y, history.rounds))
+    assert twin.history.stages.tolist() == [0] * 5
