@@ -240,9 +240,6 @@ def drawn(seed: int, number: int) -> list[Combination]:
     return [one(Random(1_000_003 * seed + count)) for count in range(number)]
 
 
-# ---------------------------------------------------------------- what is refused
-
-
 class Reason(NamedTuple):
     """Which combinations are refused for a reason, and words of the message."""
 

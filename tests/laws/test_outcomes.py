@@ -136,8 +136,6 @@ def test_a_state_of_other_outcomes_is_refused():
             make(**words).load_state_dict(state)
 
 
-# ---------------------------------------------------------------- limits
-
 KERNEL, LEVEL = oracles.rbf(0.4), 0.02
 HOT = kb.Outcome("heat", kb.Prior(rbf(0.4), LEVEL))
 COOL = torch.tensor([[0.05, 0.05]], dtype=DOUBLE)

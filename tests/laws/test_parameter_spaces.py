@@ -179,8 +179,6 @@ def test_samples_are_uniform_on_the_scale_of_each_parameter(monkeypatch):
     assert abs(float(points.mean()) - 0.5) < 0.05  # six standard errors
 
 
-# -------------------------------------------------------------------- parameters that are not always there
-
 SMALL = st.one_of(
     CATEGORIES,
     st.integers(2, 6).map(lambda high: Integer(1, high)),
@@ -360,9 +358,6 @@ def test_places_on_arcs_come_back_and_have_gradients(space, seed):
         torch.testing.assert_close(variable.grad[inside, column], difference[inside], rtol=1e-5, atol=1e-7)
 
 
-# -------------------------------------------------------------------- constraints
-
-
 LIMITED = ParameterSpace(
     {"p0": Float(0.0, 1.0), "p1": Float(0.0, 1.0), "n": Integer(1, 9), "c": Categorical(["a", "b", "c"])},
     [LinearConstraint({"p0": 1.0, "p1": 1.0}, 0.8), lambda row: row["c"] != "b" or row["n"] > 4],
@@ -404,8 +399,6 @@ def test_what_is_allowed_is_what_the_constraints_say():
     assert not limit({"a": 0.3, "b": 0.1})
     assert LinearConstraint({"a": 1.0, "b": 1.0}, 0.3)({"a": 0.1, "b": 0.2})  # of which the floats are more than 0.3
 
-
-# -------------------------------------------------------------------- what is refused
 
 WITHOUT_SENSE = [
     (lambda: Float(1.0, 0.0), "low <= high"),

@@ -2,17 +2,14 @@
 
 import math
 from datetime import datetime, timedelta
-from functools import partial
 
-import numpy as np
-import oracles
 import pytest
 import torch
 from forgetting import ARMS as FEW_ARMS
 from forgetting import make as timed
 from gpytorch.kernels import LinearKernel
 from kinds import ARMS, composed, make, same
-from problems import DOUBLE, dense, rbf, reward
+from problems import DOUBLE, rbf, reward
 
 import torch_kbandits as kb
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
@@ -22,30 +19,6 @@ from torch_kbandits.observations import Expiry
 
 LAMBDA = 0.05
 UNIT = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
-
-
-@pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
-@pytest.mark.parametrize("memory", ["none", "discount"])
-def test_the_ratio_is_at_least_that_of_variances_everywhere_and_at_most_of_the_information_gain(memory, domain):
-    """Of dense formulas: with k points pending whose rewards are fresh."""
-    bandit = timed(None if memory == "none" else memory, "exact", domain)
-    words, start = ({"context": FEW_ARMS[0, :1]}, 1) if domain == "contexts" else ({}, 0)
-    bandit.tell(FEW_ARMS[:3, start:], [0.3, 0.1, 0.4], **words)
-    ratios, kernel = [bandit.pending_ratio()], oracles.matern52(0.5, 1.7)
-    for row in (5, 5, 2, 4):
-        bandit.mark_pending(FEW_ARMS[[row], start:], **words)
-        pending, X, y, arms = dense(bandit.pending, bandit.history.X, bandit.history.Y, FEW_ARMS)
-        age = 0.0 if memory == "none" else bandit.now - bandit.history.times.numpy()
-        known, where = (kernel, X, y, np.full(3, LAMBDA) * 0.8**-age), np.concatenate([arms, pending])
-        now = oracles.exact(*known, where)
-        after = oracles.with_pending(partial(oracles.exact, *known), where, pending, LAMBDA).variance
-        largest, mutual = (now.variance / after).max(), now.covariance[len(arms) :, len(arms) :] / LAMBDA
-        ratios.append(bandit.pending_ratio())
-        assert largest * (1.0 - 1e-8) <= ratios[-1] <= np.linalg.det(np.eye(len(pending)) + mutual) * (1.0 + 1e-8)
-        assert domain != "arms" or ratios[-1] == pytest.approx(largest, rel=1e-6)
-    assert ratios == sorted(ratios)
-    bandit.forget()
-    assert bandit.pending_ratio() == ratios[0] == 1.0
 
 
 def test_a_guarantee_is_about_the_next_choice():
@@ -60,9 +33,6 @@ def test_a_guarantee_is_about_the_next_choice():
     wide = timed(None, width=kb.ScaledWidth(width, 1.01 * ratio**0.5))
     wide.mark_pending(bandit.pending)
     assert not wide.guarantee().with_status("fails")
-
-
-# ---------------------------------------------------------------- batches
 
 
 def batching(rule, **words):
@@ -168,9 +138,6 @@ def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
 def test_thresholds_that_end_every_batch_are_refused(rule):
     with pytest.raises(kb.InputError, match="threshold must be above 1"):
         rule(1.0)
-
-
-# ---------------------------------------------------------------- when they are given up
 
 
 @pytest.mark.parametrize("memory", ["discount", "window", BackToPrior(0.1)], ids=repr)

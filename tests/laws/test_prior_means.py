@@ -156,9 +156,6 @@ def test_what_is_no_mean_is_refused(candidates, mean, message):
         bandit(candidates, mean)
 
 
-# ---------------------------------------------------------------- means that depend on the time
-
-
 def season(points, time):
     """What is expected of points (n, d) at times (n,)."""
     return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)

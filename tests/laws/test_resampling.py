@@ -1,4 +1,4 @@
-"""How a dictionary depends on the last one, redrawn, with kept uniforms or growing only, and on how often arms played."""
+"""How a dictionary depends on the last one: redrawn, with kept uniforms, or growing only; and on repeated plays."""
 
 from itertools import pairwise
 
@@ -177,8 +177,6 @@ def test_words_that_mean_nothing_are_named():
         with pytest.raises(kb.InputError, match='resampling must be "fresh" or "coupled" or "growth", got \'often\''):
             call()
 
-
-# ---------------------------------------------------------------- an arm played c times is one point √c φ(x)
 
 LAMBDA = 0.05
 

@@ -86,9 +86,6 @@ def test_the_bet_is_won_by_mistake_as_rarely_as_said(alternatives):
     assert alarms(lambda generator: (factor * generator.normal(size=1)).tolist(), **words) > most
 
 
-# ---------------------------------------------------------------- in a run
-
-
 def gp_draw(seed, rounds):
     """Values of a function of the prior at the arms, and noise."""
     generator = torch.Generator().manual_seed(seed)

@@ -400,9 +400,6 @@ def test_no_changed_byte_is_overlooked(data, tmp_path_factory):
     assert "bandit.kb" in str(caught.value)
 
 
-# ---------------------------------------------------------------- hostile files: a named error, little work, no change
-
-
 class Exploit:
     def __reduce__(self):
         return os.system, ("touch exploited",)

@@ -191,9 +191,6 @@ def test_a_point_that_is_repeated_is_of_the_stage_that_chose_it_also_once_loaded
     assert set(bandit.history.stages.tolist()) >= {1, 2}
 
 
-# ---------------------------------------------------------------- the same however it is described
-
-
 def played(bandit, rounds):
     for number in range(rounds):
         bandit.ask(1 + number % 2)
@@ -236,9 +233,6 @@ def test_the_named_algorithm_forgets_and_reads_arms_in_blocks():
     assert_same(played(ours, 15), played(make("arms in blocks", memory="window"), 15))
     theory = {"noise_scale": 0.2, "norm_bound": 1.5, "beta": None}
     assert float(named(SPACES["arms in blocks"](), **theory).beta) == float(named(SIX, **theory).beta)
-
-
-# ---------------------------------------------------------------- the named algorithm
 
 
 def named(candidates, horizon=200, beta=0.6, **words):

@@ -200,9 +200,6 @@ def test_what_is_asked_for_may_be_changed():
         assert torch.equal(played.pending[-q:], kept)
 
 
-# ---------------------------------------------------------------- threads
-
-
 def in_threads(*functions):
     """Run functions at once, which take turns as often as Python allows; raise what one of them raises."""
     errors, start, before = [], Barrier(len(functions)), sys.getswitchinterval()

@@ -154,16 +154,6 @@ def test_posteriors_of_space_and_time_are_the_dense_ones(kernel, oracle):
         assert difference(posterior.mvn.covariance_matrix, truth.covariance) < truth.rounding
 
 
-def test_without_forgetting_the_posterior_is_the_static_one_exactly():
-    X, Y = spacetime()
-    for make in (OnlineGP, NystromGP):
-        given = {"regularization": 0.1} | ({} if make is OnlineGP else {"inducing_points": X[::3]})
-        still = make(X, Y, covar_module=ForgettingKernel(0.0, active_dims=(2,)) * spatial(), **given)
-        ours, theirs = still.posterior(X[:5]), make(X, Y, covar_module=spatial(), **given).posterior(X[:5])
-        assert torch.equal(ours.mean, theirs.mean)
-        assert torch.equal(ours.variance, theirs.variance)
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("constraint", [None, Interval(0.0, 1.0)], ids=["bound", "mapped"])
 def test_forgetting_is_learned(constraint):

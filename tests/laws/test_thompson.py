@@ -70,9 +70,6 @@ def single(kernel=None, X=X, Y=Y, **kwargs):
 MODELS = {"nystrom": (nystrom, DTC), "online": (online, EXACT), "single": (single, EXACT)}
 
 
-# ---------------------------------------------------------------- the law of the draws
-
-
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("points", [ARMS, LARGE], ids=["joint", "large"])
 @pytest.mark.parametrize("name", MODELS)
@@ -161,9 +158,6 @@ def test_a_bandit_chooses_an_arm_as_often_as_it_is_best(how, dictionary, tmp_pat
     assert is_chosen_as_often_as_it_is_best(torch.cat(choices), EXACT if dictionary is None else DTC, 3.0)
 
 
-# ---------------------------------------------------------------- addresses, duplicates
-
-
 ROUTES = ["joint", "fourier", "low rank", "paths"]
 
 
@@ -197,9 +191,6 @@ def test_without_a_seed_the_global_generator_gives_one():
     assert not torch.equal(kb.DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
     torch.manual_seed(1)
     assert torch.equal(kb.DiscretizedThompsonSampling(online(), ARMS).draws(1), first)
-
-
-# ---------------------------------------------------------------- what is done with the draws
 
 
 @pytest.mark.parametrize("unique", [True, False])
@@ -284,9 +275,6 @@ def test_a_rule_draws_on_arms_and_on_a_sobol_set_of_the_box():
     assert not torch.equal(rule.function(online(), beta, None, domain, 8).discretization, box.discretization)
 
 
-# ---------------------------------------------------------------- several outputs
-
-
 def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transform():
     """The outputs are independent: the sum has the mean μ₁ + w μ₂ and the covariance (1 + w²) cov."""
     model = nystrom(Y=torch.cat([Y, -2.0 * Y], -1))
@@ -301,9 +289,6 @@ def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transfo
             kb.DiscretizedThompsonSampling(both, ARMS)
         with pytest.raises(UnsupportedError, match="must have at most 2000"):
             kb.DiscretizedThompsonSampling(both, LARGE, posterior_transform=weights)
-
-
-# ---------------------------------------------------------------- singular covariances
 
 
 SINGULAR = {
@@ -337,9 +322,6 @@ def test_singular_covariances_can_be_drawn_from(name, more, dtype, kind):
     assert draws.dtype == dtype
     assert bool(torch.isfinite(draws).all())
     assert bool(((draws - posterior.mean.flatten()).abs()[:, : len(arms)] <= allowed[: len(arms)]).all())
-
-
-# ---------------------------------------------------------------- bad input
 
 
 POINTS = kb.DiscretizedThompsonSampling(online(), ARMS, seed=0)
@@ -395,9 +377,6 @@ def test_posteriors_that_are_not_one_gaussian_and_kernels_without_features_are_r
     ):
         with pytest.raises(UnsupportedError, match=message):
             kb.DiscretizedThompsonSampling(model, points)
-
-
-# ---------------------------------------------------------------- the theory's discretization
 
 
 def test_theoretical_size_by_hand():

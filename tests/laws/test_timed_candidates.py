@@ -57,9 +57,6 @@ def play(bandit, moments, sign=lambda number: 1.0):
     return torch.cat(asked)
 
 
-# ---------------------------------------------------------------- however they are described
-
-
 @pytest.mark.one_in(6)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("described", SAME)
@@ -98,9 +95,6 @@ def test_the_kernel_may_know_the_time_itself():
         assert torch.equal(play(one, range(6)), play(other, range(6)))
 
 
-# ---------------------------------------------------------------- when they are told
-
-
 def test_points_are_known_again_whenever_they_are_told():
     bandit = make(kb.Arms(ARMS))
     x = bandit.ask(3, time=0.0)
@@ -116,9 +110,6 @@ def test_points_are_known_again_whenever_they_are_told():
     bandit.tell(x[2:], 1.0, time=0.5)
     assert bandit.history.X[-1, 0] == bandit.history.times[-1] == 0.5
     assert bandit.now == 2.0
-
-
-# ---------------------------------------------------------------- priors on time that are chosen
 
 
 @pytest.mark.one_in(2)
@@ -171,9 +162,6 @@ def test_the_rate_in_force_predicted_best(score_discount):
     assert counts <= 1 + 2.0 * math.log(0.01) / math.log1p(-max(bandit.memory.forgetting, 1e-9))
 
 
-# ---------------------------------------------------------------- what all have in common at a time
-
-
 def of_a_day(variance=4.0, share=0.1, own=0.01):
     """A kernel of the arms of which a share is replaced in a unit of time, and that of what they have in common."""
     common = scaled(ForgettingKernel(share, active_dims=(0,)), variance)
@@ -196,9 +184,6 @@ def test_what_days_add_to_all_rewards_does_not_matter_where_they_may_differ_by_a
     points = torch.cat([torch.full((len(LINE), 1), 5.0, dtype=DOUBLE), LINE], -1)
     mean = bandit.model.posterior(points).mean.squeeze(-1).detach()
     assert ((mean - mean.mean()) - (wave - wave.mean())).abs().max() < 0.2
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 class Scattered(kb.Arms):
