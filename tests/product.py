@@ -311,6 +311,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         loop.look()
         bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)
+    loop.look()
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))
@@ -423,9 +424,7 @@ class Loop:
         except kb.EmptyHistoryError:
             assert not (bandit.weights > 0.0).any()
             return
-        assert bool(best.isfinite().all())
-        if self.space.is_contextual:
-            self.check_playable(best)
+        self.check_playable(best)  # whatever else was told
 
     def check_largest(self, words: dict[str, object]) -> None:
         """What is asked for has the largest value of all of a set; a safe limit also asks for what shows more."""
