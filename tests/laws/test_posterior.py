@@ -128,6 +128,13 @@ class Evident(Width):
         return 0.5 + sum(share * getattr(evidence, name)() for name, share in READ.items())
 
 
+def made(space, folder, dictionary="exact", **words):
+    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "width": kb.ConstantWidth(BETA), "seed": 5}
+    candidates = SPACES[space].make(folder) if isinstance(space, str) else space
+    rule = DICTIONARIES[dictionary] if isinstance(dictionary, str) else dictionary
+    return kb.Bandit(candidates=candidates, dictionary=rule, **(settings | words))
+
+
 class Program:
     """Random calls to a bandit, beside a picture of what it was told, when, and what is pending."""
 
@@ -138,17 +145,13 @@ class Program:
         self.rule, self.is_evident, self.draw = DICTIONARIES[dictionary], is_evident, np.random.default_rng(seed)
         if dictionary == "fixed" and self.remembered.points_know_the_time:
             self.rule = kb.FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
-        knows_the_time = memory == "a kernel of time"
+        knows_the_time, words = memory == "a kernel of time", {}
         self.has_clock = self.remembered.memory is not None or knows_the_time
-        self.new = lambda: kb.Bandit(
-            candidates=Timed(self.space.make(folder)) if knows_the_time else self.space.make(folder),
-            dictionary=self.rule,
-            memory=self.remembered.memory,
-            width=Evident() if is_evident else kb.ConstantWidth(BETA),
-            kernel=kernel.make() if kernel else kernel_of_days() if knows_the_time else matern(0.5, 1.7),
-            regularization=LAMBDA,
-            seed=5,
-        )
+        if kernel or knows_the_time:
+            words["kernel"] = kernel.make() if kernel else kernel_of_days()
+        width, candidates = Evident() if is_evident else kb.ConstantWidth(BETA), self.space.make(folder)
+        candidates, words = Timed(candidates) if knows_the_time else candidates, words | {"width": width}
+        self.new = lambda: made(candidates, folder, self.rule, memory=self.remembered.memory, **words)
         self.bandit, self.now, self.turn = self.new(), 0.0, 0
         self.X, self.Y, self.times = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
         self.first, self.pending, self.asked_at, self.surprise = 0, np.zeros((0, 2)), np.zeros(0), 0.0
@@ -237,13 +240,12 @@ class Program:
         for point in joint if is_pending else ():  # of equal ones that are pending the first is told
             self.no_longer_pending((self.pending == point).all(-1).nonzero()[0][:1])
 
-    def some_rewards(self):
-        x = self.some(int(self.draw.integers(1, 4)))
+    def some_rewards(self, most=3):
+        x = self.some(int(self.draw.integers(1, most + 1)))
         self.tell(x, self.reward(x))
 
     def many_rewards(self):
-        x = self.some(14)
-        self.tell(x, self.reward(x))
+        self.some_rewards(14)
 
     def a_late_reward(self):
         self.be_late()
@@ -333,11 +335,11 @@ class Program:
         assert difference(shown.mean.flatten(), expected.mean) < expected.rounding, step
         assert difference(shown.variance.flatten(), expected.variance) < expected.rounding, step
         if self.is_evident:
-            read = oracles.evidence(self.remembered.kernel, X, y, noise, self.spanning(X))
+            Z = None if self.rule is None else dense(self.bandit.inducing_points)[0]
+            read = oracles.evidence(self.remembered.kernel, X, y, noise, Z)
             beta = 0.5 + sum(share * read[name] for name, share in READ.items())
-            assert float(bandit.beta) == pytest.approx(
-                beta, abs=expected.rounding * (1.0 + len(X)) / LAMBDA, rel=1e-9
-            ), step
+            rounding = expected.rounding * (1.0 + len(X)) / LAMBDA
+            assert float(bandit.beta) == pytest.approx(beta, abs=rounding, rel=1e-9), step
         bounds, rounding = self.bounds(T)
         values = bandit.acquisition(**self.words())(TESTED[:, self.space.context_dim :].unsqueeze(-2)).detach()
         assert difference(values, bounds) < rounding, step
@@ -349,9 +351,6 @@ class Program:
         if self.actions is not None:
             self.check_choice(step)
         self.check_recommendation(X, step)
-
-    def spanning(self, X):
-        return None if self.rule is None else dense(self.bandit.inducing_points)[0]
 
     def check_dictionary(self, X, step):
         """Of points that counted when rewards were told last; a rule that decides once keeps some of others."""
@@ -504,13 +503,6 @@ def test_rounding_does_not_build_up(where, rounds, tmp_path):
         it.bandit.forget()
     it.surprise, it.counted = None, it.X
     it.check("many rounds")
-
-
-def made(space, folder, dictionary="exact", **words):
-    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "width": kb.ConstantWidth(BETA), "seed": 5}
-    candidates = SPACES[space].make(folder) if isinstance(space, str) else space
-    rule = DICTIONARIES[dictionary] if isinstance(dictionary, str) else dictionary
-    return kb.Bandit(candidates=candidates, dictionary=rule, **(settings | words))
 
 
 @pytest.mark.one_in(3)

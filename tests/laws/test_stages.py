@@ -267,15 +267,6 @@ def test_the_choices_are_the_dense_ones_whatever_the_horizon(num_actions, contex
         bandit.tell(action, y, context=context)
 
 
-def test_every_way_to_play_happens():
-    """On seven actions with little noise: exploring in several stages, and playing by the upper bound."""
-    actions = torch.linspace(0, 1, 7, dtype=DOUBLE).unsqueeze(-1)
-    bandit = named(actions, horizon=300, beta=0.6)
-    bandit.run(lambda x: torch.sin(4.0 * x).sum(-1), 45)  # which are enough to leave the last stage
-    assert {0, 1, 2, 3} <= set(bandit.history.stages.tolist()) <= set(range(6))
-    assert float((torch.sin(4.0 * actions).max() - torch.sin(4.0 * bandit.history.X[-10:])).mean()) < 0.05
-
-
 def test_the_first_asked_of_equal_points_is_told_first():
     """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
     bandit = named(
@@ -290,16 +281,6 @@ def test_the_first_asked_of_equal_points_is_told_first():
     for _ in range(6):
         bandit.tell(asked[:1], 0.5)
     assert torch.equal(bandit.history.stages, stages)
-
-
-@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 16, 17, 1000, 1024, 1025, 10**6])
-def test_the_last_stage_always_decides(horizon):
-    stages = StagedRule(horizon).num_stages
-    assert stages == max(1, math.ceil(0.5 * math.log2(horizon)))
-    assert 2.0**-stages <= horizon**-0.5
-    mean = torch.zeros(3, dtype=DOUBLE)
-    for width in (2.0**-stages, horizon**-0.5, 1.0, 1e-9):
-        assert StagedRule(horizon).verdict(stages, mean, torch.full_like(mean, width)).scores is not None
 
 
 def test_the_theorems_width():
