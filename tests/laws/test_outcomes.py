@@ -251,32 +251,25 @@ LINE = torch.linspace(0.0, 1.0, 201, dtype=DOUBLE).unsqueeze(-1)
 IN_CONTEXTS = {
     "actions": lambda: kb.ContextualActions(LINE, context_dim=1),
     "box": lambda: kb.ContextualActions(bounds=BOX[:, :1], context_dim=1),
-    "time": lambda: kb.Arms(kb.ArmBlocks(ARMS.split(20).__getitem__, 3)),
 }
 
 
-@pytest.mark.one_in(2)
 @pytest.mark.parametrize("place", IN_CONTEXTS)
 def test_in_a_context_improvement_is_over_the_best_that_the_limit_allows_there(place):
     """By dense formulas, where all that was played and what promises the largest reward are too hot."""
-    played, space = 1.0 - ARMS[:3] / 2.0, oracles.matern52(0.5, 1.7)
-    if place == "time":
-        c, words, at, memory, kernel = 0, {}, ARMS, BackToPrior(0.02), oracles.in_time(space, 0.02)
-        X, T = (torch.cat([torch.full_like(part[:, :1], time), part], -1) for time, part in enumerate((played, at)))
-    else:
-        c, words, memory, kernel = 1, {"context": torch.ones(1, dtype=DOUBLE)}, None, space
-        X, T = (torch.cat([torch.ones_like(part), part], -1) for part in (played[:, 1:], LINE))
-        at = T
+    played, words = 1.0 - ARMS[:3, 1:] / 2.0, {"context": torch.ones(1, dtype=DOUBLE)}
+    X, T = (torch.cat([torch.ones_like(part), part], -1) for part in (played, LINE))
     rule, limit = rules.ProbabilityOfImprovementRule(0.01), kb.AtMost(HOT, 0.4, "optimistic", beta=1.0)
-    bandit = limited(IN_CONTEXTS[place](), limit, acquisition=rule, memory=memory)
-    bandit.tell(played[:, c:], 3.0 * played[:, 1], outcomes={"heat": 3.0 * played[:, 1]}, **words)
+    bandit = limited(IN_CONTEXTS[place](), limit, acquisition=rule)
+    bandit.tell(played, 3.0 * played[:, 0], outcomes={"heat": 3.0 * played[:, 0]}, **words)
     function = bandit.acquisition(**words)
-    values, chosen = (function(x.unsqueeze(-2)).detach().numpy() for x in (at[:, c:], bandit.ask(**words)))
-    mean, variance = oracles.exact(kernel, *dense(X, 3.0 * played[:, 1]), np.full(3, 0.05), T.numpy())[:2]
+    values, chosen = (function(x.unsqueeze(-2)).detach().numpy() for x in (LINE, bandit.ask(**words)))
+    told = dense(X, 3.0 * played[:, 0])
+    mean, variance = oracles.exact(oracles.matern52(0.5, 1.7), *told, np.full(3, 0.05), T.numpy())[:2]
     within = np.isfinite(values)
     best = mean[within].max()
     assert best < mean.max() - 0.1
-    assert not bool(function(played[:, c:].unsqueeze(-2)).isfinite().any())
+    assert not bool(function(played.unsqueeze(-2)).isfinite().any())
     expected = norm.logcdf((mean - best - rule.margin) / np.sqrt(variance))
     # On a box it is the best of 1,024 points that are spread, which a mean of this slope misses by less than 0.01.
     assert np.abs(values - expected)[within].max() < (0.05 if place == "box" else 1e-8)

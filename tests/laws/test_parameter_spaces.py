@@ -14,8 +14,6 @@ from problems import examples
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits import Categorical, Float, InputError, Integer, LinearConstraint, ParameterSpace
-from torch_kbandits.kernels import GroupedKernel
-from torch_kbandits.priors import default_kernel
 
 DOUBLE = torch.float64
 FINITE = st.floats(-1e300, 1e300, allow_nan=False)
@@ -319,20 +317,6 @@ def test_a_point_without_a_parameter_is_as_far_from_all_that_have_it():
         there = torch.tensor([name in row for row in MODELS.decode(points)])
         distances = torch.cdist(columns[there], columns[~there])
         torch.testing.assert_close(distances, torch.full_like(distances, math.sqrt(0.5)))
-
-
-def test_the_default_kernel_on_branches_is_positive_and_shares_what_they_share():
-    points = MODELS.sample(120, torch.Generator().manual_seed(1))
-    kernel = default_kernel(MODELS.dimension, MODELS.groups)
-    with torch.no_grad():
-        covariance = kernel(points).to_dense()
-        assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-10
-        one = {"model": "svm", "scale": 0.5, "C": 1.0, "kernel": "rbf"}
-        far = [{"model": "forest", "scale": scale, "depth": 3, "bootstrap": True} for scale in (0.5, 0.9)]
-        same_scale, other_scale = kernel(MODELS.encode([one]), MODELS.encode(far)).to_dense()[0]
-    assert float(same_scale) > float(other_scale)
-    assert isinstance(kernel.base_kernel, GroupedKernel)
-    assert kernel.base_kernel.lengthscale.shape == (1, len(MODELS.parameters))
 
 
 @given(trees(), SEEDS)

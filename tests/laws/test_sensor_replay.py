@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, examples
+from problems import examples
 
 from torch_kbandits import InputError
 from torch_kbandits.environments import SensorReplay, build, ozone_grid, sensor_replay, sensors
@@ -151,18 +151,17 @@ def test_bad_files_are_named(tmp_path, lines, options, message):
 
 
 @pytest.mark.parametrize(
-    ("arms", "readings", "message"),
+    ("readings", "message"),
     [
-        (torch.zeros(1, 1), torch.zeros(3), "readings must have a row for each point"),
-        (torch.zeros(1, 1), torch.full((2, 1), float("nan")), "readings must be finite"),
-        (torch.zeros(1, 1), torch.zeros(2, 3), r"arms must be \(A, d\) and readings \(T, A\)"),
-        (torch.zeros(1, 1), torch.zeros(0, 1), r"readings must be \(T, A\) with T >= 1"),
-        (torch.zeros(1, 1), torch.zeros(2, 1, dtype=DOUBLE), "readings must have dtype torch.float32"),
+        (torch.zeros(3), "readings must have a row for each point"),
+        (torch.full((2, 1), float("nan")), "readings must be finite"),
+        (torch.zeros(2, 3), r"arms must be \(A, d\) and readings \(T, A\)"),
+        (torch.zeros(2, 1, dtype=torch.float64), "readings must have dtype torch.float32"),
     ],
 )
-def test_bad_readings_are_named(arms, readings, message):
+def test_bad_readings_are_named(readings, message):
     with pytest.raises(InputError, match=message):
-        SensorReplay(arms, readings, 0)
+        SensorReplay(torch.zeros(1, 1), readings, 0)
 
 
 def test_the_ozone_grid_is_that_of_the_package():

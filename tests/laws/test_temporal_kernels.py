@@ -5,12 +5,10 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import ZeroMean
-from gpytorch.mlls import ExactMarginalLogLikelihood
 from hypothesis import given
 from problems import DOUBLE, difference, exactly
 
@@ -152,20 +150,6 @@ def test_posteriors_of_space_and_time_are_the_dense_ones(kernel, oracle):
         posterior = model.posterior(T)
         assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
         assert difference(posterior.mvn.covariance_matrix, truth.covariance) < truth.rounding
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("constraint", [None, Interval(0.0, 1.0)], ids=["bound", "mapped"])
-def test_forgetting_is_learned(constraint):
-    """300 observations of a process whose ε is 0.3; the estimate's deviation over seeds is about 0.03."""
-    generator = np.random.default_rng(3)
-    X = np.column_stack([generator.uniform(size=(300, 2)), np.sort(generator.uniform(0.0, 60.0, size=300))])
-    K = tv_oracle(0.3)(X, X) + 0.01 * np.eye(300)
-    X, Y = torch.tensor(X), torch.tensor(np.linalg.cholesky(K) @ generator.normal(size=300)).unsqueeze(-1)
-    forgetting = ForgettingKernel(0.02, forgetting_constraint=constraint, active_dims=(2,))
-    model = OnlineGP(X, Y, covar_module=forgetting * spatial().requires_grad_(False), regularization=0.01)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-    assert forgetting.forgetting.item() == pytest.approx(0.3, abs=0.1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import oracles
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, rbf
+from problems import rbf
 
 import torch_kbandits as kb
 from torch_kbandits.confidence import (
@@ -20,7 +20,6 @@ from torch_kbandits.confidence import (
     MemoryWidth,
     RateGain,
     SparQWidth,
-    greedy_information_gain,
     restart_period,
     sparq_cutoff,
     sparq_questions,
@@ -115,18 +114,6 @@ def test_more_to_learn_lengthens_and_more_change_shortens(horizon, budget, gain,
     assert window_size(horizon, budget * factor, gain=gain) <= length
     assert window_size(horizon, budget, gain=gain * factor) >= length
     assert window_size(horizon + 1, budget, gain=gain) >= length
-
-
-def test_the_length_balances_the_regret_bound():
-    candidates = torch.linspace(0.0, 1.0, 20, dtype=DOUBLE).unsqueeze(-1)
-    gain = float(greedy_information_gain(rbf(0.2), candidates, 200, LEVEL)[-1])
-    length = window_size(200, 3.0, gain=gain)
-
-    def bound(w: float) -> float:
-        """Zhou & Shroff's Theorems with γ_w held at γ_T and β = √γ_T: what is balanced are its two terms."""
-        return max(math.sqrt(gain) * w**1.5 * 3.0, gain * 200.0 / math.sqrt(w))
-
-    assert bound(length) < min(bound(length / 1.2), bound(1.2 * length))
 
 
 def test_the_numbers_of_sparq_by_hand():
