@@ -15,15 +15,7 @@ from problems import DOUBLE, data, difference, exactly, linear, matern, rbf, rew
 from torch import Tensor
 
 import torch_kbandits as kb
-from torch_kbandits.acquisition import (
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    SpreadRule,
-    StagedRule,
-    ThompsonRule,
-    UniformRule,
-    UpperConfidenceRule,
-)
+from torch_kbandits import acquisition as rules
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, TimedActions
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
@@ -130,12 +122,12 @@ AGEING = {
 PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
 MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
 RULES = {
-    "upper bound": UpperConfidenceRule(),
-    "expected improvement": ExpectedImprovementRule(),
-    "probability of improvement": ProbabilityOfImprovementRule(),
-    "Thompson": ThompsonRule(discretization_size=32),
-    "uniform": UniformRule(),
-    "stages": StagedRule(30),
+    "upper bound": rules.UpperConfidenceRule(),
+    "expected improvement": rules.ExpectedImprovementRule(),
+    "probability of improvement": rules.ProbabilityOfImprovementRule(),
+    "Thompson": rules.ThompsonRule(discretization_size=32),
+    "uniform": rules.UniformRule(),
+    "stages": rules.StagedRule(30),
 }
 #: They maximise no function.
 FUNCTIONLESS = ("uniform", "stages")
@@ -407,7 +399,7 @@ class Loop:
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, SpreadRule):
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SpreadRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
             assert bool((values.isfinite() == allowed).all()), values

@@ -21,41 +21,45 @@ def profile(points):
     return 3.0 + SLOPE * points.sum(-1) + torch.cos(points[:, 0])
 
 
-def combination(space="arms", dictionary="none", memory="none", rule="upper bound", batches="none"):
-    return Combination(space, "rbf", dictionary, memory, rule, batches, "constant")
-
-
-def told_of_nine(it, folder, ours, theirs, less):
-    """Two of a combination with means of their own, told rewards at points; the second less what was expected then."""
-    loops = [Loop(it, it.bandit(folder, mean=mean)) for mean in (ours, theirs)]
-    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0]
-    if it.where.actions is not None:
-        points = it.where.actions[:9]
-    for now, part in enumerate((points[:3], points[3:8], points[7:])):
-        for loop, moved in zip(loops, (0.0, 1.0), strict=True):
-            loop.turn += 1
-            where = loop.context()
-            inputs = part if not where else torch.cat([where["context"].expand(len(part), -1), part], dim=-1)
-            loop.bandit.tell(part, reward(inputs) - moved * less(inputs, float(now)), **where)
-    return loops
-
-
 def assert_moved(ours, theirs, expected):
-    """Means and variances, and the model that is shown."""
+    """Means and variances of the model that is shown."""
     shown, plain = (loop.bandit.model.posterior(loop.probes.unsqueeze(-2)) for loop in (ours, theirs))
     assert difference(shown.mean.flatten(), plain.mean.flatten() + expected) < 1e-8
     assert difference(shown.variance, plain.variance) < 1e-8
 
 
-@pytest.mark.one_in(15)
+def season(points, time):
+    """What is expected of points (n, d) at times (n,)."""
+    return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
+
+
+@pytest.mark.one_in(25)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
 @pytest.mark.parametrize("space", ["arms", "many arms", "arms in blocks", "box", "actions in a context"])
-def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp_path):
-    it = combination(space, dictionary, memory)
-    ours, theirs = told_of_nine(it, tmp_path, profile, 0.0, lambda X, now: profile(X))
-    assert_moved(ours, theirs, profile(ours.probes[:, 1:] if ours.bandit.candidates.is_timed else ours.probes))
+@pytest.mark.parametrize("mean", [profile, season])
+def test_what_is_learned_is_what_was_not_expected(mean, space, dictionary, memory, tmp_path):
+    """Also under a mean on time, which points then know, and by who loads or replays."""
+    it = Combination(space, "rbf", dictionary, memory, "upper bound", "none", "constant")
+    means = (mean, 0.0 if mean is profile else lambda points, time: 0.0 * time)
+    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=each)) for each in means)
+    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0] if it.where.actions is None else it.where.actions[:9]
+    for now, part in enumerate((points[:3], points[3:8], points[7:])):
+        for loop, moved in ((ours, 0.0), (theirs, 1.0)):
+            loop.turn += 1
+            where = loop.context()
+            inputs = part if not where else torch.cat([where["context"].expand(len(part), -1), part], dim=-1)
+            expected = profile(inputs) if mean is profile else season(inputs, float(now))
+            loop.bandit.tell(part, reward(inputs) - moved * expected, **where)
+    probes = ours.probes[:, 1:] if ours.bandit.candidates.is_timed else ours.probes
+    assert_moved(ours, theirs, profile(probes) if mean is profile else season(probes, ours.probes[:, 0]))
+    again, loaded = (Loop(it, it.bandit(tmp_path, mean=mean), ours.turn) for _ in range(2))
+    again.bandit.replay(ours.bandit.history)
+    ours.bandit.save(tmp_path / "state.kb")
+    kb.Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
+    for other in (again, loaded):
+        assert_moved(other, ours, 0.0)
 
 
 def bandit(candidates, mean, **words):
@@ -156,15 +160,6 @@ def test_what_is_no_mean_is_refused(candidates, mean, message):
         bandit(candidates, mean)
 
 
-def season(points, time):
-    """What is expected of points (n, d) at times (n,)."""
-    return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
-
-
-def nothing(points, time):
-    return 0.0 * time
-
-
 @pytest.mark.one_in(10)
 @pytest.mark.parametrize("memory", ["none", *KEEPING, *AGEING])
 @pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
@@ -180,23 +175,6 @@ def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
         assert torch.equal(ours.ask(remember=False, **now)[0], ARMS[scores.argmax()])
         ours.tell(ARMS[rows], reward(ARMS[rows]) + expected[rows], **now)
         theirs.tell(ARMS[rows], reward(ARMS[rows]), **now)
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", ["none", "discount", "prior on time"])
-@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context"])
-def test_a_mean_on_time_goes_with_all_that_a_prior_on_time_does(space, dictionary, memory, tmp_path):
-    it = combination(space, dictionary, memory)
-    ours, theirs = told_of_nine(it, tmp_path, season, nothing, season)
-    assert_moved(ours, theirs, season(ours.probes[:, 1:], ours.probes[:, 0]))
-    again, loaded = (Loop(it, it.bandit(tmp_path, mean=season), ours.turn) for _ in range(2))
-    again.bandit.replay(ours.bandit.history)
-    ours.bandit.save(tmp_path / "state.kb")
-    kb.Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
-    for other in (again, loaded):
-        assert_moved(other, ours, 0.0)
 
 
 @pytest.mark.usefixtures("short_fits")

@@ -12,8 +12,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
 ]
 
-#: So many combinations are drawn of each seed: 600 in all, of which 30 are quick.
-NUMBER, SEEDS = 15, [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
+#: So many combinations are drawn of each seed: 300 in all, of which 30 are quick.
+NUMBER, SEEDS = 15, [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

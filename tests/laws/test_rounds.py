@@ -14,13 +14,7 @@ from problems import DOUBLE, KERNELS, data, difference, examples, matern
 
 import torch_kbandits as kb
 from torch_kbandits import Bandit, InputError, algorithms
-from torch_kbandits.acquisition import (
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    ThompsonRule,
-    UniformRule,
-    UpperConfidenceRule,
-)
+from torch_kbandits import acquisition as rules
 from torch_kbandits.confidence import ConstantWidth, GPUCBWidth, IGPUCBWidth, MemoryWidth, RateGain
 from torch_kbandits.environments.registry import build
 from torch_kbandits.memory import Restart, SlidingWindow
@@ -120,8 +114,13 @@ def test_an_interrupt_of_rounds_leaves_those_before_it(name, lines):
         assert_alike(kind, bandit, play(kind, deepcopy(start), 13, told), 13 + told)
 
 
-RULES = [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule(0.05), ThompsonRule()]
-RULES += [UniformRule(), ThompsonRule(64)]
+RULES = [
+    rules.UpperConfidenceRule(),
+    rules.ExpectedImprovementRule(),
+    rules.ProbabilityOfImprovementRule(0.05),
+    rules.ThompsonRule(),
+]
+RULES += [rules.UniformRule(), rules.ThompsonRule(64)]
 WIDTHS = [
     ConstantWidth(1.0),
     ConstantWidth(0.0),
@@ -131,7 +130,7 @@ WIDTHS = [
 ]
 
 
-class Timid(UpperConfidenceRule):
+class Timid(rules.UpperConfidenceRule):
     """A rule made of ours, which is asked in every round; as is the width."""
 
     def on_arms(self, posterior, beta, seed):
