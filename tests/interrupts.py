@@ -19,10 +19,7 @@ class Interrupt:
 
     Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here. On
     the way from a method through its wrapper to the caller everything is done: the next line after it is interrupted.
-
-    Attributes:
-        at: the file and line, None if the block ended before.
-        passed: how many lines were run.
+    ``at`` is the file and line, None if the block ended before; ``passed`` how many lines were run.
     """
 
     def __init__(self, line):
@@ -57,10 +54,7 @@ class Interrupt:
 def swaps(call):
     """Return the numbers of the lines that come first after a statement that changes something, once for each two.
 
-    An interrupt at any other line finds what an interrupt at one of these finds.
-
-    Args:
-        call: runs what will be interrupted, on a copy. What it keeps for later calls is kept from then on.
+    An interrupt at any other line finds what an interrupt at one of these finds; ``call`` runs it on a copy.
     """
     call()
     found, number, previous, last = {}, 0, {}, None

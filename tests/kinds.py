@@ -79,20 +79,15 @@ def measured(X: Tensor, number: int) -> dict[str, Any]:
 
 
 class Kind(NamedTuple):
-    """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared.
-
-    ``rounds`` are few where a round takes long; ``tolerance`` is of points that are searched for by gradients, which
-    amplify the rounding of another order of computation. ``loads`` is whether a file has all that it is made of, and
-    ``replays`` whether a history says all of its times.
-    """
+    """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared."""
 
     make: Callable[[], kb.Bandit]
     words: Callable[[int], dict[str, Any]] = nothing
     told: Callable[[Tensor, int], dict[str, Any]] = rewarded
-    rounds: int = 8
-    tolerance: float = 0.0
-    loads: bool = True
-    replays: bool = True
+    rounds: int = 8  # few where a round takes long
+    tolerance: float = 0.0  # of points that are searched for by gradients, which amplify rounding
+    loads: bool = True  # whether a file has all that it is made of
+    replays: bool = True  # whether a history says all of its times
 
 
 def on_a_box(made: Callable[[], kb.Bandit], rounds: int = 3, **words: Any) -> Kind:

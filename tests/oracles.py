@@ -25,16 +25,12 @@ class Marginals(NamedTuple):
 
 
 def rounding(size: int, condition: float, scale: float = 1.0) -> float:
-    """Return the tolerance of a result through factors of a matrix (size, size): 100 (size + 10) eps condition scale.
+    """Return the tolerance of a result of this scale through factors of a matrix (size, size) of this condition.
 
-    Factorisations and triangular solves are backward stable: what they return is exact for a matrix that is off by some
-    size·eps. Another processor, number of threads or order of the same operations rounds otherwise within this, so no
-    law may assert less. The hundred is for low-rank changes one after another. What is seen is a tenth to a millionth
-    of it, and a defect far more: ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
-
-    Args:
-        condition: of what is factorised. Where K = L Lᵀ is only used through L, that is the root of K's.
-        scale: of the result: the larger of prior variances and rewards.
+    Factorisations and triangular solves are exact for a matrix that is off by some size·eps. Another processor, number
+    of threads or order of operations rounds otherwise within this, so no law may assert less. The hundred is for
+    low-rank changes one after another. What is seen is a tenth to a millionth of it, and a defect far more:
+    ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
     """
     return 100.0 * (size + 10) * float(np.finfo(float).eps) * condition * scale
 
@@ -103,11 +99,7 @@ def dtc(
 
 
 def with_pending(posterior: Callable[[Array], Marginals], T: Array, P: Array, noise: Array | float) -> Marginals:
-    """A posterior at T once the points P are observed, with this noise, at their means: its Schur complement.
-
-    Args:
-        posterior: returns what it is at points.
-    """
+    """What ``posterior`` returns, at T, once the points P are observed with this noise at their means."""
     both, n = posterior(np.concatenate([T, P])), len(T)
     cross, c = both.covariance[:n, n:], both.covariance
     covariance = c[:n, :n] - cross @ np.linalg.solve(c[n:, n:] + noise * np.eye(len(P)), cross.T)
@@ -139,14 +131,8 @@ def chosen_by_stages(
 ) -> tuple[NDArray[np.int64], int, bool]:
     """The choice of SupKernelUCB (Valko et al., 2013), with the widest of the actions that may be explored.
 
-    Args:
-        bounds: from a stage, counted from 1, to the means and widths of all actions, (A,) each.
-        horizon: T.
-        tie: values this near are equal.
-
-    Returns:
-        The rows that may be played, all equal but for ties; the stage that learns the reward, 0 for none; and whether
-        a width or a bound is so near a threshold that rounding decides on which side it is.
+    From means and widths (A,) of all actions by stage, counted from 1: the rows that may be played, all equal but for
+    ties; the stage that learns the reward, 0 for none; and whether one is so near a threshold that rounding decides.
     """
     left, near, stage = np.arange(len(bounds(1)[0])), False, 1
     while True:

@@ -273,16 +273,9 @@ class Refused(NamedTuple):
 
 
 def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | None:
-    """Play a combination for a few rounds, or return how it is refused.
+    """Play a combination for a few rounds, of which ``turns`` are in another order, or return how it is refused.
 
-    Args:
-        combination: of what.
-        folder: where arms are stored.
-        turns: how often several points are asked for, and told in another order.
-
-    Raises:
-        Exception: whatever is raised later or is no ``InputError``; ``AssertionError`` if something is not finite, is
-            not to be played, or is not as it was before saving.
+    Whatever is raised later or is no ``InputError`` is raised.
     """
     loop = None
     try:

@@ -66,9 +66,7 @@ def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_
     held.tell(ids=asked.ids[:2], y=[0.1, 0.2], outcomes={"heat": [1.0, 2.0]})
     assert held.model.num_observations == 0
     assert held.outcome_model("heat").train_targets.tolist() == [1.0, 2.0]
-    restarted = play(make(), 6)
-    restarted.restart()
-    assert restarted.outcome_model("heat").num_observations == 0
+
     dated = make(memory=SlidingWindow(3600.0))
     dated.tell(dated.ask(time=datetime(2026, 1, 1, 12)), 1.0, outcomes={"heat": 0.3})
     dated.ask(time=datetime(2026, 1, 1, 14), remember=False)

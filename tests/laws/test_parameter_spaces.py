@@ -94,17 +94,9 @@ def test_steps_are_the_decimal_fractions_that_people_write(parameter):
 
 
 def test_encodings_by_hand():
-    space = ParameterSpace(
-        {
-            "rate": Float(1e-4, 1.0, log=True),
-            "share": Float(0.0, 2.0),
-            "layers": Integer(1, 4),
-            "kind": Categorical(["a", "b", "c"]),
-            "bias": Categorical([False, True]),
-            "fixed": Integer(7, 7),
-        }
-    )
-    root = math.sqrt(0.5)
+    kinds = {"rate": Float(1e-4, 1.0, log=True), "share": Float(0.0, 2.0), "layers": Integer(1, 4)}
+    kinds |= {"kind": Categorical(["a", "b", "c"]), "bias": Categorical([False, True]), "fixed": Integer(7, 7)}
+    space, root = ParameterSpace(kinds), math.sqrt(0.5)
     points = space.encode(
         [
             {"rate": 1e-2, "share": 0.5, "layers": 1, "kind": "b", "bias": True, "fixed": 7, "other": None},
@@ -128,17 +120,9 @@ def test_any_two_choices_are_at_distance_one(parameter):
 
 
 def test_neighbours_by_hand():
-    space = ParameterSpace(
-        {
-            "x": Float(0.0, 1.0),
-            "c": Categorical(["red", "green", "blue"]),
-            "one": Categorical([7]),
-            "flag": Categorical([False, True]),
-            "step": Float(0.0, 0.3, step=0.1),
-            "n": Integer(0, 99),
-            "log": Integer(1, 1000, log=True),
-        }
-    )
+    kinds = {"x": Float(0.0, 1.0), "c": Categorical(["red", "green", "blue"]), "one": Categorical([7])}
+    kinds |= {"flag": Categorical([False, True]), "step": Float(0.0, 0.3, step=0.1), "n": Integer(0, 99)}
+    space = ParameterSpace(kinds | {"log": Integer(1, 1000, log=True)})
     start = {"x": 0.25, "c": "green", "one": 7, "flag": True, "step": 0.1, "n": 3, "log": 999}
     near = space.decode(space.neighbours(space.encode([start])))
     expected = {

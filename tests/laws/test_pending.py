@@ -96,7 +96,7 @@ def test_rewards_told_one_by_one_count_when_the_batch_is_complete(rule, dictiona
         assert torch.equal(one_by_one.inducing_points, at_once.inducing_points)
 
 
-def test_an_arm_of_which_all_is_known_ends_the_batch():
+def test_an_arm_of_which_all_is_known_ends_the_batch_and_thresholds_that_end_every_batch_are_refused():
     """A linear function vanishes at the origin: its variance there is 0 from the start."""
     arms = torch.linspace(0.0, 1.0, 11, dtype=DOUBLE).unsqueeze(-1)
     for name, words in (("mini-gp-ucb", {}), ("bbkb", {}), ("bbkb", {"batch_rule": "local"})):
@@ -106,6 +106,9 @@ def test_an_arm_of_which_all_is_known_ends_the_batch():
             bandit.tell(X, -X[:, 0])
         assert bandit.model.num_observations == bandit.num_told
         assert float(bandit.recommend()) == 0.0
+    for rule in (GlobalBatchRule, LocalBatchRule, StayRule):
+        with pytest.raises(kb.InputError, match="threshold must be above 1"):
+            rule(1.0)
 
 
 @pytest.mark.usefixtures("short_searches")
@@ -132,12 +135,6 @@ def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
     bandit.tell(first, 0.0)
     assert bandit.model.num_observations == 1
     assert torch.equal(bandit.ask(), first)  # as before
-
-
-@pytest.mark.parametrize("rule", [GlobalBatchRule, LocalBatchRule, StayRule])
-def test_thresholds_that_end_every_batch_are_refused(rule):
-    with pytest.raises(kb.InputError, match="threshold must be above 1"):
-        rule(1.0)
 
 
 @pytest.mark.parametrize("memory", ["discount", "window", BackToPrior(0.1)], ids=repr)

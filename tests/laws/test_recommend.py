@@ -5,7 +5,6 @@ import torch
 from problems import DOUBLE, rbf
 
 import torch_kbandits as kb
-from torch_kbandits import algorithms
 from torch_kbandits.algorithms import registry
 from torch_kbandits.memory import BackToPrior
 from torch_kbandits.spaces import LinearConstraint
@@ -88,12 +87,3 @@ def test_of_what_was_played_and_may_be_it_is_the_one_of_the_largest_mean(kind):
     may = ROW[[4, 1, 9]]
     best = may[bandit.model.posterior(may).mean.argmax()]
     assert torch.equal(bandit.recommend(), best.unsqueeze(0))
-
-
-def test_within_limits_in_a_context_actions_beyond_the_box_are_not_recommended():
-    candidates = kb.ContextualActions(bounds=UNIT, context_dim=1)
-    bandit = algorithms.EKUCB(candidates=candidates, constraints=[kb.AtMost("cost", 5.0, mode="optimistic")], **WORDS)
-    context = torch.tensor([0.5], dtype=DOUBLE)
-    for x, y in ((1.5, 3.0), (0.4, 0.2)):
-        bandit.tell(torch.tensor([[x]], dtype=DOUBLE), y, context=context, outcomes={"cost": 0.1})
-    assert is_inside(bandit.recommend(context=context))

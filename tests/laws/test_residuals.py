@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from problems import DOUBLE, data, rbf
 from scipy import stats
 
-from torch_kbandits import Arms, Bandit, LearnedPrior, RidgeLeverageSampling, algorithms
+import torch_kbandits as kb
+from torch_kbandits import LearnedPrior, RidgeLeverageSampling
 from torch_kbandits.bandit.batches import GlobalBatchRule
 from torch_kbandits.bandit.residuals import FALSE_ALARM, MISFITS, SLACKS, Group, Surprise
 from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
 ARMS, NOISE = data(30, 2)[0], 0.01
 GROUPS = st.lists(st.lists(st.floats(-6.0, 6.0), min_size=1, max_size=4), min_size=1, max_size=12)
@@ -97,12 +97,8 @@ def gp_draw(seed, rounds):
 WORDS = {"kernel": rbf(0.3), "regularization": NOISE, "seed": 3}
 
 
-def igp_ucb(**words):
-    return algorithms.IGPUCB(candidates=ARMS, beta=2.0, **(WORDS | words))
-
-
 def composed(**words):
-    return Bandit(candidates=Arms(ARMS), width=ConstantWidth(2.0), **(WORDS | words))
+    return kb.Bandit(candidates=kb.Arms(ARMS), width=ConstantWidth(2.0), **(WORDS | words))
 
 
 @pytest.mark.slow
@@ -122,21 +118,8 @@ def test_bandits_on_draws_of_the_prior_are_flagged_as_rarely_as_said(dictionary)
     assert flagged[2.0] >= 12
 
 
-def test_a_late_reward_has_the_noise_that_it_counts_with():
-    """Ten rounds old it has λ + 10 · 0.5; of those that a window has dropped nothing is judged."""
-    grown, dropped = (composed(memory=memory) for memory in (UncertaintyInjection(Linear(0.5)), SlidingWindow(5.0)))
-    for bandit in (grown, dropped):
-        bandit.tell(ARMS[:1], 0.0, time=10.0)
-        bandit.tell(ARMS[5:6], 1.5, time=0.0)
-    kernel, here = oracles.rbf(0.3), ARMS[5:6].numpy()
-    seen = oracles.exact(kernel, ARMS[:1].numpy(), np.zeros(1), np.full(1, NOISE), here)
-    expected = (1.5 - seen.mean[0]) / math.sqrt(seen.variance[0] + NOISE + 5.0)
-    assert 2.0 * grown.health().recent_mean == pytest.approx(float(expected), rel=1e-8)
-    assert dropped.health().num_residuals == 1
-
-
 def test_of_rewards_told_at_once_the_first_are_judged_and_a_batch_is_one_factor():
-    bandit = igp_ucb()
+    bandit = composed()
     bandit.tell(ARMS.repeat(40, 1), torch.zeros(1200, dtype=DOUBLE))
     assert bandit.health().num_residuals == 256
     held = composed(dictionary=RidgeLeverageSampling(), batches=GlobalBatchRule(300.0))
@@ -149,7 +132,7 @@ def test_of_rewards_told_at_once_the_first_are_judged_and_a_batch_is_one_factor(
 
 
 def test_nothing_is_expected_before_a_prior_was_fitted_and_each_fit_starts_anew():
-    bandit = igp_ucb(prior=LearnedPrior(num_initial=5), kernel=None, regularization=None)
+    bandit = composed(prior=LearnedPrior(num_initial=5), kernel=None, regularization=None)
     since = []
     for t in range(12):
         x = bandit.ask()
@@ -161,7 +144,7 @@ def test_nothing_is_expected_before_a_prior_was_fitted_and_each_fit_starts_anew(
 
 
 def test_a_restart_begins_anew_and_forgets_what_was_flagged():
-    bandit = igp_ucb()
+    bandit = composed()
     for row in range(6):
         bandit.tell(ARMS[row : row + 1], 9.0)
     assert bandit.health().flagged_round == 0

@@ -94,11 +94,10 @@ def test_columns_of_contexts_and_the_effort_of_searches_come_back(tmp_path):
     assert (boxed.num_restarts, boxed.raw_samples) == (SMALL_BOX.num_restarts, SMALL_BOX.raw_samples)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["double", "single"])
-def test_arms_in_a_file_are_looked_for_where_they_were(dtype, tmp_path):
+def test_arms_in_a_file_are_looked_for_where_they_were(tmp_path):
     file = tmp_path / "arms.npy"
     np.save(file, ARMS.numpy())
-    bandit = make("bkb", candidates=kb.Arms(kb.MappedArms(file, dtype)))
+    bandit = make("bkb", candidates=kb.Arms(kb.MappedArms(file, torch.float32)))
     play(bandit, 4)
     loaded = save_and_load(bandit, tmp_path)
     assert isinstance(loaded.candidates.source, kb.MappedArms)
@@ -367,17 +366,16 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
 def test_a_damaged_state_is_refused():
     bandit, twin = make("bkb"), make("bkb")
     play(bandit, 3)
-    history = bandit.state_dict()["history"]
-    for part, value in (
-        ("Y", history["Y"] + float("inf")),
-        ("Y", places),
-        ("Y", history["Y"][:1]),
-        ("rounds", history["rounds"][[0, 2, 1]]),
+    state = bandit.state_dict()
+    for path, value in (
+        (("history", "Y"), state["history"]["Y"] + float("inf")),
+        (("history", "Y"), places),
+        (("history", "Y"), state["history"]["Y"][:1]),
+        (("history", "rounds"), state["history"]["rounds"][[0, 2, 1]]),
+        (("inducing_points",), state["inducing_points"][:0]),
     ):
         with pytest.raises(kb.StateMismatchError, match="damaged"):
-            twin.load_state_dict(changed(bandit.state_dict(), ("history", part), value))
-    with pytest.raises(kb.StateMismatchError, match="damaged"):
-        twin.load_state_dict(bandit.state_dict() | {"inducing_points": history["X"][:0]})
+            twin.load_state_dict(changed(state, path, value))
     assert twin.round == 0
 
 

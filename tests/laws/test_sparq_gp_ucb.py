@@ -168,27 +168,21 @@ def test_the_expert_is_asked_once_a_round():
 
 
 def test_times_are_passed_on_and_each_is_asked_about_once():
-    expert = Oracle()
-    bandit = make(expert)
+    """Also by a saved and loaded bandit, whose expert may not be asked."""
+    bandit, loaded = make(expert := Oracle()), make(pytest.fail)
     for t in (0.5, 2.0, 2.0, 7.25):
-        x = bandit.ask(time=t)
-        bandit.tell(x, 0.1)
+        bandit.tell(bandit.ask(time=t), 0.1)
     later = bandit.ask(time=9.0, remember=False)
     sooner = bandit.ask(time=8.0, remember=False)
     assert torch.equal(bandit.ask(time=9.0, remember=False), later)
     assert torch.equal(bandit.ask(time=8.0), sooner)
-    assert torch.equal(bandit.ask(time=9.0), make_again(bandit).ask(time=9.0))
+    x = bandit.ask(time=9.0)
+    loaded.load_state_dict(bandit.state_dict())
+    loaded.forget(ids=loaded.pending_ids[-1])
+    assert torch.equal(loaded.ask(time=9.0), x)
     assert [time for _, time, _ in expert.asked] == [2.0, 2.0, 7.25, 9.0, 8.0]
     with pytest.raises(kb.InputError, match="Time must not go backwards"):
         bandit.ask(time=1.0)
-
-
-def make_again(bandit):
-    """The saved and loaded bandit, with an expert that may not be asked; the last point asked is not pending in it."""
-    loaded = make(pytest.fail)
-    loaded.load_state_dict(bandit.state_dict())
-    loaded.forget(ids=loaded.pending_ids[-1])
-    return loaded
 
 
 def test_answers_are_no_rewards_and_a_restart_forgets_them_and_the_inputs():

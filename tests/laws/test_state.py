@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
 from pathlib import Path
@@ -202,26 +203,14 @@ def test_what_is_asked_for_may_be_changed():
 
 def in_threads(*functions):
     """Run functions at once, which take turns as often as Python allows; raise what one of them raises."""
-    errors, start, before = [], Barrier(len(functions)), sys.getswitchinterval()
-
-    def run(function):
-        try:
-            start.wait()
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [Thread(target=run, args=(function,)) for function in functions]
+    start, before = Barrier(len(functions)), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(functions)) as pool:
+            for done in [pool.submit(lambda function=each: (start.wait(), function())) for each in functions]:
+                done.result()
     finally:
         sys.setswitchinterval(before)
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.one_in(3)

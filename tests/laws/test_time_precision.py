@@ -90,10 +90,10 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
 def test_single_precision_chooses_as_double_does(kind, words):
     words, name, played = {"memory": MEMORY} | words, "bkb" if kind == "context" else "gp-ucb", []
     for dtype in (torch.float32, DOUBLE):
-        arms, box = X.to(dtype), kb.Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype))
-        candidates = {"arms": kb.Arms(arms), "box": box, "context": kb.ContextualActions(arms[:, 1:], context_dim=1)}[
-            kind
-        ]
+        arms, box = X.to(dtype), torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype)
+        candidates = kb.Arms(arms) if kind == "arms" else kb.Box(box)
+        if kind == "context":
+            candidates = kb.ContextualActions(arms[:, 1:], context_dim=1)
         if limits := [each for each in words.get("constraints", ()) if each.safe_seed is not None]:
             words["constraints"] = [replace(each, safe_seed=X[:4].to(dtype)) for each in limits]
         given = {"kernel": RBFKernel(), "regularization": NOISE, "beta": 2.0, "seed": 0} | words
