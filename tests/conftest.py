@@ -64,10 +64,7 @@ def unrendered(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _as_tests_need_it():
-    """BoTorch looks for all linear algebra in the process before each search, in 6 ms, to give it the one it has.
-
-    And rounds are plain from the first that may be, so that all laws are of stretches too, which else begin later.
-    """
+    """BoTorch limits no threads, for 6 ms a search; rounds are plain from the first, so that laws are of stretches too."""
     from botorch.generation import gen
     from botorch.optim.utils import timeout
 

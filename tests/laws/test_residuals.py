@@ -75,10 +75,7 @@ def alarms(draw, runs, rounds=120, alternatives=MISFITS):
 
 @pytest.mark.parametrize("alternatives", [MISFITS, SLACKS])
 def test_the_bet_is_won_by_mistake_as_rarely_as_said(alternatives):
-    """More than so many of 100 would come with probability below 1e-5. Wrong residuals pass that by far.
-
-    Eight times the same residual is one: as eight factors it would be won by mistake in most runs.
-    """
+    """More than so many of 100 would come with probability below 1e-5; eight times the same residual is one factor."""
     most, factor = int(stats.binom.isf(1e-5, 100, 0.2)), 1.5 if alternatives is MISFITS else 0.5
     words = {"alternatives": alternatives, "runs": 100}
     assert alarms(lambda generator: generator.normal(size=1).tolist(), **words) <= most

@@ -267,22 +267,6 @@ def test_the_choices_are_the_dense_ones_whatever_the_horizon(num_actions, contex
         bandit.tell(action, y, context=context)
 
 
-def test_the_first_asked_of_equal_points_is_told_first():
-    """The same action twice in stage 1, then in stage 0: what is told by its value takes the stages in that order."""
-    bandit = named(
-        torch.zeros(1, 1, dtype=DOUBLE),
-        horizon=4,
-        beta=0.6,
-    )
-    asked = bandit.ask(6)
-    stages = bandit.state_dict()["pending_stages"].clone()
-    assert stages[0] == 1
-    assert stages[-1] == 0
-    for _ in range(6):
-        bandit.tell(asked[:1], 0.5)
-    assert torch.equal(bandit.history.stages, stages)
-
-
 def test_the_theorems_width():
     words = {"noise_scale": 0.2, "norm_bound": 1.5, "failure_probability": 0.05}
     arms = torch.rand(8, 1, dtype=DOUBLE)
