@@ -64,7 +64,7 @@ def unrendered(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _as_tests_need_it():
-    """BoTorch limits no threads, for 6 ms a search; rounds are plain from the first, so that laws are of stretches too."""
+    """BoTorch limits no threads, which takes 6 ms; rounds are plain from the first, so laws are of stretches too."""
     from botorch.generation import gen
     from botorch.optim.utils import timeout
 

@@ -60,7 +60,7 @@ def play(bandit, rounds, first=0, actions_of=None):
 
 
 def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """μ and σ² at joint points (A, d), from what was told, the dictionary and what is pending, given which is σ² alone."""
+    """μ and σ² at joint points (A, d) from what was told and the dictionary, and σ² given what is pending."""
     history = bandit.history
     n = bandit.model.num_observations
     X, y, T = dense(history.X[:n], history.Y[:n], points)

@@ -416,7 +416,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(13)
+@pytest.mark.one_in(17)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(("space", "dictionary", "memory"), CASES)
 def test_whatever_happens_the_posterior_is_the_dense_one(space, dictionary, memory, tmp_path):

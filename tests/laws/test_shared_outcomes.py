@@ -121,7 +121,7 @@ def posterior(bandit, assumed, memory, T):
     return oracles.dtc(kernel, X, y, noise, *dense(bandit.outcome_model("heat").inducing_points), T)
 
 
-@pytest.mark.one_in(29)
+@pytest.mark.one_in(43)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("dictionary", DICTIONARIES)

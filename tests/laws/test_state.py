@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("short_searches")
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(9)
 @every_kind
 def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path):
     kind = KINDS[name]
