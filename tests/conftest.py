@@ -25,6 +25,7 @@ def is_quick(config):
 def pytest_configure(config):
     """Let the quick suite try a third of the examples, unless a test says its number."""
     hypothesis.settings.load_profile("quick" if is_quick(config) else "thorough")
+
     config.addinivalue_line("markers", "one_in(number): one case in so many is quick; other tests take other cases")
     # Whether a line search ends abnormally is a matter of rounding, and BoTorch tries again.
     config.addinivalue_line("filterwarnings", "ignore:Optimization failed:RuntimeWarning")
@@ -62,26 +63,21 @@ def unrendered(monkeypatch):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_is_not_limited_again():
-    """BoTorch looks for all linear algebra in the process before each search, which takes 6 ms, to give it one thread.
-
-    Here it has one, and more change no law.
-    """
+def _as_tests_need_it():
+    """BoTorch limits no threads, which takes 6 ms; rounds are plain from the first, so laws are of stretches too."""
     from botorch.generation import gen
     from botorch.optim.utils import timeout
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (gen, timeout):
             patch.setattr(module, "threadpool_limits", lambda **_: nullcontext())
+        patch.setattr("torch_kbandits.bandit.bandit.PATIENCE", 0)
         yield
 
 
 @pytest.fixture(autouse=True)
 def _fixed_global_generator():
-    """BoTorch draws from torch's global generator; give every test the same.
-
-    ``torch.manual_seed`` would note the stack of every call for devices that are not there, in milliseconds.
-    """
+    """BoTorch draws from torch's global generator; ``torch.manual_seed`` would note the stack of every call."""
     import torch
 
     torch.default_generator.manual_seed(0)
@@ -93,24 +89,34 @@ def _fixed_global_generator():
 def short_fits(request, monkeypatch):
     """In the quick suite BoTorch's fits end after a step: for laws that hold whatever a fit finds."""
     if is_quick(request.config):
-        end_early(monkeypatch, "botorch.optim.core.minimize_with_timeout", 1)
+        end_early(monkeypatch, fits=1)
 
 
 @pytest.fixture
-def short_searches(request, monkeypatch, short_fits):
+def short_searches(request, monkeypatch):
     """In the quick suite BoTorch's searches end after two steps as well: for laws that hold wherever one ends."""
     if is_quick(request.config):
-        for minimize in ("minimize_with_timeout", "fmin_l_bfgs_b_batched"):
-            end_early(monkeypatch, f"botorch.generation.gen.{minimize}", 2)
+        end_early(monkeypatch, fits=1, searches=2)
 
 
-def end_early(monkeypatch, path, steps):
-    """Let a minimiser of BoTorch end after some steps, whoever calls it."""
-    module, _, name = path.rpartition(".")
-    minimize = getattr(import_module(module), name)
+@pytest.fixture
+def brief_searches(monkeypatch):
+    """Both in any suite: for laws over very many combinations."""
+    end_early(monkeypatch, fits=1, searches=2)
 
-    def few_steps(*args, **words):
-        few = {"maxiter": steps}
-        return minimize(*args, **words | ({"options": (words["options"] or {}) | few} if "options" in words else few))
 
-    monkeypatch.setattr(path, few_steps)
+def end_early(monkeypatch, **steps):
+    """Let minimisers of BoTorch end after some steps, whoever calls them."""
+    called = {"fits": ["optim.core.minimize_with_timeout"]}
+    called["searches"] = [f"generation.gen.{name}" for name in ("minimize_with_timeout", "fmin_l_bfgs_b_batched")]
+    for kind, number in steps.items():
+        for path in called[kind]:
+            module, _, name = f"botorch.{path}".rpartition(".")
+            minimize = getattr(import_module(module), name)
+
+            def few_steps(*args, few=number, minimize=minimize, **words):
+                if "options" in words:
+                    return minimize(*args, **words | {"options": (words["options"] or {}) | {"maxiter": few}})
+                return minimize(*args, **words | {"maxiter": few})
+
+            monkeypatch.setattr(f"{module}.{name}", few_steps)

@@ -16,7 +16,6 @@ KERNEL = oracles.rbf(0.6)
 ACTIONS = data(7, 2, seed=11)[0]
 CONTEXTS = data(400, 2, seed=12)[0]
 BOUNDS = torch.tensor([[0.0, -0.5], [1.0, 0.5]], dtype=DOUBLE)
-NAMES = ("cbbkb", "cbkb", "ek-ucb", "gp-ei", "gp-ts", "igp-ucb", "k-ucb")
 UPPER = ("cbbkb", "cbkb", "ek-ucb", "igp-ucb", "k-ucb")
 
 
@@ -61,10 +60,7 @@ def play(bandit, rounds, first=0, actions_of=None):
 
 
 def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """μ and σ² at joint points (A, d), computed from what the bandit was told, its dictionary and what is pending.
-
-    Given the pending points the variance alone is conditional.
-    """
+    """μ and σ² at joint points (A, d) from what was told and the dictionary, and σ² given what is pending."""
     history = bandit.history
     n = bandit.model.num_observations
     X, y, T = dense(history.X[:n], history.Y[:n], points)

@@ -9,19 +9,10 @@ import oracles
 import torch
 from problems import DOUBLE, data, dense, matern
 
+import torch_kbandits as kb
 from torch_kbandits import KORS, Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.memory import (
-    Discount,
-    Exponential,
-    KeepAll,
-    Linear,
-    Memory,
-    Quadratic,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import Discount, KeepAll, Memory, Restart, SlidingWindow, UncertaintyInjection
 
 LAMBDA = 0.05
 BETA = 1.5
@@ -65,17 +56,19 @@ MEMORIES = {
     "discount to a limit": Forgetting(
         Discount(0.8, 0.3), lambda t, now: np.where(0.8 ** (now - t) < 0.3, np.inf, LAMBDA * 0.8 ** (t - now))
     ),
-    "quadratic": Forgetting(UncertaintyInjection(Quadratic(0.7)), lambda t, now: LAMBDA * (0.7 * (now - t) ** 2 + 1.0)),
-    "linear": Forgetting(UncertaintyInjection(Linear(0.04)), lambda t, now: LAMBDA + 0.04 * (now - t)),
-    "exponential": Forgetting(UncertaintyInjection(Exponential(0.6)), lambda t, now: LAMBDA * 0.6 ** (t - now)),
+    "quadratic": Forgetting(
+        UncertaintyInjection(kb.Quadratic(0.7)), lambda t, now: LAMBDA * (0.7 * (now - t) ** 2 + 1.0)
+    ),
+    "linear": Forgetting(UncertaintyInjection(kb.Linear(0.04)), lambda t, now: LAMBDA + 0.04 * (now - t)),
+    "exponential": Forgetting(UncertaintyInjection(kb.Exponential(0.6)), lambda t, now: LAMBDA * 0.6 ** (t - now)),
     "quadratic to a limit": Forgetting(
-        UncertaintyInjection(Quadratic(0.7), 0.9), lambda t, now: _faded(LAMBDA * (0.7 * (now - t) ** 2 + 1.0), 0.9)
+        UncertaintyInjection(kb.Quadratic(0.7), 0.9), lambda t, now: _faded(LAMBDA * (0.7 * (now - t) ** 2 + 1.0), 0.9)
     ),
     "linear to a limit": Forgetting(
-        UncertaintyInjection(Linear(0.04), 0.31), lambda t, now: _faded(LAMBDA + 0.04 * (now - t), 0.31)
+        UncertaintyInjection(kb.Linear(0.04), 0.31), lambda t, now: _faded(LAMBDA + 0.04 * (now - t), 0.31)
     ),
     "exponential to a limit": Forgetting(
-        UncertaintyInjection(Exponential(0.6), 0.5), lambda t, now: _faded(LAMBDA * 0.6 ** (t - now), 0.5)
+        UncertaintyInjection(kb.Exponential(0.6), 0.5), lambda t, now: _faded(LAMBDA * 0.6 ** (t - now), 0.5)
     ),
 }
 
@@ -86,9 +79,9 @@ FORGETS_NOTHING = {
     "window of observations": SlidingWindow(math.inf, "observations"),
     "restart": Restart(math.inf),
     "discount": Discount(1.0),
-    "quadratic": UncertaintyInjection(Quadratic(0.0)),
-    "linear": UncertaintyInjection(Linear(0.0)),
-    "exponential": UncertaintyInjection(Exponential(1.0)),
+    "quadratic": UncertaintyInjection(kb.Quadratic(0.0)),
+    "linear": UncertaintyInjection(kb.Linear(0.0)),
+    "exponential": UncertaintyInjection(kb.Exponential(1.0)),
 }
 
 DICTIONARIES = {
@@ -121,11 +114,9 @@ def reward(X):
 def offer(bandit, number):
     """What ``ask`` is given in a round beside the time."""
     candidates = untimed(bandit.candidates)
-    if not candidates.is_contextual:
-        return {}
-    words = {"context": CONTEXTS[number % len(CONTEXTS)]} if candidates.context_dim else {}
-    lasting = candidates.set is not None or candidates.bounds is not None
-    return words if lasting else words | {"candidates": ACTIONS[: 3 + number % 4]}
+    words = {"context": CONTEXTS[number % len(CONTEXTS)]} if candidates.is_contextual and candidates.context_dim else {}
+    changes = candidates.is_contextual and candidates.set is None and candidates.bounds is None
+    return words | ({"candidates": ACTIONS[: 3 + number % 4]} if changes else {})
 
 
 def joint(x, words):
@@ -150,37 +141,11 @@ def odd_times(number, seed):
     return np.cumsum(steps)
 
 
-def tell_at_odd_times(bandit, number, seed):
-    """Tell points that were not asked for, up to three at a time, many of them more than once; return the last time."""
-    generator = np.random.default_rng(seed)
-    times = odd_times(number, seed)
-    for turn in range(number):
-        q = int(generator.integers(1, 4))
-        rows = torch.as_tensor(generator.integers(0, len(ARMS), size=q))
-        X = ARMS[rows]
-        if bandit.candidates.is_contextual:
-            X = torch.cat([CONTEXTS[rows % len(CONTEXTS)], ACTIONS[rows % len(ACTIONS)]], dim=-1)
-        y = reward(X) + 0.1 * torch.as_tensor(generator.standard_normal(q))
-        if bandit.candidates.is_contextual:
-            bandit.tell(X[:, 1:], y, context=X[:, :1], time=times[turn])
-        else:
-            bandit.tell(X, y, time=times[turn])
-    return float(times[-1])
-
-
-def counted(bandit, name, now, first=0, learned=None):
-    """Points, rewards and noise variances of what counts, as arrays, of the rewards from ``first`` to ``learned``."""
+def expected(bandit, name, now, points=TESTED, first=0, learned=None):
+    """The dense posterior at points, of what counts of the rewards from ``first`` to ``learned`` and the dictionary."""
     history = bandit.history
     X, y, times = dense(*(part[first:learned] for part in (history.X, history.Y, history.times)))
     noise = MEMORIES[name].noise(times, now)
     counts = np.isfinite(noise)
-    return X[counts], y[counts], noise[counts]
-
-
-def expected(bandit, name, now, points=TESTED, first=0, learned=None):
-    """The dense posterior at points, of what counts and the dictionary that the bandit has."""
-    X, y, noise = counted(bandit, name, now, first, learned)
-    T, Z = dense(points, bandit.inducing_points)
-    if bandit.dictionary is None or len(X) == 0:
-        return oracles.exact(KERNEL, X, y, noise, T)
-    return oracles.dtc(KERNEL, X, y, noise, Z, T)
+    known, T, Z = (KERNEL, X[counts], y[counts], noise[counts]), *dense(points, bandit.inducing_points)
+    return oracles.exact(*known, T) if bandit.dictionary is None or not counts.any() else oracles.dtc(*known, Z, T)

@@ -19,10 +19,7 @@ class Interrupt:
 
     Where that line leaves a block of ``torch.no_grad()``, Python does not leave it; so gradients are put back here. On
     the way from a method through its wrapper to the caller everything is done: the next line after it is interrupted.
-
-    Attributes:
-        at: the file and line, None if the block ended before.
-        passed: how many lines were run.
+    ``at`` is the file and line, None if the block ended before; ``passed`` how many lines were run.
     """
 
     def __init__(self, line):
@@ -38,36 +35,26 @@ class Interrupt:
         torch.set_grad_enabled(self._grad)
         return kind is KeyboardInterrupt
 
-    def _trace(self, frame, event, argument):
+    def _trace(self, frame, event, argument, seen=None):
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if frame.f_code is WRAPPER:
-            return partial(self._trace_wrapper, set())
+        if frame.f_code is WRAPPER and seen is None:
+            return partial(self._trace, seen=set())
         if event == "line":
-            self._pass(frame)
-        return self._trace
-
-    def _trace_wrapper(self, seen, frame, event, argument):
-        if event == "line":
-            self._pass(frame, is_over=frame.f_lineno in seen)
-            seen.add(frame.f_lineno)
-        return partial(self._trace_wrapper, seen)
-
-    def _pass(self, frame, is_over=False):
-        self.passed += 1
-        if self.passed >= self._line and not is_over:
-            self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
-            sys.settrace(None)
-            raise KeyboardInterrupt
+            self.passed += 1
+            if self.passed >= self._line and (seen is None or frame.f_lineno not in seen):
+                self.at = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} in {frame.f_code.co_name}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            if seen is not None:
+                seen.add(frame.f_lineno)
+        return partial(self._trace, seen=seen)
 
 
 def swaps(call):
     """Return the numbers of the lines that come first after a statement that changes something, once for each two.
 
-    An interrupt at any other line finds what an interrupt at one of these finds.
-
-    Args:
-        call: runs what will be interrupted, on a copy. What it keeps for later calls is kept from then on.
+    An interrupt at any other line finds what an interrupt at one of these finds; ``call`` runs it on a copy.
     """
     call()
     found, number, previous, last = {}, 0, {}, None

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -9,30 +10,8 @@ import torch
 from problems import DOUBLE, believed, data, matern, rbf, reward
 from torch import Tensor
 
-from torch_kbandits import (
-    KORS,
-    ArmBlocks,
-    Arms,
-    AtLeast,
-    AtMost,
-    Bandit,
-    Box,
-    CappedDictionary,
-    Categorical,
-    Configurations,
-    ConstantWidth,
-    ContextualActions,
-    Float,
-    GreedyDictionary,
-    LearnedPrior,
-    Outcome,
-    ParameterSpace,
-    Prior,
-    RidgeLeverageSampling,
-    Scalarization,
-    UniformDictionary,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
@@ -41,7 +20,7 @@ from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, 
 ARMS = data(60, 2)[0]
 MANY = data(600, 2)[0]
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
-SMALL_BOX = Box(BOUNDS, num_restarts=2, raw_samples=16)
+SMALL_BOX = kb.Box(BOUNDS, num_restarts=2, raw_samples=16)
 CONTEXTS = data(60, 1, seed=12)[0]
 NAMES = algorithms.names()
 #: What algorithms need beside a kernel, a noise variance and a seed.
@@ -62,7 +41,7 @@ def words_of(name: str, **settings: Any) -> dict[str, Any]:
     takes = algorithms.registry.signature(name).parameters
     words = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.05, "seed": 3}
     words |= ({"beta": 1.5} if "beta" in takes else {}) | NEEDED.get(name, {})
-    if name.endswith("gp-ts") and isinstance(settings.get("candidates"), Box):
+    if name.endswith("gp-ts") and isinstance(settings.get("candidates"), kb.Box):
         words["discretization_size"] = 64
     words |= settings
     if name == "lin-ucb":
@@ -70,13 +49,13 @@ def words_of(name: str, **settings: Any) -> dict[str, Any]:
     return words
 
 
-def make(name: str, **settings: Any) -> Bandit:
+def make(name: str, **settings: Any) -> kb.Bandit:
     return algorithms.build(name, **words_of(name, **settings))
 
 
-def composed(**settings: Any) -> Bandit:
-    words = {"candidates": Arms(ARMS), "kernel": matern(), "regularization": 0.05, "width": ConstantWidth(1.5)}
-    return Bandit(**(words | {"seed": 3} | settings))
+def composed(**settings: Any) -> kb.Bandit:
+    words = {"candidates": kb.Arms(ARMS), "kernel": matern(), "regularization": 0.05, "width": kb.ConstantWidth(1.5)}
+    return kb.Bandit(**(words | {"seed": 3} | settings))
 
 
 def nothing(number: int) -> dict[str, Any]:
@@ -100,23 +79,18 @@ def measured(X: Tensor, number: int) -> dict[str, Any]:
 
 
 class Kind(NamedTuple):
-    """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared.
+    """How a bandit is made, what a round brings, what is told of points (q, d), and how it is compared."""
 
-    ``rounds`` are few where a round takes long; ``tolerance`` is of points that are searched for by gradients, which
-    amplify the rounding of another order of computation. ``loads`` is whether a file has all that it is made of, and
-    ``replays`` whether a history says all of its times.
-    """
-
-    make: Callable[[], Bandit]
+    make: Callable[[], kb.Bandit]
     words: Callable[[int], dict[str, Any]] = nothing
     told: Callable[[Tensor, int], dict[str, Any]] = rewarded
-    rounds: int = 8
-    tolerance: float = 0.0
-    loads: bool = True
-    replays: bool = True
+    rounds: int = 8  # few where a round takes long
+    tolerance: float = 0.0  # of points that are searched for by gradients, which amplify rounding
+    loads: bool = True  # whether a file has all that it is made of
+    replays: bool = True  # whether a history says all of its times
 
 
-def on_a_box(made: Callable[[], Bandit], rounds: int = 3, **words: Any) -> Kind:
+def on_a_box(made: Callable[[], kb.Bandit], rounds: int = 3, **words: Any) -> Kind:
     return Kind(made, rounds=rounds, tolerance=1e-3, **words)
 
 
@@ -132,15 +106,24 @@ def of_each_round(number: int) -> dict[str, Any]:
     return in_context(number) | {"candidates": ARMS[number : number + 3 + number % 5, :1]}
 
 
-ACTIONS = ContextualActions(ARMS[:9, :1], context_dim=1)
-CHANGING = ContextualActions(action_dim=1, context_dim=1)
-BLOCKS = ArmBlocks(MANY.split(200).__getitem__, 3)
-SPACE = ParameterSpace(
-    {"x": Float(0.0, 1.0), "kind": Categorical(["a", "b"]), "C": Float(1e-3, 1e3, log=True, when={"kind": "a"})}
+BLOCKS = kb.ArmBlocks(MANY.split(200).__getitem__, 3)
+SPACE = kb.ParameterSpace(
+    {
+        "x": kb.Float(0.0, 1.0),
+        "kind": kb.Categorical(["a", "b"]),
+        "C": kb.Float(1e-3, 1e3, log=True, when={"kind": "a"}),
+    }
 )
-HEAT, COST = Outcome("heat", Prior(rbf(0.3), 0.05, 0.2)), Outcome("cost", LearnedPrior(num_initial=4, refit_share=0.8))
+HEAT, COST = (
+    kb.Outcome("heat", kb.Prior(rbf(0.3), 0.05, 0.2)),
+    kb.Outcome("cost", kb.LearnedPrior(num_initial=4, refit_share=0.8)),
+)
 MEMORY_CHOICE = BanditOverBandit((SlidingWindow(4, "observations"), Discount(0.9), SlidingWindow(math.inf)), 3, 0.6)
-LEARNED = LearnedPrior(num_initial=5, refit_share=0.6)
+COUPLED = kb.RidgeLeverageSampling(2.0, "coupled")
+LEARNED = kb.LearnedPrior(num_initial=5, refit_share=0.6)
+BY_PRIOR = {"kernel": None, "regularization": None, "prior": LEARNED}
+ACTIONS = kb.ContextualActions(ARMS[:9, :1], context_dim=1)
+CHANGING = kb.ContextualActions(action_dim=1, context_dim=1)
 
 KINDS = {
     **{name: Kind(lambda name=name: make(name), loads=name != "sparq-gp-ucb") for name in NAMES},
@@ -157,48 +140,43 @@ KINDS = {
         for name in ("ek-ucb", "cbbkb", "random")
     },
     "box in contexts": on_a_box(
-        lambda: make("ek-ucb", candidates=ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, num_restarts=2)),
+        lambda: make("ek-ucb", candidates=kb.ContextualActions(bounds=BOUNDS[:, :1], context_dim=1, num_restarts=2)),
         words=in_context,
     ),
     "many arms": Kind(lambda: make("gp-ts", candidates=MANY)),
-    "arms in blocks": Kind(lambda: make("bkb", candidates=Arms(BLOCKS), memory=Discount(0.9)), loads=False),
+    "arms in blocks": Kind(lambda: make("bkb", candidates=kb.Arms(BLOCKS), memory=Discount(0.9)), loads=False),
     "few features": Kind(lambda: make("bkb", oversampling=0.3, candidates=MANY)),
-    "uniform": Kind(lambda: composed(dictionary=UniformDictionary(6))),
-    "greedy": Kind(lambda: composed(dictionary=GreedyDictionary(6))),
-    "capped": Kind(lambda: composed(dictionary=CappedDictionary(RidgeLeverageSampling(2.0, "coupled"), 6, "stop"))),
-    "growing": Kind(lambda: composed(dictionary=RidgeLeverageSampling(2.0, "growth"))),
+    "uniform": Kind(lambda: composed(dictionary=kb.UniformDictionary(6))),
+    "greedy": Kind(lambda: composed(dictionary=kb.GreedyDictionary(6))),
+    "capped": Kind(lambda: composed(dictionary=kb.CappedDictionary(COUPLED, 6, "stop"))),
+    "growing": Kind(lambda: composed(dictionary=kb.RidgeLeverageSampling(2.0, "growth"))),
     "dates": Kind(lambda: make("bkb", memory=SlidingWindow(5 * 3600.0)), dated, replays=False),
-    "ageing": Kind(lambda: composed(memory=UncertaintyInjection(Linear(0.05), 0.5), dictionary=KORS(3.0))),
+    "ageing": Kind(lambda: composed(memory=UncertaintyInjection(Linear(0.05), 0.5), dictionary=kb.KORS(3.0))),
     "prior on time": Kind(lambda: composed(memory=BackToPrior(0.1, 0.3), batches=GlobalBatchRule(2.0))),
     "trigger": Kind(lambda: composed(trigger=ResidualTrigger(0.3), memories=MEMORY_CHOICE), told=jumping),
     "slow trigger in batches": Kind(
-        lambda: composed(trigger=CumulatedTrigger(0.3), batches=LocalBatchRule(2.0), dictionary=GreedyDictionary(9)),
+        lambda: composed(trigger=CumulatedTrigger(0.3), batches=LocalBatchRule(2.0), dictionary=kb.GreedyDictionary(9)),
         told=jumping,
     ),
     "memories in contexts": Kind(lambda: make("bob-gp-ucb", candidates=ACTIONS), in_context, jumping),
     "stages": Kind(
         lambda: composed(
-            acquisition=StagedRule(60), dictionary=KORS(3.0), batches=GlobalBatchRule(3.0), width=ConstantWidth(0.5),
-            memory=SlidingWindow(9, "observations"),
+            acquisition=StagedRule(60), dictionary=kb.KORS(3.0), batches=GlobalBatchRule(3.0),
+            width=kb.ConstantWidth(0.5), memory=SlidingWindow(9, "observations"),
         )
     ),
     "family": Kind(
-        lambda: make("lb-gp-ucb", dictionary=RidgeLeverageSampling(1.0), memory=SlidingWindow(9, "observations"))
+        lambda: make("lb-gp-ucb", dictionary=kb.RidgeLeverageSampling(1.0), memory=SlidingWindow(9, "observations"))
     ),
-    "learned prior": Kind(lambda: make("bkb", kernel=None, regularization=None, prior=LEARNED)),
-    "learned prior, contexts": Kind(
-        lambda: make("ek-ucb", kernel=None, regularization=None, prior=LEARNED, candidates=ACTIONS), in_context
-    ),
+    "learned prior": Kind(lambda: make("bkb", **BY_PRIOR)),
+    "learned prior, contexts": Kind(lambda: make("ek-ucb", candidates=ACTIONS, **BY_PRIOR), in_context),
     "learned prior and memory": Kind(
-        lambda: composed(
-            kernel=None, regularization=None, prior=LearnedPrior(num_initial=5, refit_share=0.6, learn_memory=True),
-            memory=Discount(0.7),
-        )
+        lambda: composed(**BY_PRIOR | {"prior": replace(LEARNED, learn_memory=True)}, memory=Discount(0.7))
     ),
     "outcomes": Kind(
         lambda: composed(
-            outcomes=[HEAT, Outcome("cost")], constraints=[AtMost("heat", 0.9, "optimistic", beta=1.0)],
-            memory=Discount(0.9), dictionary=RidgeLeverageSampling(0.5),
+            outcomes=[HEAT, kb.Outcome("cost")], constraints=[kb.AtMost("heat", 0.9, "optimistic", beta=1.0)],
+            memory=Discount(0.9), dictionary=kb.RidgeLeverageSampling(0.5),
         ),
         told=measured,
     ),
@@ -206,18 +184,18 @@ KINDS = {
         lambda: composed(outcomes=[HEAT, COST], batches=GlobalBatchRule(1.5), memory=BackToPrior(0.05)), told=measured
     ),
     "safe": Kind(
-        lambda: composed(constraints=[AtLeast(HEAT, -0.5, safe_seed=ARMS[:9])], dictionary=RidgeLeverageSampling(2.0)),
+        lambda: composed(constraints=[kb.AtLeast(HEAT, -0.5, safe_seed=ARMS[:9])], dictionary=COUPLED),
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
     ),
     "objectives": Kind(
-        lambda: make("gp-ucb", outcomes=[HEAT], objective=Scalarization({"reward": "maximize", "heat": "minimize"})),
+        lambda: make("gp-ucb", outcomes=[HEAT], objective=kb.Scalarization({"reward": "maximize", "heat": "minimize"})),
         told=lambda X, n: rewarded(X, n) | {"outcomes": {"heat": torch.cos(X.sum(-1))}},
     ),
-    "configurations": on_a_box(lambda: make("ek-ucb", candidates=Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
+    "configurations": on_a_box(lambda: make("ek-ucb", candidates=kb.Configurations(SPACE), kernel=rbf(0.7)), rounds=2),
 }  # fmt: skip
 
 
-def play(kind: Kind, bandit: Bandit, rounds: int, first: int = 0) -> list[Any]:
+def play(kind: Kind, bandit: kb.Bandit, rounds: int, first: int = 0) -> list[Any]:
     """Ask for one point or two, and tell all that are pending, the youngest first, in two of three rounds."""
     asked = []
     for number in range(first, first + rounds):
@@ -227,7 +205,7 @@ def play(kind: Kind, bandit: Bandit, rounds: int, first: int = 0) -> list[Any]:
     return asked
 
 
-def started(kind: Kind) -> Bandit:
+def started(kind: Kind) -> kb.Bandit:
     """A bandit that has played and waits for some rewards."""
     bandit = kind.make()
     play(kind, bandit, kind.rounds)
@@ -235,7 +213,7 @@ def started(kind: Kind) -> Bandit:
     return bandit
 
 
-def known(kind: Kind, bandit: Bandit) -> Tensor:
+def known(kind: Kind, bandit: kb.Bandit) -> Tensor:
     """What is believed of rewards at some points, of outcomes and of failures, (n,)."""
     X = bandit.history.X[:4]
     parts = [*believed(bandit, X), bandit.beta.reshape(1)]
@@ -250,7 +228,7 @@ def points(asked: Any) -> Tensor:
     return SPACE.encode(asked) if isinstance(asked, list) else asked
 
 
-def future(kind: Kind, bandit: Bandit) -> Tensor:
+def future(kind: Kind, bandit: kb.Bandit) -> Tensor:
     """What it asks for in two rounds more than ``started``, as numbers."""
     return torch.cat([points(each) for each in play(kind, bandit, 2, kind.rounds + 1)])
 
@@ -258,11 +236,8 @@ def future(kind: Kind, bandit: Bandit) -> Tensor:
 def same(ours: Any, theirs: Any) -> bool:
     """Whether two states have the same values, NaN being itself."""
     if isinstance(ours, Tensor):
-        return (
-            isinstance(theirs, Tensor)
-            and ours.dtype == theirs.dtype
-            and torch.equal(ours.nan_to_num(1e99), theirs.nan_to_num(1e99))
-        )
+        alike = isinstance(theirs, Tensor) and ours.dtype == theirs.dtype
+        return alike and torch.equal(ours.nan_to_num(1e99), theirs.nan_to_num(1e99))
     if isinstance(ours, dict):
         return ours.keys() == theirs.keys() and all(same(ours[key], theirs[key]) for key in ours)
     if isinstance(ours, (list, tuple)):

@@ -25,20 +25,18 @@ class Marginals(NamedTuple):
 
 
 def rounding(size: int, condition: float, scale: float = 1.0) -> float:
-    """Return the tolerance of a result through factors of a matrix (size, size): 100 (size + 10) eps condition scale.
+    """Return the tolerance of a result of this scale through factors of a matrix (size, size) of this condition.
 
-    Factorisations and triangular solves are backward stable: what they return is exact for a matrix that is off by some
-    size·eps, kernel values are off by some eps already, and the condition number says by how much more the result is
-    then off. Another processor, another number of threads and another order of the same operations round otherwise
-    within this, so no law may assert less. The hundred is for what comes on top: low-rank changes one after another,
-    and an exact posterior that is had from a dictionary of all points. What is seen is a tenth to a millionth of it,
-    and a defect far more: ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
-
-    Args:
-        condition: of what is factorised. Where K = L Lᵀ is only used through L, that is the root of K's.
-        scale: of the result: the larger of prior variances and rewards.
+    Factorisations and triangular solves are exact for a matrix that is off by some size·eps. Another processor, number
+    of threads or order of operations rounds otherwise within this, so no law may assert less. The hundred is for
+    low-rank changes one after another. What is seen is a tenth to a millionth of it, and a defect far more:
+    ``laws/test_oracles.py`` shows it of a noise variance that is off by 1%.
     """
     return 100.0 * (size + 10) * float(np.finfo(float).eps) * condition * scale
+
+
+def _scale(prior: Array, y: Array) -> float:
+    return max(float(prior.max(initial=0.0)), float(np.abs(y).max(initial=0.0)))
 
 
 def squared_distances(A: Array, B: Array) -> Array:
@@ -101,22 +99,12 @@ def dtc(
 
 
 def with_pending(posterior: Callable[[Array], Marginals], T: Array, P: Array, noise: Array | float) -> Marginals:
-    """A posterior at T once the points P are observed, with this noise, at their means: its Schur complement.
-
-    Args:
-        posterior: returns what it is at points.
-    """
+    """What ``posterior`` returns, at T, once the points P are observed with this noise at their means."""
     both, n = posterior(np.concatenate([T, P])), len(T)
     cross, c = both.covariance[:n, n:], both.covariance
     covariance = c[:n, :n] - cross @ np.linalg.solve(c[n:, n:] + noise * np.eye(len(P)), cross.T)
     condition = 1.0 + float((np.diag(c)[n:] / noise).sum())
     return Marginals(both.mean[:n], np.diag(covariance), covariance, both.rounding * condition)
-
-
-def dtc_information_gain(kernel: DenseKernel, X: Array, noise: Array, Z: Array) -> float:
-    """½ log det(I + Σ^-½ Q Σ^-½)."""
-    known = np.linalg.solve(np.linalg.cholesky(kernel(Z, Z)), kernel(Z, X)) / np.sqrt(noise)
-    return 0.5 * float(np.linalg.slogdet(np.eye(len(Z)) + known @ known.T)[1])
 
 
 def evidence(kernel: DenseKernel, X: Array, y: Array, noise: Array, Z: Array | None) -> dict[str, float]:
@@ -143,14 +131,8 @@ def chosen_by_stages(
 ) -> tuple[NDArray[np.int64], int, bool]:
     """The choice of SupKernelUCB (Valko et al., 2013), with the widest of the actions that may be explored.
 
-    Args:
-        bounds: from a stage, counted from 1, to the means and widths of all actions, (A,) each.
-        horizon: T.
-        tie: values this near are equal.
-
-    Returns:
-        The rows that may be played, all equal but for ties; the stage that learns the reward, 0 for none; and whether
-        a width or a bound is so near a threshold that rounding decides on which side it is.
+    From means and widths (A,) of all actions by stage, counted from 1: the rows that may be played, all equal but for
+    ties; the stage that learns the reward, 0 for none; and whether one is so near a threshold that rounding decides.
     """
     left, near, stage = np.arange(len(bounds(1)[0])), False, 1
     while True:
@@ -173,7 +155,3 @@ def collapsed_bound(kernel: DenseKernel, X: Array, y: Array, noise: float, Z: Ar
     quadratic = y @ np.linalg.solve(covariance, y)
     log_density = -0.5 * (quadratic + np.linalg.slogdet(covariance)[1] + len(X) * np.log(2.0 * np.pi))
     return float(log_density - np.trace(kernel(X, X) - nystrom) / (2.0 * noise))
-
-
-def _scale(prior: Array, y: Array) -> float:
-    return max(float(prior.max(initial=0.0)), float(np.abs(y).max(initial=0.0)))

@@ -11,7 +11,7 @@ import torch
 from gpytorch.kernels import Kernel, LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from torch import Tensor
 
-from torch_kbandits import History, LearnedPrior, UnitCube
+from torch_kbandits import LearnedPrior, UnitCube
 from torch_kbandits.integrations.tuning import tuning_bandit
 
 DOUBLE = torch.float64
@@ -114,12 +114,17 @@ def play(bandit, rounds, q=1):
     return torch.cat(asked) if asked else None
 
 
-def as_told(X, Y):
-    """What a belief learns: rewards at points, without stages and times."""
-    return History(X, Y.reshape(-1), torch.zeros(len(X), dtype=torch.long))
-
-
 def believed(bandit, points):
     """Mean and variance (n,) of a bandit's model at points (n, d) as its kernel sees them."""
     posterior = bandit.model.posterior(points.unsqueeze(-2))
     return posterior.mean.detach().flatten(), posterior.variance.detach().flatten()
+
+
+class Known:
+    """Evidence of a width, with numbers of our choice; others may be said by their name."""
+
+    def __init__(self, num_observations=100, level=0.25, dimension=4.0, gain=3.0, *, norm=0.0, dtype=DOUBLE, **others):
+        numbers = {"effective_dimension": dimension, "information_gain": gain, "mean_norm": norm, "kernel_bound": 1.0}
+        self.num_observations, self.regularization = num_observations, torch.tensor(level, dtype=dtype)
+        for name, value in ({"projection_error": 0.0} | numbers | others).items():
+            setattr(self, name, lambda value=value: torch.tensor(value, dtype=dtype))

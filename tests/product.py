@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -10,64 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel, RQKernel
-from problems import DOUBLE, data, difference, linear, matern, rbf, reward
+from problems import DOUBLE, data, difference, exactly, linear, matern, rbf, reward
 from torch import Tensor
 
-from torch_kbandits import (
-    KDPP,
-    KORS,
-    ArmBlocks,
-    Arms,
-    AtLeast,
-    AtMost,
-    Bandit,
-    Box,
-    CappedDictionary,
-    ConstantWidth,
-    ContextualActions,
-    EmptyHistoryError,
-    FixedDictionary,
-    GreedyDictionary,
-    InfeasibleError,
-    InputError,
-    LearnedPrior,
-    MappedArms,
-    Outcome,
-    Prior,
-    RidgeLeverageSampling,
-    UniformDictionary,
-)
-from torch_kbandits.acquisition import (
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    SpreadRule,
-    StagedRule,
-    ThompsonRule,
-    UniformRule,
-    UpperConfidenceRule,
-)
+import torch_kbandits as kb
+from torch_kbandits import acquisition as rules
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, TimedActions
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
-from torch_kbandits.memory import (
-    BackToPrior,
-    Discount,
-    Exponential,
-    KeepAll,
-    Linear,
-    Quadratic,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import BackToPrior, Discount, KeepAll, Restart, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
 
 LAMBDA = 0.1
 #: What bounds of outcomes may be off by, from one way of computing them to another.
 ROUNDING = 1e-5
-ARMS = data(20, 2, 31)[0]
+ARMS, BOX = data(20, 2, 31)[0], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 MANY = data(600, 2, 32)[0]  # more than those of which all covariances are kept
-ACTIONS, BOX = ARMS[:6, :1], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 CONTEXTS = data(40, 1, 33)[0]
 SEARCH = {"num_restarts": 1, "raw_samples": 4}
 
@@ -87,68 +46,64 @@ class Space(NamedTuple):
         return self.context_dim > 0 or self.each_round or self.timed
 
 
-def in_a_file(arms: Tensor, folder: Path) -> Arms:
+def in_a_file(arms: Tensor, folder: Path) -> kb.Arms:
     path = folder / f"{len(arms)}.npy"
     if not path.exists():
         np.save(path, arms.numpy())
-    return Arms(MappedArms(path))
+    return kb.Arms(kb.MappedArms(path))
 
 
-def sets(kind: type[ContextualActions], **about: bool) -> dict[str, Space]:
+def sets(kind: type[kb.ContextualActions], **about: bool) -> dict[str, Space]:
     """A set that stays, one that each round brings, and a box; each alone and in a context."""
     title, found = "timed " if about else "", {}
     for c, where in enumerate(("", " in a context")):
-        actions, bounds, words = ARMS[:, c:], BOX[:, c:], {"context_dim": c}
-        found |= {
-            f"{title}actions{where}": Space(
-                lambda _, a=actions, w=words: kind(a, **w), actions, context_dim=c, **about
-            ),
-            f"{title}actions of each round{where}": Space(
-                lambda _, a=actions, w=words: kind(action_dim=a.shape[-1], **w),
-                actions,
-                context_dim=c,
-                each_round=True,
-                **about,
-            ),
-            f"{title}box of actions{where}": Space(
-                lambda _, b=bounds, w=words: kind(bounds=b, **w, **SEARCH), context_dim=c, **about
-            ),
+
+        def made(_: Path, kind: Any = kind, **words: Any) -> Candidates:
+            return kind(**words)
+
+        given = {
+            "actions": {"actions": ARMS[:, c:]},
+            "actions of each round": {"action_dim": 2 - c},
+            "box of actions": {"bounds": BOX[:, c:], **SEARCH},
         }
+        for name, words in given.items():
+            actions, each_round = None if "bounds" in words else ARMS[:, c:], "action_dim" in words
+            found[f"{title}{name}{where}"] = Space(
+                partial(made, context_dim=c, **words), actions, False, c, each_round, **about
+            )
     return found
 
 
 SPACES = {
-    "arms": Space(lambda _: Arms(ARMS), ARMS),
-    "many arms": Space(lambda _: Arms(MANY), MANY),
+    "arms": Space(lambda _: kb.Arms(ARMS), ARMS),
+    "many arms": Space(lambda _: kb.Arms(MANY), MANY),
     "arms in a file": Space(lambda folder: in_a_file(ARMS, folder), ARMS, stored=True),
     "many arms in a file": Space(lambda folder: in_a_file(MANY, folder), MANY, stored=True),
-    "arms in blocks": Space(lambda _: Arms(ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
-    "box": Space(lambda _: Box(BOX, **SEARCH)),
-    **sets(ContextualActions),
+    "arms in blocks": Space(lambda _: kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
+    "box": Space(lambda _: kb.Box(BOX, **SEARCH)),
+    **sets(kb.ContextualActions),
     **sets(TimedActions, timed=True),
 }
 
 
 def rational_quadratic() -> Kernel:
-    kernel = RQKernel().double()
-    kernel.lengthscale = torch.tensor(0.4, dtype=DOUBLE)
-    return kernel
+    return RQKernel().double().initialize(lengthscale=exactly(0.4))
 
 
 KERNELS = {"rbf": rbf, "matern": matern, "rational quadratic": rational_quadratic, "linear": linear, "learned": None}
 WITH_WAVES = ("rbf", "matern", "learned")
 DICTIONARIES = {
     "none": None,
-    "fresh": RidgeLeverageSampling(2.0),
-    "coupled": RidgeLeverageSampling(2.0, "coupled"),
-    "growth": RidgeLeverageSampling(2.0, "growth"),
-    "kors": KORS(),
-    "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
-    "capped kors": CappedDictionary(KORS(3.0), 3, "stop"),
-    "fixed": FixedDictionary(ARMS[:5]),
-    "uniform": UniformDictionary(3),
-    "greedy": GreedyDictionary(3),
-    "k-dpp": KDPP(3, num_swaps=10),
+    "fresh": kb.RidgeLeverageSampling(2.0),
+    "coupled": kb.RidgeLeverageSampling(2.0, "coupled"),
+    "growth": kb.RidgeLeverageSampling(2.0, "growth"),
+    "kors": kb.KORS(),
+    "capped": kb.CappedDictionary(kb.RidgeLeverageSampling(3.0), 3, "stop"),
+    "capped kors": kb.CappedDictionary(kb.KORS(3.0), 3, "stop"),
+    "fixed": kb.FixedDictionary(ARMS[:5]),
+    "uniform": kb.UniformDictionary(3),
+    "greedy": kb.GreedyDictionary(3),
+    "k-dpp": kb.KDPP(3, num_swaps=10),
 }
 #: Memories under which observations keep their noise, those under which they age, and priors on time.
 KEEPING = {
@@ -160,21 +115,20 @@ KEEPING = {
 AGEING = {
     "discount": Discount(0.8),
     "discount to a limit": Discount(0.7, 0.2),
-    "quadratic": UncertaintyInjection(Quadratic(0.5)),
-    "linear": UncertaintyInjection(Linear(0.05)),
-    "exponential to a limit": UncertaintyInjection(Exponential(0.7), 0.5),
+    "quadratic": UncertaintyInjection(kb.Quadratic(0.5)),
+    "linear": UncertaintyInjection(kb.Linear(0.05)),
+    "exponential to a limit": UncertaintyInjection(kb.Exponential(0.7), 0.5),
 }
 PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
 MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
 RULES = {
-    "upper bound": UpperConfidenceRule(),
-    "expected improvement": ExpectedImprovementRule(),
-    "probability of improvement": ProbabilityOfImprovementRule(),
-    "Thompson": ThompsonRule(discretization_size=32),
-    "uniform": UniformRule(),
-    "stages": StagedRule(30),
+    "upper bound": rules.UpperConfidenceRule(),
+    "expected improvement": rules.ExpectedImprovementRule(),
+    "probability of improvement": rules.ProbabilityOfImprovementRule(),
+    "Thompson": rules.ThompsonRule(discretization_size=32),
+    "uniform": rules.UniformRule(),
+    "stages": rules.StagedRule(30),
 }
-IMPROVEMENT = ("expected improvement", "probability of improvement")
 #: They maximise no function.
 FUNCTIONLESS = ("uniform", "stages")
 BATCHES = {"none": None, "global": GlobalBatchRule(2.0), "local": LocalBatchRule(1.5), "stay": StayRule(1.69)}
@@ -201,16 +155,16 @@ def heat(x: Tensor) -> Tensor:
 #: Limits on an outcome: a posterior that is given, and one that is learned.
 LIMITS = {
     "none": (),
-    "safe": (AtMost(Outcome("heat", Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
-    "optimistic": (AtLeast(Outcome("heat", Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
+    "safe": (kb.AtMost(kb.Outcome("heat", kb.Prior(matern(), LAMBDA)), 0.9, beta=1.0, safe_seed=cool),),
+    "optimistic": (kb.AtLeast(kb.Outcome("heat", kb.Prior(rbf(), LAMBDA)), 0.2, "optimistic", beta=1.5),),
     "both": (
-        AtMost(Outcome("heat", LearnedPrior(num_initial=3, refit_share=1.0)), 1.2, safe_seed=cool),
-        AtLeast("heat", -0.5, "optimistic"),
+        kb.AtMost(kb.Outcome("heat", kb.LearnedPrior(num_initial=3, refit_share=1.0)), 1.2, safe_seed=cool),
+        kb.AtLeast("heat", -0.5, "optimistic"),
     ),
 }
 _ASSUMED = {"noise_scale": 0.3, "norm_bound": 1.0, "failure_probability": 0.1}
 WIDTHS = {
-    "constant": ConstantWidth(1.5),
+    "constant": kb.ConstantWidth(1.5),
     "gain": IGPUCBWidth(**_ASSUMED),
     "dimension": EKUCBWidth(**_ASSUMED),
     "dimension, exact": KUCBWidth(**_ASSUMED),
@@ -240,15 +194,19 @@ class Combination:
     def has_clock(self) -> bool:
         return self.memory != "none" or self.where.timed
 
-    def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> Bandit:
+    def bandit(self, folder: Path, seed: int = 0, mean: Any = 0.0) -> kb.Bandit:
         """Compose it by hand."""
         dictionary, rule, kernel = DICTIONARIES[self.dictionary], RULES[self.rule], KERNELS[self.kernel]
         family = FAMILIES[self.family]
-        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, FixedDictionary):
-            dictionary = FixedDictionary(torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1))
-        return Bandit(
+        if (self.where.timed or self.memory in PRIORS_ON_TIME) and isinstance(dictionary, kb.FixedDictionary):
+            dictionary = kb.FixedDictionary(
+                torch.cat([torch.arange(5.0, dtype=DOUBLE).unsqueeze(-1), ARMS[:5]], dim=-1)
+            )
+        return kb.Bandit(
             candidates=self.where.make(folder),
-            prior=LearnedPrior(num_initial=3, refit_share=1.0) if kernel is None else Prior(kernel(), LAMBDA, mean),
+            prior=kb.LearnedPrior(num_initial=3, refit_share=1.0)
+            if kernel is None
+            else kb.Prior(kernel(), LAMBDA, mean),
             dictionary=dictionary,
             width=WIDTHS[self.width] if rule.uses_width else None,
             acquisition=rule,
@@ -256,9 +214,7 @@ class Combination:
             memory=MEMORIES[self.memory],
             seed=seed,
             constraints=LIMITS[self.limits],
-            family=None
-            if family is None
-            else Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
+            family=family and Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
         )
 
 
@@ -274,9 +230,6 @@ def drawn(seed: int, number: int) -> list[Combination]:
         return Combination(*names, dated=draw.random() < 0.5)
 
     return [one(Random(1_000_003 * seed + count)) for count in range(number)]
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 class Reason(NamedTuple):
@@ -320,28 +273,18 @@ class Refused(NamedTuple):
 
 
 def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | None:
-    """Play a combination for a few rounds, or return how it is refused.
+    """Play a combination for a few rounds, of which ``turns`` are in another order, or return how it is refused.
 
-    Args:
-        combination: of what.
-        folder: where arms are stored.
-        turns: how often several points are asked for, and told in another order.
-
-    Raises:
-        Exception: whatever is raised later or is no ``InputError``; ``AssertionError`` if something is not finite, is
-            not to be played, or is not as it was before saving.
+    Whatever is raised later or is no ``InputError`` is raised.
     """
+    loop = None
     try:
-        bandit = combination.bandit(folder)
-    except InputError as error:
-        return Refused(str(error), at_ask=False)
-    loop = Loop(combination, bandit)
-    try:
+        loop = Loop(combination, combination.bandit(folder))
         x = loop.ask()
-    except InputError as error:
-        return Refused(str(error), at_ask=True)
+    except kb.InputError as error:
+        return Refused(str(error), at_ask=loop is not None)
+    bandit, run = loop.bandit, Loop(combination, combination.bandit(folder))
     loop.tell(x)
-    run = Loop(combination, combination.bandit(folder))
     asked = torch.cat([x, *(loop.round() for _ in range(2))])
     assert torch.equal(run.bandit.run(run.pull, 3, offered=run.offers), asked)
     loop.compare(run)
@@ -349,12 +292,11 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
         several = bandit.ask(3, return_ids=True, **loop.words())
         bandit.mark_pending(loop.some, **loop.context(), **loop.date())
         loop.ask(remember=False)
-        bandit.tell(
-            ids=several.ids[1:], y=reward(several.actions[1:]), **loop.date(), **loop.measured(several.actions[1:])
-        )
+        bandit.tell(ids=several.ids[1:], **loop.date(), **loop.pull(several.actions[1:]))
         loop.look()
         bandit.forget(ids=several.ids[0])
     loop.tell(loop.some + 0.01)
+    loop.look()
     if bandit.batches is not None:
         bandit.forget()
         loop.tell(loop.ask(None))
@@ -374,7 +316,7 @@ def played(combination: Combination, folder: Path, turns: int = 1) -> Refused | 
 class Loop:
     """A bandit, and what its rounds bring: a context, actions, a time."""
 
-    def __init__(self, combination: Combination, bandit: Bandit, turn: int = 0) -> None:
+    def __init__(self, combination: Combination, bandit: kb.Bandit, turn: int = 0) -> None:
         self.of, self.space, self.bandit, self.turn = combination, combination.where, bandit, turn
 
     def context(self) -> dict[str, object]:
@@ -419,8 +361,8 @@ class Loop:
         return self.words()
 
     def pull(self, x: Tensor) -> dict[str, object]:
-        """What is told of the play of a round of ``run``."""
-        return {"y": reward(x)} | self.measured(x)
+        """What is told of a play, beside where and when."""
+        return {"y": reward(x)} | ({} if self.of.limits == "none" else {"outcomes": {"heat": heat(x)}})
 
     def check_limits(self, x: Tensor) -> None:
         """What is asked for keeps the limits by the model of the outcome, as far as that says something."""
@@ -437,10 +379,6 @@ class Loop:
         else:
             assert bool((mean + 1.5 * deviation >= limit.value - ROUNDING).all()), (x, mean, deviation)
 
-    def measured(self, x: Tensor) -> dict[str, object]:
-        """What is told beside rewards."""
-        return {} if self.of.limits == "none" else {"outcomes": {"heat": heat(x)}}
-
     def check_playable(self, x: Tensor) -> None:
         if self.offered is None:
             lower, upper = BOX[:, self.space.context_dim :]
@@ -449,12 +387,12 @@ class Loop:
             assert bool((x.unsqueeze(1) == self.offered).all(-1).any(-1).all()), x
 
     def tell(self, x: Tensor) -> None:
-        self.bandit.tell(x, reward(x), **self.context(), **self.date(), **self.measured(x))
+        self.bandit.tell(x, **self.context(), **self.date(), **self.pull(x))
 
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, SpreadRule):
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SpreadRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
             assert bool((values.isfinite() == allowed).all()), values
@@ -465,15 +403,13 @@ class Loop:
         assert bool((posterior.variance >= 0.0).all())
         try:
             best = bandit.recommend(**words)
-        except InfeasibleError:
+        except kb.InfeasibleError:
             assert self.of.limits != "none"
             return
-        except EmptyHistoryError:
+        except kb.EmptyHistoryError:
             assert not (bandit.weights > 0.0).any()
             return
-        assert bool(best.isfinite().all())
-        if self.space.is_contextual:
-            self.check_playable(best)
+        self.check_playable(best)  # whatever else was told
 
     def check_largest(self, words: dict[str, object]) -> None:
         """What is asked for has the largest value of all of a set; a safe limit also asks for what shows more."""
@@ -501,10 +437,7 @@ class Loop:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether a loaded bandit draws otherwise today: held by laws/test_state.py.
-
-        With more points in a dictionary than it needs a draw depends on which came first.
-        """
+        """Whether a loaded bandit draws otherwise today: a law of test_state.py."""
         return self.of.rule == "Thompson" and self.of.kernel == "linear" and self.of.dictionary != "none"
 
 

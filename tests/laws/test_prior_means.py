@@ -9,16 +9,7 @@ from gpytorch.means import ConstantMean, LinearMean
 from problems import DOUBLE, data, difference, rbf
 from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combination, Loop, reward
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    Bandit,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    LearnedPrior,
-)
+import torch_kbandits as kb
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
 from torch_kbandits.memory import KeepAll
 
@@ -30,78 +21,50 @@ def profile(points):
     return 3.0 + SLOPE * points.sum(-1) + torch.cos(points[:, 0])
 
 
-def combination(space="arms", dictionary="none", memory="none", rule="upper bound", batches="none"):
-    return Combination(space, "rbf", dictionary, memory, rule, batches, "constant")
-
-
-def told(loop, points, less=None):
-    """Tell rewards at points that may be played, less what was expected of them."""
-    loop.turn += 1
-    where = loop.context()
-    inputs = points if not where else torch.cat([where["context"].expand(len(points), -1), points], dim=-1)
-    rewards = reward(inputs)
-    loop.bandit.tell(points, rewards if less is None else rewards - less(inputs), **where)
-
-
-def untimed(bandit, points):
-    return points[:, 1:] if bandit.candidates.is_timed else points
-
-
-@pytest.mark.one_in(15)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
-@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "arms in blocks", "box", "actions in a context"])
-def test_what_is_learned_is_what_was_not_expected(space, dictionary, memory, tmp_path):
-    it = combination(space, dictionary, memory)
-    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=mean)) for mean in (profile, 0.0))
-    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0]
-    if it.where.actions is not None:
-        points = it.where.actions[:9]
-    for part in (points[:3], points[3:8], points[7:]):
-        told(ours, part)
-        told(theirs, part, profile)
-    probes = ours.probes
-    expected = profile(untimed(ours.bandit, probes))
-    (mean, variance), (wanted, unmoved) = (loop.bandit._belief.moments(probes) for loop in (ours, theirs))
-    assert difference(mean, wanted + expected) < 1e-9
-    assert difference(variance, unmoved) < 1e-9
-    shown, plain = (loop.bandit.model.posterior(probes.unsqueeze(-2)) for loop in (ours, theirs))
+def assert_moved(ours, theirs, expected):
+    """Means and variances of the model that is shown."""
+    shown, plain = (loop.bandit.model.posterior(loop.probes.unsqueeze(-2)) for loop in (ours, theirs))
     assert difference(shown.mean.flatten(), plain.mean.flatten() + expected) < 1e-8
     assert difference(shown.variance, plain.variance) < 1e-8
 
 
-@pytest.mark.one_in(9)
+def season(points, time):
+    """What is expected of points (n, d) at times (n,)."""
+    return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
+
+
+@pytest.mark.one_in(25)
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("rule", ["upper bound", "expected improvement", "Thompson", "stages"])
-@pytest.mark.parametrize(
-    ("space", "dictionary", "memory", "batches"),
-    [
-        ("arms", "none", "none", "none"),
-        ("many arms", "fresh", "none", "global"),
-        ("many arms", "kors", "window", "none"),
-        ("arms in a file", "growth", "discount", "none"),
-        ("actions in a context", "kors", "none", "none"),
-        ("actions of each round in a context", "none", "quadratic", "local"),
-        ("arms", "coupled", "prior on time", "none"),
-    ],
-)
-def test_a_mean_that_rewards_have_too_changes_no_choice(space, dictionary, memory, batches, rule, tmp_path):
-    it = combination(space, dictionary, memory, rule, batches)
-    ours, theirs = Loop(it, it.bandit(tmp_path, mean=100.0)), Loop(it, it.bandit(tmp_path))
-    for _ in range(8):
-        x = theirs.ask()
-        assert torch.equal(ours.ask(), x)
-        ours.bandit.tell(x, reward(x) + 100.0, **ours.context())
-        theirs.bandit.tell(x, reward(x), **theirs.context())
-    assert difference(ours.bandit.history.Y, theirs.bandit.history.Y + 100.0) < 1e-9
-    words = ours.words()
-    assert torch.equal(ours.bandit.recommend(**words), theirs.bandit.recommend(**words))
+@pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
+@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "arms in blocks", "box", "actions in a context"])
+@pytest.mark.parametrize("mean", [profile, season])
+def test_what_is_learned_is_what_was_not_expected(mean, space, dictionary, memory, tmp_path):
+    """Also under a mean on time, which points then know, and by who loads or replays."""
+    it = Combination(space, "rbf", dictionary, memory, "upper bound", "none", "constant")
+    means = (mean, 0.0 if mean is profile else lambda points, time: 0.0 * time)
+    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=each)) for each in means)
+    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0] if it.where.actions is None else it.where.actions[:9]
+    for now, part in enumerate((points[:3], points[3:8], points[7:])):
+        for loop, moved in ((ours, 0.0), (theirs, 1.0)):
+            loop.turn += 1
+            where = loop.context()
+            inputs = part if not where else torch.cat([where["context"].expand(len(part), -1), part], dim=-1)
+            expected = profile(inputs) if mean is profile else season(inputs, float(now))
+            loop.bandit.tell(part, reward(inputs) - moved * expected, **where)
+    probes = ours.probes[:, 1:] if ours.bandit.candidates.is_timed else ours.probes
+    assert_moved(ours, theirs, profile(probes) if mean is profile else season(probes, ours.probes[:, 0]))
+    again, loaded = (Loop(it, it.bandit(tmp_path, mean=mean), ours.turn) for _ in range(2))
+    again.bandit.replay(ours.bandit.history)
+    ours.bandit.save(tmp_path / "state.kb")
+    kb.Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
+    for other in (again, loaded):
+        assert_moved(other, ours, 0.0)
 
 
 def bandit(candidates, mean, **words):
-    words |= {"candidates": candidates, "kernel": rbf(0.3), "regularization": LAMBDA, "width": ConstantWidth(1.0)}
-    return Bandit(**words, mean=mean, seed=0)
+    words |= {"candidates": candidates, "kernel": rbf(0.3), "regularization": LAMBDA, "width": kb.ConstantWidth(1.0)}
+    return kb.Bandit(**words, mean=mean, seed=0)
 
 
 def linear_mean():
@@ -110,47 +73,58 @@ def linear_mean():
     return mean
 
 
-MEANS = {
-    "a function": lambda X: 3.0 + SLOPE * X.sum(-1),
-    "of NumPy": lambda X: 3.0 + SLOPE * X.numpy().sum(-1),
-    "a column": lambda X: 3.0 + SLOPE * X.sum(-1, keepdim=True),
-    "values": 3.0 + SLOPE * ARMS.sum(-1),
-    "an array": (3.0 + SLOPE * ARMS.sum(-1)).numpy(),
-    "a list": (3.0 + SLOPE * ARMS.sum(-1)).tolist(),
-    "GPyTorch": linear_mean(),
-}
+def constant_mean():
+    mean = ConstantMean().double()
+    mean.initialize(constant=4.0)
+    return mean
 
 
-@pytest.mark.parametrize("name", MEANS)
-def test_a_mean_may_be_given_in_many_ways(name):
-    ours, theirs = bandit(Arms(ARMS), MEANS[name]), bandit(Arms(ARMS), MEANS["a function"])
-    best = ARMS[ARMS.sum(-1).argmax()]
-    assert torch.equal(ours.ask()[0], best)
-    for each in (ours, theirs):
-        each.tell(ARMS[:2], [0.0, 1.0])
-    assert difference(ours._belief.moments(ARMS)[0], theirs._belief.moments(ARMS)[0]) < 1e-9
+VALUES = 3.0 + SLOPE * ARMS.sum(-1)
+#: What is the same for all arms.
+MEANS = [
+    lambda X: 3.0 + SLOPE * X.sum(-1),
+    lambda X: 3.0 + SLOPE * X.numpy().sum(-1),
+    lambda X: 3.0 + SLOPE * X.sum(-1, keepdim=True),
+    VALUES,
+    VALUES.numpy(),
+    VALUES.tolist(),
+    linear_mean(),
+]
 
 
-def test_before_any_reward_the_arm_of_the_largest_prior_mean_is_played():
-    values = torch.zeros(len(ARMS), dtype=DOUBLE)
-    values[7] = 0.5
-    assert torch.equal(bandit(Arms(ARMS), values).ask()[0], ARMS[7])
+def test_a_mean_may_be_given_in_many_ways():
+    """Before any reward the arm of the largest is played."""
+    for means, best in ((MEANS, ARMS[ARMS.sum(-1).argmax()]), ((4, constant_mean()), None)):
+        shown = []
+        for mean in means:
+            it = bandit(kb.Arms(ARMS), mean)
+            assert best is None or torch.equal(it.ask()[0], best)
+            it.tell(ARMS[:2], [0.0, 1.0])
+            shown.append(it.model.posterior(ARMS.unsqueeze(-2)).mean)
+        assert all(difference(each, shown[0]) < 1e-9 for each in shown)
 
 
-def test_a_constant_mean_is_a_number():
-    constant = ConstantMean().double()
-    constant.initialize(constant=4.0)
-    ours, theirs = bandit(Arms(ARMS), constant), bandit(Arms(ARMS), 4)
-    for each in (ours, theirs):
-        each.tell(ARMS[:3], reward(ARMS[:3]))
-    assert difference(ours._belief.moments(ARMS)[0], theirs._belief.moments(ARMS)[0]) < 1e-12
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("mean", [2.5, VALUES, profile], ids=["number", "values", "function"])
+def test_a_saved_state_belongs_to_its_mean_and_a_file_has_one_of_numbers(mean, tmp_path):
+    def made(mean):
+        return bandit(kb.Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
+
+    ours = made(mean)
+    ours.run(lambda x: reward(x) + 5.0, 4)
+    ours.save(tmp_path / "state.pt")
+    again = kb.Bandit.load(tmp_path / "state.pt", into=made(mean) if mean is profile else None)
+    assert torch.equal(ours.ask(3), again.ask(3))
+    for other in (0.0, 2.0, torch.ones(20, dtype=DOUBLE)):
+        with pytest.raises(StateMismatchError, match="mean"):
+            kb.Bandit.load(tmp_path / "state.pt", into=made(other))
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
     def told(mean, Y):
-        ours = bandit(Arms(ARMS), mean)
+        ours = bandit(kb.Arms(ARMS), mean)
         for part in torch.arange(len(Y)).split(1 if one_by_one else len(Y)):
             ours.tell(ARMS[part], Y[part])
 
@@ -163,70 +137,27 @@ def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
     told(0.0, Y[:2])
 
 
-BLOCKS = Arms(ArmBlocks(ARMS.split(8).__getitem__, 3))
+BLOCKS = kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3))
 
 
 @pytest.mark.parametrize(
     ("candidates", "mean", "message"),
     [
-        (Arms(ARMS), torch.zeros(3), r"each of 20 arms, got a tensor of shape \(3,\)"),
-        (Arms(ARMS), torch.full((20,), np.nan), "finite"),
-        (Arms(ARMS), np.inf, "finite"),
-        (Arms(ARMS), "high", "number"),
-        (Arms(ARMS), ["a", "b"], "numbers"),
-        (Arms(ARMS), torch.ones(20, dtype=torch.complex64), "real numbers"),
-        (Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
-        (Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
-        (Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
+        (kb.Arms(ARMS), torch.zeros(3), r"each of 20 arms, got a tensor of shape \(3,\)"),
+        (kb.Arms(ARMS), torch.full((20,), np.nan), "finite"),
+        (kb.Arms(ARMS), np.inf, "finite"),
+        (kb.Arms(ARMS), ["a", "b"], "numbers"),
+        (kb.Arms(ARMS), torch.ones(20, dtype=torch.complex64), "real numbers"),
+        (kb.Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
+        (kb.Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
+        (kb.Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
         (BLOCKS, torch.zeros(20), "needs arms in memory"),
-        (Box(torch.tensor([[0.0], [1.0]], dtype=DOUBLE)), torch.zeros(2), "needs arms in memory"),
-        (ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
+        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
     ],
 )
 def test_what_is_no_mean_is_refused(candidates, mean, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(kb.InputError, match=message):
         bandit(candidates, mean)
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize(
-    "mean", [2.5, MEANS["values"], profile, linear_mean()], ids=["number", "values", "function", "mean"]
-)
-def test_a_saved_state_belongs_to_its_mean(mean, tmp_path):
-    ours = bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
-    for _ in range(4):
-        ours.tell(x := ours.ask(), reward(x) + 5.0)
-    ours.save(tmp_path / "state.pt")
-    again = Bandit.load(
-        tmp_path / "state.pt",
-        into=bandit(Arms(ARMS), mean, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"]),
-    )
-    assert torch.equal(ours.ask(3), again.ask(3))
-    for other in (0.0, 2.0, torch.ones(20, dtype=DOUBLE)):
-        stranger = bandit(Arms(ARMS), other, memory=MEMORIES["discount"], dictionary=DICTIONARIES["kors"])
-        with pytest.raises(StateMismatchError, match="mean"):
-            Bandit.load(tmp_path / "state.pt", into=stranger)
-
-
-@pytest.mark.parametrize("mean", [2.5, MEANS["values"]], ids=["number", "tensor"])
-def test_a_file_makes_the_bandit_again_where_the_mean_is_numbers(mean, tmp_path):
-    ours = bandit(Arms(ARMS), mean)
-    ours.tell(ARMS[:3], reward(ARMS[:3]))
-    ours.save(tmp_path / "state.pt")
-    again = Bandit.load(tmp_path / "state.pt")
-    assert torch.equal(ours._belief.moments(ARMS)[0], again._belief.moments(ARMS)[0])
-
-
-# ---------------------------------------------------------------- means that depend on the time
-
-
-def season(points, time):
-    """What is expected of points (n, d) at times (n,)."""
-    return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
-
-
-def nothing(points, time):
-    return 0.0 * time
 
 
 @pytest.mark.one_in(10)
@@ -234,8 +165,8 @@ def nothing(points, time):
 @pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
 def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
     """The posterior is that of a bandit without a mean, told rewards less what was expected then, moved by now's."""
-    ours = bandit(Arms(ARMS), mean, memory=MEMORIES[memory])
-    theirs = bandit(Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
+    ours = bandit(kb.Arms(ARMS), mean, memory=MEMORIES[memory])
+    theirs = bandit(kb.Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
     for turn, rows in enumerate(([3, 4], [3], [9, 0, 3], [5], [4])):
         now = {"time": 0.6 * turn}
         expected = season(ARMS, torch.full((20,), 0.6 * turn, dtype=DOUBLE))
@@ -246,38 +177,17 @@ def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
         theirs.tell(ARMS[rows], reward(ARMS[rows]), **now)
 
 
-@pytest.mark.one_in(8)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", ["none", "discount", "prior on time"])
-@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context"])
-def test_a_mean_on_time_goes_with_all_that_a_prior_on_time_does(space, dictionary, memory, tmp_path):
-    it = combination(space, dictionary, memory)
-    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=mean)) for mean in (season, nothing))
-    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0]
-    if it.where.actions is not None:
-        points = it.where.actions[:9]
-    for turn, part in enumerate((points[:3], points[3:8], points[7:])):
-        told(theirs, part)
-        told(ours, part, lambda inputs, now=float(turn): -season(inputs, now))
-    probes = ours.probes
-    expected = season(probes[:, 1:], probes[:, 0])
-    (mean, variance), (wanted, unmoved) = (loop.bandit._belief.moments(probes) for loop in (ours, theirs))
-    assert difference(mean, wanted + expected) < 1e-8
-    assert difference(variance, unmoved) < 1e-9
-    again, loaded = (Loop(it, it.bandit(tmp_path, mean=season), ours.turn) for _ in range(2))
-    again.bandit.replay(ours.bandit.history)
-    ours.bandit.save(tmp_path / "state.kb")
-    Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
-    for other in (again, loaded):
-        assert difference(other.bandit._belief.moments(probes)[0], mean) < 1e-8
-
-
 @pytest.mark.usefixtures("short_fits")
 def test_a_prior_is_learned_around_a_mean_on_time():
     """What is fitted is what rewards less their means at their times say."""
     ours, theirs = (
-        Bandit(candidates=Arms(ARMS), prior=LearnedPrior(mean=mean), width=ConstantWidth(1.0), memory=memory, seed=0)
+        kb.Bandit(
+            candidates=kb.Arms(ARMS),
+            prior=kb.LearnedPrior(mean=mean),
+            width=kb.ConstantWidth(1.0),
+            memory=memory,
+            seed=0,
+        )
         for mean, memory in ((season, None), (0.0, KeepAll()))
     )
     for number in range(10):

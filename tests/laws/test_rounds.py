@@ -1,6 +1,5 @@
 """Rounds by ask and tell, by ``run``, or ahead where rewards are known are the same, whoever looks or interrupts."""
 
-import warnings
 from copy import deepcopy
 from itertools import count
 
@@ -8,261 +7,130 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from contextual import ACTIONS, CONTEXTS, changing, joint
-from contextual import make as in_contexts
-from contextual import reward as contextual_reward
 from hypothesis import given
 from interrupts import Interrupt, swaps
-from problems import DOUBLE, KERNELS, data, difference, examples, matern, rbf, reward
+from kinds import ARMS, KINDS, known, make, points, same
+from problems import DOUBLE, KERNELS, data, difference, examples, matern
 
-from torch_kbandits import Arms, Bandit, InputError, RidgeLeverageSampling, ScaledWidth, algorithms
-from torch_kbandits.acquisition import (
-    ExpectedImprovementRule,
-    ProbabilityOfImprovementRule,
-    ThompsonRule,
-    UniformRule,
-    UpperConfidenceRule,
-)
+import torch_kbandits as kb
+from torch_kbandits import Bandit, InputError, algorithms
+from torch_kbandits import acquisition as rules
 from torch_kbandits.confidence import ConstantWidth, GPUCBWidth, IGPUCBWidth, MemoryWidth, RateGain
 from torch_kbandits.environments.registry import build
 from torch_kbandits.memory import Restart, SlidingWindow
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning"),
-    pytest.mark.filterwarnings("ignore:The dictionary is full"),
-]
-LAMBDA = 0.1
-ARMS = data(30, 2)[0]
-THEOREM = {"norm_bound": 1.0, "noise_scale": 0.1}
+pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
 
-def on_arms(name, **words):
-    return algorithms.build(name, candidates=ARMS, kernel=rbf(), regularization=LAMBDA, seed=0, **words)
+def play(kind, bandit, first, rounds):
+    for number in range(first, first + rounds):
+        words = kind.words(number)
+        x = bandit.ask(**words)
+        bandit.tell(x, **kind.told(points(x), number), context=words.get("context"))
+    return bandit
 
 
-def draws_at_a_dictionary():
-    words = {"kernel": rbf(), "regularization": LAMBDA, "width": ConstantWidth(1.0), "acquisition": ThompsonRule()}
-    return Bandit(candidates=Arms(ARMS), dictionary=RidgeLeverageSampling(3.0, "growth"), seed=0, **words)
+def run(kind, bandit, first, rounds):
+    offered, told = count(first), count(first)
+    words = {"offered": lambda _: kind.words(next(offered))}
+    return bandit.run(lambda x: kind.told(points(x), next(told)), rounds, **words)
 
 
-CASES = {
-    "igp-ucb": lambda: on_arms("igp-ucb", beta=2.0),
-    "bkb, growth": lambda: on_arms("bkb", beta=2.0, resampling="growth"),
-    "ek-ucb": lambda: in_contexts("ek-ucb", changing()),
-    "sw-gp-ucb": lambda: on_arms("sw-gp-ucb", window=10, beta=2.0),
-    "bkb, coupled": lambda: on_arms("bkb", beta=2.0, resampling="coupled", mean=0.3),
-    "igp-ucb, theorem": lambda: on_arms("igp-ucb", **THEOREM),
-    "gp-ts": lambda: on_arms("gp-ts", beta=1.0),
-    "gp-ei": lambda: on_arms("gp-ei"),
-    "r-gp-ucb": lambda: on_arms("r-gp-ucb", period=9, beta=2.0),
-    "gp-ei, window": lambda: on_arms("gp-ei", memory=SlidingWindow(1), mean=0.3),
-    "bkb, full": lambda: on_arms("bkb", resampling="growth", max_dictionary=6, **THEOREM),
-    "bkb, draws": draws_at_a_dictionary,
-    "ek-ucb, theorem": lambda: in_contexts("ek-ucb", changing(), beta=None, **THEOREM),
-}
+def assert_alike(kind, one, other, first):
+    """They were told the same, choose alike in two rounds more, and believe the same to rounding."""
+    assert torch.equal(one.history.X, other.history.X)
+    assert same(list(one.history[1:4]), list(other.history[1:4]))
+    assert same(one.pending, other.pending)
+    for each in (one, other):
+        play(kind, each, first, 2)
+    assert difference(one.history.X, other.history.X) <= kind.tolerance
+    assert difference(known(kind, one), known(kind, other)) < max(1e-6, kind.tolerance)
 
 
-class Player:
-    """Plays a bandit; rewards depend on the round, so that an arm has several."""
-
-    def __init__(self, bandit):
-        self.bandit, self.number, self.current = bandit, 0, {}
-
-    def words(self, number):
-        """What a round brings; some contexts come again and again."""
-        if not self.bandit.candidates.is_contextual:
-            return {}
-        return {"context": CONTEXTS[number % 400 if number % 3 else 0], "candidates": ACTIONS}
-
-    def reward(self, x):
-        words = self.current
-        value = (contextual_reward(joint(words["context"], x)) if words else reward(x)).sum()
-        self.number += 1
-        return float(value) + 0.1 * np.sin(self.number)
-
-    def play(self, rounds):
-        for _ in range(rounds):
-            self.current = self.words(self.number)
-            x = self.bandit.ask(**self.current)
-            self.bandit.tell(x, self.reward(x), context=self.current.get("context"))
-        return self
-
-    def run(self, rounds):
-        def offered(_):
-            self.current = self.words(self.number)
-            return self.current
-
-        self.bandit.run(self.reward, rounds, offered=offered)
-        return self
+@pytest.mark.one_in(10)
+@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("name", KINDS)
+def test_rounds_in_one_call_and_looked_at_are_those_of_ask_and_tell(name):
+    kind = KINDS[name]
+    one, other = kind.make(), kind.make()
+    for number in (0, 1) if kind.tolerance else (0, 3, 6, 9):
+        rounds = 1 if kind.tolerance else 3
+        run(kind, one, number, rounds)
+        play(kind, other, number, rounds)
+        one.ask(3, remember=False, **kind.words(number + rounds))  # which changes nothing
+        one.health()
+        if number == 3:
+            one.load_state_dict(deepcopy(one).state_dict())
+        if number == 6:
+            for each in (one, other):
+                each.restart()
+    assert_alike(kind, one, other, number + rounds)
 
 
-def outcome(bandit, words):
-    """What is saved, believed and chosen next."""
-    history, shown = bandit.history, bandit.model.posterior(bandit.history.X)
-    saved = [history.X, history.Y, history.rounds.double(), bandit.pending]
-    chosen = bandit.ask(2, remember=False, **words)
-    return [*saved, chosen], [
-        shown.mean.detach(),
-        bandit.beta.detach() if bandit.rule.uses_width else shown.variance.detach(),
-    ]
-
-
-def agree(one, other):
-    """Two players are told and choose the same, and believe it to rounding."""
-    words = one.words(one.number)
-    (exact, near), (wanted, about) = (outcome(each.bandit, words) for each in (one, other))
-    assert all(torch.equal(a, b) for a, b in zip(exact, wanted, strict=True))
-    assert all(difference(a, b) < 1e-8 * max(1.0, float(b.abs().max())) for a, b in zip(near, about, strict=True))
-
-
-# ---------------------------------------------------------------- whatever comes between
-
-
-def look(player):
-    bandit, words = player.bandit, player.words(player.number)
-    bandit.ask(3, remember=False, **words)
-    bandit.health()
-    assert len(bandit.history.X) == bandit.num_told
-    bandit.recommend(**words)
-
-
-def ask_in_vain(player):
-    asked = player.bandit.ask(2, return_ids=True, **player.words(player.number))
-    with pytest.raises(InputError):
-        player.bandit.tell(ids=asked.ids[0], y=float("nan"))
-    player.bandit.forget(ids=asked.ids)
-
-
-def be_saved(player):
-    twin = deepcopy(player.bandit)
-    player.bandit.load_state_dict(twin.state_dict())
-
-
-def go_on_as_a_copy(player):
-    player.bandit = deepcopy(player.bandit)
-
-
-#: These change nothing; the others are what a bandit is told, in whatever order.
-BETWEEN = [look, ask_in_vain, be_saved, go_on_as_a_copy]
-
-
-def tell_several(player):
-    words = player.current = player.words(player.number)
-    x = player.bandit.ask(3, **words)
-    player.bandit.tell(x[[2, 0]], [0.4, player.reward(x[:1])], context=words.get("context"))
-    player.bandit.tell(x[1:2], 0.1, context=words.get("context"))
-
-
-def tell_of_a_stranger(player):
-    words = player.current = player.words(player.number)
-    x = player.bandit.ask(**words)
-    x += 0.01  # who asked may write on it
-    player.bandit.tell(x, player.reward(x), context=words.get("context"))
-    player.bandit.forget()
-
-
-def restart(player):
-    player.bandit.restart()
-    player.play(1)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("case", CASES)
-def test_rounds_in_one_call_and_looked_at_are_those_of_ask_and_tell(case):
-    random, one, other = np.random.default_rng(0), Player(CASES[case]()), Player(CASES[case]())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(9):
-            rounds = int(random.integers(1, 6))
-            one.run(rounds)
-            other.play(rounds)
-            BETWEEN[int(random.integers(len(BETWEEN)))](one)
-            if random.random() < 0.3:
-                act = [tell_several, tell_of_a_stranger, restart][int(random.integers(3))]
-                act(one)
-                act(other)
-    agree(one, other)
-
-
-@pytest.mark.parametrize("case", ["igp-ucb", "ek-ucb"])
-def test_pull_may_look_and_a_failed_pull_leaves_the_rounds_before_it(case):
-    player, twin, seen = Player(CASES[case]()).play(12), Player(CASES[case]()).play(12), []
+@pytest.mark.parametrize("name", ["igp-ucb", "ek-ucb, contexts"])
+def test_pull_may_look_and_a_failed_pull_leaves_the_rounds_before_it(name):
+    kind, seen = KINDS[name], []
+    bandit, twin = (play(kind, kind.make(), 0, 12) for _ in range(2))
 
     def pull(x):
-        seen.append((player.bandit.round, len(player.bandit.history.X), len(player.bandit.pending)))
+        seen.append((bandit.round, len(bandit.history.X)))
         if len(seen) == 3:
             raise StopIteration
-        return player.reward(x)
-
-    def offered(number):
-        player.current = player.words(number)
-        return player.current
+        return kind.told(x, bandit.round)
 
     with pytest.raises(StopIteration):
-        player.bandit.run(pull, 5, offered=offered)
-    assert [each[:2] for each in seen] == [(12, 12), (13, 13), (14, 14)]
-    assert (player.bandit.round, len(player.bandit.pending)) == (14, 0)
-    with pytest.raises(InputError, match="finite"):
-        player.bandit.run(lambda x: float("nan"), 1, offered=player.words)
-    assert (player.bandit.round, len(player.bandit.pending)) == (14, 0)
-    curious = deepcopy(player.bandit)
+        bandit.run(pull, 5, offered=kind.words)
+    assert seen == [(12, 12), (13, 13), (14, 14)]
+    for bad in (float("nan"), "one", {"reward": 1.0}, {"x": ARMS[:1], "y": 1.0}):
+        with pytest.raises(InputError):
+            bandit.run(lambda x, bad=bad: bad, 1, offered=kind.words)
+    for words, message in (({"context_": 1.0}, "time, context, candidates"), ({"time": 1.0}, "no memory")):
+        with pytest.raises(InputError, match=message):
+            bandit.run(lambda x: 0.0, 1, offered=lambda number, words=words: kind.words(number) | words)
+    curious = deepcopy(bandit)
     with pytest.raises(InputError, match="must not ask"):
-        curious.run(lambda x: curious.ask(**player.words(14)).sum(), 1, offered=player.words)
-    agree(player, twin.play(2))
+        curious.run(lambda x: curious.ask(**kind.words(14)).sum(), 1, offered=kind.words)
+    assert (bandit.round, len(bandit.pending)) == (14, 0)
+    assert_alike(kind, bandit, play(kind, twin, 12, 2), 14)
 
 
-CALLS = {
-    "ask": lambda player: player.bandit.ask(**player.words(player.number)),
-    "tell": lambda player: player.bandit.tell(
-        player.bandit.pending[:, -ARMS.shape[1] :], 0.3, context=player.words(player.number).get("context")
-    ),
-    "run": lambda player: player.run(3),
-}
-
-
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("lines", ["swaps", pytest.param("all", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("case", ["igp-ucb", "sw-gp-ucb", "bkb, coupled", "ek-ucb"])
-def test_an_interrupt_leaves_the_round_before_the_call_or_all_of_it(case, call, lines):
-    """And what comes then is as it would have been; of the lines some in the quick suite."""
-    start = Player(CASES[case]()).play(13)
-    if call == "tell":
-        start.bandit.ask(**start.words(13))
-    tried = swaps(lambda: CALLS[call](deepcopy(start)))[::9] if lines == "swaps" else count(1, 5)
+@pytest.mark.parametrize("name", ["igp-ucb", "sw-gp-ucb", "growing", "ek-ucb, contexts"])
+def test_an_interrupt_of_rounds_leaves_those_before_it(name, lines):
+    """And what comes then is as it would have been; of the lines some."""
+    kind = KINDS[name]
+    start = play(kind, kind.make(), 0, 13)
+    tried = swaps(lambda: run(kind, deepcopy(start), 13, 3))[::15] if lines == "swaps" else count(1, 29)
     for line in tried:
-        player = deepcopy(start)
+        bandit = deepcopy(start)
         with Interrupt(line) as interrupt:
-            CALLS[call](player)
+            run(kind, bandit, 13, 3)
         if interrupt.at is None:
             break
-        bandit, told = player.bandit, player.bandit.num_told - 13
-        assert told <= (3 if call == "run" else 1), interrupt.at
+        told = bandit.num_told - 13
+        assert told <= 3, interrupt.at
         bandit.forget()
-        calm = Player(CASES[case]()).play(13)
-        if call == "tell" and told:
-            calm.bandit.ask(**calm.words(13))
-            CALLS["tell"](calm)
-        elif call == "run":
-            calm.play(told)
-        player.number = calm.number
-        agree(player.play(1), calm.play(1))
+        assert_alike(kind, bandit, play(kind, deepcopy(start), 13, told), 13 + told)
 
 
-# ---------------------------------------------------------------- rewards that are known beforehand
-
-RULES = [UpperConfidenceRule(), ExpectedImprovementRule(), ProbabilityOfImprovementRule(0.05), ThompsonRule()]
-RULES += [UniformRule(), ThompsonRule(64)]
+RULES = [
+    rules.UpperConfidenceRule(),
+    rules.ExpectedImprovementRule(),
+    rules.ProbabilityOfImprovementRule(0.05),
+    rules.ThompsonRule(),
+]
+RULES += [rules.UniformRule(), rules.ThompsonRule(64)]
 WIDTHS = [
     ConstantWidth(1.0),
     ConstantWidth(0.0),
     IGPUCBWidth(0.1, 1.0, 0.1),
-    ScaledWidth(GPUCBWidth(1.0, 0.1, RateGain("rbf", 2)), 0.1),
+    kb.ScaledWidth(GPUCBWidth(1.0, 0.1, RateGain("rbf", 2)), 0.1),
     MemoryWidth(0.1, 1.0, 0.1, 5),
 ]
 
 
-class Timid(UpperConfidenceRule):
+class Timid(rules.UpperConfidenceRule):
     """A rule made of ours, which is asked in every round; as is the width."""
 
     def on_arms(self, posterior, beta, seed):
@@ -282,7 +150,7 @@ def by_hand(bandit, table, arms):
     return bandit
 
 
-@examples(24)
+@examples(12)
 @given(
     number=st.integers(1, 12), rule=st.sampled_from([*RULES, Timid()]), width=st.sampled_from([*WIDTHS, Growing(0.1)]),
     memory=st.sampled_from([None, None, SlidingWindow(1), SlidingWindow(4.5), SlidingWindow(20), Restart(7)]),
@@ -294,7 +162,7 @@ def test_rounds_ahead_are_those_of_ask_and_tell(number, rule, width, memory, ker
     random, arms = np.random.default_rng(seed), data(number, 2, seed)[0]
     arms = torch.cat([arms, arms[:2], arms[:2] + 1e-9 * near])
     table = torch.tensor(random.standard_normal((40, len(arms))) * random.integers(0, 2)) + torch.sin(9.0 * arms[:, 0])
-    words = {"candidates": Arms(arms), "kernel": KERNELS[kernel].make(), "regularization": regularization}
+    words = {"candidates": kb.Arms(arms), "kernel": KERNELS[kernel].make(), "regularization": regularization}
     words |= {"acquisition": rule, "width": width, "memory": memory, "seed": seed}
     one, other = Bandit(**words), by_hand(Bandit(**words), table, arms)
     cut = int(random.integers(1, 40))
@@ -307,25 +175,25 @@ def test_rounds_ahead_are_those_of_ask_and_tell(number, rule, width, memory, ker
 
 
 def test_a_reward_that_is_no_number_ends_the_rounds_before_it_and_one_that_nobody_sees_does_not():
-    table = torch.randn(40, 30, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
-    calm, seen = by_hand(CASES["igp-ucb"](), table[:30], ARMS), torch.full_like(table[:30], torch.nan)
+    table = torch.randn(40, 60, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    calm, seen = by_hand(make("igp-ucb"), table[:30], ARMS), torch.full_like(table[:30], torch.nan)
     rows = [int((x == ARMS).all(-1).nonzero()[0]) for x in calm.history.X]
     seen[range(30), rows] = table[range(30), rows]
     for bad in (float("nan"), float("inf")):
-        bandit = CASES["igp-ucb"]()
+        bandit = make("igp-ucb")
         with pytest.raises(InputError):
-            bandit.run(torch.cat([seen, torch.full((9, 30), bad, dtype=DOUBLE)]))
+            bandit.run(torch.cat([seen, torch.full((9, 60), bad, dtype=DOUBLE)]))
         assert (bandit.round, len(bandit.pending)) == (30, 0)
-        agree(Player(bandit), Player(calm))
+        assert same(bandit.state_dict(), calm.state_dict())
 
 
 def test_what_a_table_of_rewards_must_be():
-    bandit, table = CASES["igp-ucb"](), torch.zeros(5, 30, dtype=DOUBLE)
+    bandit, table = make("igp-ucb"), torch.zeros(5, 60, dtype=DOUBLE)
     words = {"bounds": torch.tensor([[0.0], [1.0]]), "kernel": matern(), "regularization": 0.1, "seed": 0, "beta": 1.0}
     box = algorithms.build("igp-ucb", **words)
-    wrong = [(lambda bad=bad: bandit.run(bad), r"must be \(r, 30\)") for bad in (table[0], table[:, :11], table.T)]
+    wrong = [(lambda bad=bad: bandit.run(bad), r"must be \(r, 60\)") for bad in (table[0], table[:, :11], table.T)]
     wrong += [
-        (lambda: bandit.run(torch.complex(table, table)), r"must be \(r, 30\)"),
+        (lambda: bandit.run(torch.complex(table, table)), r"must be \(r, 60\)"),
         (lambda: bandit.run("rewards"), "a function that returns rewards, or a table"),
         (lambda: bandit.run(table, 6), "5 rounds, and 6"),
         (lambda: bandit.run(table[:0]), "0 rounds"),
@@ -339,8 +207,6 @@ def test_what_a_table_of_rewards_must_be():
     assert bandit.round == 0
     assert bandit.run(table, 2).shape == (2, 2)
 
-
-# ---------------------------------------------------------------- problems that know them
 
 PROBLEMS = {
     "rkhs-function": {"num_arms": 12},

@@ -1,5 +1,6 @@
 """Stages of any posterior: with dictionaries, memories, batches and arms that are not in memory, beside dense ones."""
 
+import math
 from math import inf
 
 import numpy as np
@@ -7,24 +8,17 @@ import oracles
 import pytest
 import torch
 from forgetting import ACTIONS, ARMS, CONTEXTS, KERNEL, LAMBDA, MEMORIES, Forgetting
-from problems import DOUBLE, believed, dense, difference, matern, reward
+from hypothesis import given
+from hypothesis import strategies as st
+from problems import DOUBLE, believed, dense, difference, examples, matern, rbf, reward
+from scipy.stats import binom
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    Bandit,
-    ConstantWidth,
-    ContextualActions,
-    FixedDictionary,
-    History,
-    InputError,
-    RidgeLeverageSampling,
-    StateMismatchError,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.dictionaries import KORS, CappedDictionary
+from torch_kbandits.confidence import FixedDesignWidth
+from torch_kbandits.dictionaries import KORS
 from torch_kbandits.memory import BackToPrior, SlidingWindow
 
 BETA, HORIZON = 0.4, 60  # so that a few rounds go through all three stages
@@ -32,20 +26,19 @@ RATE = 0.02
 SIX = ARMS[:6]
 MANY = torch.rand(600, 2, generator=torch.Generator().manual_seed(7), dtype=DOUBLE)
 SPACES = {
-    "arms": lambda: Arms(SIX),
-    "arms in blocks": lambda: Arms(ArmBlocks(SIX.split(4).__getitem__, 2)),
-    "contexts": lambda: ContextualActions(ACTIONS, context_dim=1),
-    "changing": lambda: ContextualActions(action_dim=1, context_dim=1),
+    "arms": lambda: kb.Arms(SIX),
+    "arms in blocks": lambda: kb.Arms(kb.ArmBlocks(SIX.split(4).__getitem__, 2)),
+    "contexts": lambda: kb.ContextualActions(ACTIONS, context_dim=1),
+    "changing": lambda: kb.ContextualActions(action_dim=1, context_dim=1),
 }
 DICTIONARIES = {
     "exact": None,
-    "fresh": RidgeLeverageSampling(2.0),
-    "coupled": RidgeLeverageSampling(2.0, "coupled"),
+    "fresh": kb.RidgeLeverageSampling(2.0),
+    "coupled": kb.RidgeLeverageSampling(2.0, "coupled"),
     "kors": KORS(0.5),
-    "capped": CappedDictionary(RidgeLeverageSampling(3.0), 3, "stop"),
 }
 #: So much noise that several points are explored in a batch.
-NOISY = {"regularization": 1.0, "width": ConstantWidth(1.0)}
+NOISY = {"regularization": 1.0, "width": kb.ConstantWidth(1.0)}
 ALL = MEMORIES | {
     "none": Forgetting(None, lambda t, now: np.full(len(t), LAMBDA)),
     "prior on time": Forgetting(BackToPrior(RATE), lambda t, now: np.full(len(t), LAMBDA)),
@@ -53,19 +46,16 @@ ALL = MEMORIES | {
 
 
 def make(space="arms", posterior="exact", memory="none", **words):
-    candidates = SPACES[space]() if isinstance(space, str) else space
-    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "width": ConstantWidth(BETA)}
+    settings = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "width": kb.ConstantWidth(BETA)}
     settings |= {"acquisition": StagedRule(HORIZON), "memory": ALL[memory].memory}
-    settings |= {"dictionary": DICTIONARIES[posterior]}
-    return Bandit(candidates=candidates, **(settings | words))
+    settings |= {"candidates": SPACES[space]() if isinstance(space, str) else space}
+    return kb.Bandit(**(settings | {"dictionary": DICTIONARIES[posterior]} | words))
 
 
 def offer(space, number):
     """What ``ask`` is given in a round."""
-    if space not in ("contexts", "changing"):
-        return {}
-    words = {"context": CONTEXTS[number % len(CONTEXTS)]}
-    return words if space == "contexts" else words | {"candidates": ACTIONS[: 3 + number % 4]}
+    words = {"context": CONTEXTS[number % len(CONTEXTS)]} if space in ("contexts", "changing") else {}
+    return words | ({"candidates": ACTIONS[: 3 + number % 4]} if space == "changing" else {})
 
 
 def points_of(bandit, x, words, now):
@@ -114,8 +104,8 @@ class Dense:
         variance = self.posterior(stage, T, ahead=True).variance
         return self.posterior(stage, T).mean, self.beta * np.sqrt(np.maximum(variance, 0.0))
 
-    def choice(self, points):
-        return oracles.chosen_by_stages(lambda stage: self.bounds(stage, dense(points)[0]), HORIZON)
+    def choice(self, points, horizon=HORIZON):
+        return oracles.chosen_by_stages(lambda stage: self.bounds(stage, dense(points)[0]), horizon)
 
 
 def checked_rounds(bandit, space, memory, count, first=0, q=2):
@@ -201,9 +191,6 @@ def test_a_point_that_is_repeated_is_of_the_stage_that_chose_it_also_once_loaded
     assert set(bandit.history.stages.tolist()) >= {1, 2}
 
 
-# ---------------------------------------------------------------- the same however it is described
-
-
 def played(bandit, rounds):
     for number in range(rounds):
         bandit.ask(1 + number % 2)
@@ -213,23 +200,15 @@ def played(bandit, rounds):
 
 
 def assert_same(ours, theirs):
-    for mine, other in zip(ours[:4], theirs[:4], strict=True):
-        assert torch.equal(mine, other)
-
-
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("rule", [FixedDictionary(SIX), RidgeLeverageSampling(1e9)], ids=["fixed", "all selected"])
-@pytest.mark.parametrize("memory", ["none", "window", "linear"])
-def test_with_all_points_in_the_dictionaries_it_is_the_exact_one(rule, memory):
-    assert_same(played(make(memory=memory), 15), played(make(memory=memory, dictionary=rule), 15))
+    assert all(torch.equal(mine, other) for mine, other in zip(ours[:4], theirs[:4], strict=True))
 
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 def test_many_arms_in_blocks_are_chosen_as_those_in_memory(memory, posterior):
-    stored = Arms(ArmBlocks(MANY.split(250).__getitem__, 3))
-    ours, theirs = (make(each, posterior, memory, width=ConstantWidth(0.8)) for each in (stored, Arms(MANY)))
+    stored = kb.Arms(kb.ArmBlocks(MANY.split(250).__getitem__, 3))
+    ours, theirs = (make(each, posterior, memory, width=kb.ConstantWidth(0.8)) for each in (stored, kb.Arms(MANY)))
     assert_same(played(ours, 12), played(theirs, 12))
     assert set(ours.history.stages.tolist()) >= {1, 2}
 
@@ -242,44 +221,110 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
     plain = make(posterior=posterior, memory="window", acquisition=UpperConfidenceRule())
     X, Y, rounds, _, times, *_ = played(bandit, 15)
     bandit.forget()
-    plain.replay(History(X, Y, rounds, None, times))
+    plain.replay(kb.History(X, Y, rounds, None, times))
     assert torch.equal(bandit.inducing_points, plain.inducing_points)
     for ours, theirs in zip(believed(bandit, ARMS), believed(plain, ARMS), strict=True):
         assert difference(ours, theirs) < 1e-12
     assert torch.equal(bandit.recommend(), plain.recommend())
 
 
-# ---------------------------------------------------------------- saved, replayed, refused
-
-
-def test_damaged_dictionaries_of_stages_are_refused():
-    bandit = make(posterior="kors")
-    played(bandit, 9)
-    for damage, message in (
-        (lambda state: state.pop("stages"), "3 stages, and dictionaries of 0"),
-        (lambda state: state.update(stages="three"), "stages must be a list or tuple"),
-        (lambda state: state["stages"].__setitem__(0, 1.0), "a stage is"),
-        (lambda state: state["stages"][0].pop("inducing_points"), r"lacks \['stages.inducing_points'\]"),
-        (lambda state: state["stages"][0].update(inducing_points=SIX[:0]), "rewards were learned and 0 points"),
-        (lambda state: state["stages"][0].update(dictionary_weights=torch.ones(1, dtype=DOUBLE)), "saved weights"),
-    ):
-        fresh, state = make(posterior="kors"), bandit.state_dict()
-        damage(state)
-        with pytest.raises(StateMismatchError, match=message):
-            fresh.load_state_dict(state)
-        assert fresh.num_told == 0
-
-
-def test_a_box_is_refused_and_says_what_to_do():
-    box = ContextualActions(bounds=torch.tensor([[0.0], [1.0]], dtype=DOUBLE), context_dim=0)
-    with pytest.raises(InputError, match=r"finite set of actions: give actions instead of bounds"):
-        make(box)
-
-
 def test_the_named_algorithm_forgets_and_reads_arms_in_blocks():
-    words = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 3, "beta": BETA, "horizon": HORIZON}
-    named = algorithms.SupKernelUCB(candidates=SPACES["arms in blocks"](), memory=SlidingWindow(6.0), **words)
-    assert_same(played(named, 15), played(make("arms in blocks", memory="window"), 15))
+    ours = named(SPACES["arms in blocks"](), HORIZON, BETA, kernel=matern(0.5, 1.7), memory=SlidingWindow(6.0))
+    assert_same(played(ours, 15), played(make("arms in blocks", memory="window"), 15))
     theory = {"noise_scale": 0.2, "norm_bound": 1.5, "beta": None}
-    stored = algorithms.SupKernelUCB(candidates=SPACES["arms in blocks"](), **(words | theory))
-    assert float(stored.beta) == float(algorithms.SupKernelUCB(candidates=SIX, **(words | theory)).beta)
+    assert float(named(SPACES["arms in blocks"](), **theory).beta) == float(named(SIX, **theory).beta)
+
+
+def named(candidates, horizon=200, beta=0.6, **words):
+    words = {"kernel": rbf(0.5), "regularization": LAMBDA, "horizon": horizon, "beta": beta, "seed": 3} | words
+    return algorithms.SupKernelUCB(candidates=candidates, **words)
+
+
+@examples(12)
+@given(
+    num_actions=st.integers(1, 7), context_dim=st.integers(0, 2), horizon=st.sampled_from([1, 2, 30, 300, 5000]),
+    beta=st.sampled_from([0.05, 0.3, 1.0]), changing=st.booleans(), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_the_choices_are_the_dense_ones_whatever_the_horizon(num_actions, context_dim, horizon, beta, changing, seed):
+    generator = torch.Generator().manual_seed(seed)
+    actions = torch.rand(num_actions, 1, generator=generator, dtype=DOUBLE)
+    candidates = kb.ContextualActions(
+        context_dim=context_dim, **({"action_dim": 1} if changing else {"actions": actions})
+    )
+    bandit = named(candidates, horizon, beta, kernel=matern(0.5, 1.7))
+    for number in range(30):
+        context = torch.rand(context_dim, generator=generator, dtype=DOUBLE)
+        if changing:
+            actions = torch.rand(1 + number % num_actions, 1, generator=generator, dtype=DOUBLE)
+        joint = torch.cat([context.expand(len(actions), -1), actions], -1)
+        best, expected, near = Dense(bandit, "none", 0.0).choice(joint, horizon)
+        if near:
+            return  # rounding decides which side of a threshold a width is on
+        action = bandit.ask(context=context, candidates=actions if changing else None)
+        assert bandit.state_dict()["pending_stages"].tolist() == [expected]
+        assert bool((actions[best] == action).all(-1).any())
+        y = reward(bandit.pending) + 0.1 * torch.randn(1, generator=generator, dtype=DOUBLE)
+        bandit.tell(action, y, context=context)
+
+
+def test_the_theorems_width():
+    words = {"noise_scale": 0.2, "norm_bound": 1.5, "failure_probability": 0.05}
+    arms = torch.rand(8, 1, dtype=DOUBLE)
+    expected = 1.5 + 0.2 / math.sqrt(LAMBDA) * math.sqrt(2.0 * math.log(2.0 * 100 * 4 * 8 / 0.05))
+    for bandit in (
+        named(arms, horizon=100, beta=None, **words),
+        named(None, horizon=100, beta=None, action_dim=1, num_actions=8, **words),
+    ):
+        assert float(bandit.beta) == pytest.approx(expected, rel=1e-12)
+    linucb = FixedDesignWidth(noise_scale=0.5, norm_bound=1.0, failure_probability=0.1)
+    assert linucb.smallest(1.0) == pytest.approx(1.0 + math.sqrt(math.log(2.0 / 0.1) / 2.0), rel=1e-12)
+
+
+def test_the_fixed_design_width_holds_as_often_as_it_says():
+    """2,000 simulations of noise at a fixed design; false alarm 1e-6 by the binomial quantile at δ."""
+
+    rng, kernel, delta = np.random.default_rng(0), oracles.matern52(0.3), 0.3
+    X, grid = rng.random((40, 1)), np.linspace(0, 1, 20)[:, None]
+    norm = 1.3
+    coefficients = rng.standard_normal(20)
+    coefficients *= norm / np.sqrt(coefficients @ kernel(grid, grid) @ coefficients)
+    solve = np.linalg.solve(kernel(X, X) + LAMBDA * np.eye(40), kernel(X, grid))
+    sigma = np.sqrt(1.0 - (kernel(grid, X) * solve.T).sum(1))
+    Y = kernel(X, grid) @ coefficients + 0.2 * rng.standard_normal((2000, 40))
+    width = FixedDesignWidth(0.2, norm, delta, num_bounds=20).smallest(LAMBDA)
+    missed = (np.abs(Y @ solve - kernel(grid, grid) @ coefficients) > width * sigma).any(1).sum()
+    assert missed <= binom.ppf(1.0 - 1e-6, 2000, delta)
+
+
+def test_bad_input():
+    arms, bounds = torch.rand(4, 1, dtype=DOUBLE), torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
+    for call, message in (
+        (lambda: named(kb.Box(bounds)), "give a finite set"),
+        (lambda: named(kb.ContextualActions(bounds=bounds, context_dim=1)), "give a finite set"),
+        (lambda: named(None, bounds=bounds), "give a finite set"),
+        (lambda: named(arms, horizon=0), "horizon must be a whole number"),
+        (lambda: named(None, action_dim=1, beta=None, noise_scale=0.1, norm_bound=1.0), r"Without beta .* num_actions"),
+        (lambda: named(arms, num_actions=3), "always 4 actions"),
+        (lambda: named(None, action_dim=1, num_actions=0), "num_actions must be a whole number"),
+        (lambda: named(arms, context_dim=2).ask(), "context is missing"),
+    ):
+        with pytest.raises(kb.InputError, match=message):
+            call()
+
+
+def test_bad_stages_are_refused():
+    bandit, twin = (named(torch.linspace(0, 1, 9, dtype=DOUBLE).unsqueeze(-1)) for _ in range(2))
+    bandit.run(reward, 5)
+    history, state = bandit.history, bandit.state_dict()
+    for stages in (history.stages + 9, -history.stages - 1, history.stages[:2], history.stages.double()):
+        with pytest.raises(kb.InputError):
+            twin.replay(kb.History(history.X, history.Y, history.rounds, stages))
+        with pytest.raises(kb.StateMismatchError, match="stage"):
+            twin.load_state_dict(state | {"history": state["history"] | {"stages": stages}})
+        assert twin.num_told == 0
+    without = {key: value for key, value in state.items() if key != "pending_stages"}
+    for damaged in (without, state | {"history": state["history"] | {"stages": None}}):
+        with pytest.raises(kb.StateMismatchError, match="stages of the history or of the pending points are missing"):
+            twin.load_state_dict(damaged)
+    twin.replay(kb.History(history.X, history.Y, history.rounds))
+    assert twin.history.stages.tolist() == [0] * 5

@@ -3,9 +3,11 @@
 import ast
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from copy import copy, deepcopy
 from pathlib import Path
@@ -22,14 +24,11 @@ from torch_kbandits import Arms, Bandit, ConstantWidth, RidgeLeverageSampling, a
 from torch_kbandits.acquisition import ThompsonRule
 
 pytestmark = pytest.mark.usefixtures("short_searches")
-#: Whose states have most in them.
-OF_MANY_PARTS = ("stages", "slow trigger in batches", "outcomes")
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in OF_MANY_PARTS else pytest.mark.one_in(5)) for name in KINDS]
-)
+@pytest.mark.one_in(9)
+@every_kind
 def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path):
     kind = KINDS[name]
     bandit, from_state = started(kind), kind.make()
@@ -55,29 +54,37 @@ def test_loaded_replayed_and_copied_bandits_go_on_as_the_original(name, tmp_path
         replayed.replay(bandit.history)
         bandit.forget()
         assert (replayed.num_since_restart, replayed.memory) == (bandit.num_since_restart, bandit.memory)
+        ours, theirs = replayed.health(), bandit.health()
+        if name != "sparq-gp-ucb":  # whose predictions had answers of an expert, which no history has
+            for word in ("residuals_since", "num_residuals", "coverage", "flagged_round", "slack_round"):
+                assert getattr(ours, word) == getattr(theirs, word), word
+            for word in ("recent_mean", "recent_spread", "log_evidence"):
+                assert getattr(ours, word) == pytest.approx(getattr(theirs, word), rel=1e-5, abs=1e-6), word
         assert difference(future(kind, replayed), future(kind, bandit)) <= kind.tolerance
+
+
+SCRIPT = """
+import sys, torch; sys.path[:0] = sys.argv[2:]
+from kinds import KINDS, future
+from torch_kbandits import Bandit
+for number, (name, kind) in enumerate(KINDS.items()):
+    bandit = Bandit.load(f'{sys.argv[1]}/{number}', into=None if kind.loads else kind.make())
+    torch.save(future(kind, bandit), f'{sys.argv[1]}/{number}.pt')
+"""
 
 
 @pytest.mark.slow
 def test_a_new_process_goes_on_alike(tmp_path):
-    script = (
-        "import sys, torch; sys.path[:0] = sys.argv[2:]\n"
-        "from kinds import KINDS, future\n"
-        "from torch_kbandits import Bandit\n"
-        "for number, (name, kind) in enumerate(KINDS.items()):\n"
-        "    bandit = Bandit.load(f'{sys.argv[1]}/{number}', into=None if kind.loads else kind.make())\n"
-        "    torch.save(future(kind, bandit), f'{sys.argv[1]}/{number}.pt')\n"
-    )
     for number, kind in enumerate(KINDS.values()):
         started(kind).save(tmp_path / str(number))
-    paths = [str(Path(__file__).parents[1])]
-    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path, *paths], check=True, timeout=900)
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path, str(Path(__file__).parents[1])]
+    subprocess.run(command, check=True, timeout=900)
     for number, (name, kind) in enumerate(KINDS.items()):
         theirs = torch.load(tmp_path / f"{number}.pt", weights_only=True)
         assert difference(theirs, future(kind, started(kind))) <= kind.tolerance, name
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @every_kind
 def test_looking_and_what_is_forgotten_leave_no_trace_and_parts_are_the_whole(name):
     """Nor is torch's global generator any other."""
@@ -105,22 +112,15 @@ def test_looking_and_what_is_forgotten_leave_no_trace_and_parts_are_the_whole(na
 
 
 @contextmanager
-def default_dtype(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
+def in_double_precision():
+    torch.set_default_dtype(DOUBLE)
     try:
         yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(torch.float32)
 
 
-SURROUNDINGS = [
-    nullcontext,
-    lambda: default_dtype(DOUBLE),
-    torch.no_grad,
-    torch.inference_mode,
-    lambda: torch.device("meta"),
-]
+SURROUNDINGS = [nullcontext, in_double_precision, torch.no_grad, torch.inference_mode, lambda: torch.device("meta")]
 
 
 @pytest.mark.one_in(7)
@@ -179,50 +179,20 @@ def test_every_draw_says_where_and_in_which_precision():
     needed = {name: {"device", "dtype"} for name in ("rand", "randn", "normal")}
     needed |= {"randint": {"device"}, "randperm": {"device"}}
     needed |= {name: {"dtype"} for name in ("zeros", "ones", "eye", "linspace")}
-    found = 0
+    called, found = re.compile(rf"torch\.({'|'.join(needed)})\("), 0
     for path in sorted(Path(torch_kbandits.__file__).parent.rglob("*.py")):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if any(f"torch.{name}(" in text for name in needed) else ():
-            name = ast.unparse(node.func).removeprefix("torch.") if isinstance(node, ast.Call) else ""
-            if name in needed and ast.unparse(node.func).startswith("torch."):
+        for node in ast.walk(ast.parse(text)) if called.search(text) else ():
+            if isinstance(node, ast.Call) and (name := called.fullmatch(f"{ast.unparse(node.func)}(")):
                 given, found = {keyword.arg for keyword in node.keywords}, found + 1
-                assert None in given or needed[name] <= given, f"{path.name}:{node.lineno}"
+                assert None in given or needed[name[1]] <= given, f"{path.name}:{node.lineno}"
     assert found > 40
 
 
-# ---------------------------------------------------------------- rounds that a bandit plays itself
-
-
-def test_a_failed_pull_leaves_the_rounds_before_it_and_what_no_tell_takes_is_refused():
+def test_what_is_asked_for_may_be_changed():
     played, calm = make("igp-ucb"), make("igp-ucb")
-    rewards, told = iter([0.3, 0.1]), iter([0.3, 0.1])
-    with pytest.raises(StopIteration):
-        played.run(lambda x: next(rewards), 5)
-    calm.run(lambda x: next(told), 2)
-    for bad in (float("nan"), "one", {"reward": 1.0}, {"x": ARMS[:1], "y": 1.0}):
-        with pytest.raises(torch_kbandits.InputError):
-            played.run(lambda x, bad=bad: bad, 1)
-    for offered, message in (({"context_": 1.0}, "time, context, candidates"), ({"time": 1.0}, "no memory")):
-        with pytest.raises(torch_kbandits.InputError, match=message):
-            played.run(lambda x: 0.0, 1, offered=lambda number, words=offered: words)
-    assert same(played.state_dict(), calm.state_dict())
-    assert torch.equal(played.ask(), calm.ask())
-    with pytest.raises(torch_kbandits.InputError, match="must not ask"):
-        played.run(lambda x: played.ask().sum(), 1)
-
-
-def test_what_is_asked_for_may_be_changed_and_who_pulls_may_look():
-    played, calm, seen = make("igp-ucb"), make("igp-ucb"), []
-
-    def pull(x):
-        seen.append(played.round)
-        y = x.sum().clone()
-        x.zero_()
-        return y
-
-    played.run(pull, 4)
+    played.run(lambda x: (x.sum().clone(), x.zero_())[0], 4)
     calm.run(lambda x: x.sum(), 4)
-    assert seen == [0, 1, 2, 3]
     assert torch.equal(played.history.X, calm.history.X)
     for q in (1, 3):
         x = played.ask(q)
@@ -231,37 +201,20 @@ def test_what_is_asked_for_may_be_changed_and_who_pulls_may_look():
         assert torch.equal(played.pending[-q:], kept)
 
 
-# ---------------------------------------------------------------- threads
-
-
 def in_threads(*functions):
     """Run functions at once, which take turns as often as Python allows; raise what one of them raises."""
-    errors, start, before = [], Barrier(len(functions)), sys.getswitchinterval()
-
-    def run(function):
-        try:
-            start.wait()
-            function()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [Thread(target=run, args=(function,)) for function in functions]
+    start, before = Barrier(len(functions)), sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(functions)) as pool:
+            for done in [pool.submit(lambda function=each: (start.wait(), function())) for each in functions]:
+                done.result()
     finally:
         sys.setswitchinterval(before)
-    if errors:
-        raise errors[0]
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    "name", ["bkb", "igp-ucb", "dms-gp-ucb", "et-gp-ucb", "gp-ucb, box", "learned prior", "uniform"]
-)
+@pytest.mark.parametrize("name", ["bkb", "igp-ucb", "dms-gp-ucb", "et-gp-ucb", "gp-ucb, box", "learned prior"])
 def test_two_threads_on_one_bandit_see_rounds_in_some_order(name):
     """Ids are given once, nothing told is lost, and who is told the same in that order goes on in the same way."""
     kind, ids = KINDS[name], []
@@ -287,13 +240,11 @@ def test_two_bandits_in_two_threads_play_as_they_do_alone():
     """Also where their searches seed torch's global generator, which is in the end as it was."""
 
     def run(seed, into):
-        bandit = make("gp-ucb", candidates=SMALL_BOX, seed=seed)
-        bandit.run(reward, 4)
-        into[seed] = bandit.history.X
+        into[seed] = make("gp-ucb", candidates=SMALL_BOX, seed=seed).run(reward, 3)
 
     alone, beside = {}, {}
-    for seed in (0, 1):
-        run(seed, alone)
+    run(0, alone)
+    run(1, alone)
     before = torch.get_rng_state()
     in_threads(lambda: run(0, beside), lambda: run(1, beside))
     assert torch.equal(torch.get_rng_state(), before)
@@ -324,13 +275,10 @@ def test_a_process_that_is_forked_does_not_wait_for_a_lock_held_before():
 
 def test_a_bandit_class_of_ones_own_is_as_undisturbed():
     class Counting(algorithms.BKB):
-        """Counts what was asked, in two steps that another thread could come between."""
-
         count = 0
 
         def ask(self, *args, **kwargs):
-            """See ``Bandit.ask``."""
-            count = self.count
+            count = self.count  # and another thread could come between
             asked = super().ask(*args, **kwargs)
             self.count = count + 1
             return asked

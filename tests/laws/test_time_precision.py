@@ -1,25 +1,18 @@
 """Times stay in double precision wherever they go: candidates in single precision lose nothing of dates."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
+import oracles
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 from problems import DOUBLE, rbf
 
-from torch_kbandits import (
-    Arms,
-    AtMost,
-    Box,
-    ContextualActions,
-    InputError,
-    OnlineGP,
-    Outcome,
-    Scalarization,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.candidates import TimedActions
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
@@ -27,7 +20,11 @@ from torch_kbandits.memory import BackToPrior, KeepAll, Linear, SlidingWindow
 
 START, MINUTE, SHARE, NOISE = datetime(2026, 11, 27), 60.0, 0.05, 0.05
 MEMORY = BackToPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
+KERNEL = oracles.in_time(oracles.rbf(0.4), SHARE)
 X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+
+
+BOTH = kb.Scalarization({"reward": "maximize", "cost": "minimize"})
 
 
 def wavy(x):
@@ -38,23 +35,20 @@ def at(number):
     return START + timedelta(minutes=number)
 
 
-def covariance(A, B, s, t):
-    """Of points (n, d) and (m, d) at minutes (n,) and (m,), in NumPy."""
-    space = np.exp(-((A[:, None] - B[None]) ** 2).sum(-1) / (2.0 * 0.4**2))
-    return space * (1.0 - SHARE) ** (np.abs(s[:, None] - t[None]) / 2.0)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
-@pytest.mark.parametrize("kind", ["arms", "actions", "round"])
+@pytest.mark.parametrize("kind", ["arms", "actions", "know the time", "round"])
 def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
     arms = X.to(dtype)
     candidates = {
-        "arms": Arms(arms),
-        "actions": ContextualActions(arms, context_dim=0),
-        "round": ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
+        "arms": kb.Arms(arms),
+        "actions": kb.ContextualActions(arms, context_dim=0),
+        "know the time": TimedActions(arms),
+        "round": kb.ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
     }[kind]
     offered = {"candidates": arms} if kind == "round" else {}
     words = {"kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "memory": MEMORY, "seed": 0}
+    if kind == "know the time":
+        words |= {"kernel": SpaceTimeKernel(rbf(0.4), ForgettingKernel(MEMORY.forgetting)), "memory": None}
     bandit = algorithms.GPUCB(candidates=candidates, **words)
     rows, y = [], []
     for number in range(10):
@@ -63,11 +57,10 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
         assert x.dtype == dtype
         row = int((arms == x).all(-1).nonzero()[0])
         if rows:
-            S, s, now = X.double().numpy()[rows], np.arange(number), np.full(12, float(number))
-            K = covariance(S, S, s, s) + NOISE * np.eye(number)
-            k = covariance(X.double().numpy(), S, now, s)
-            deviation = np.sqrt(1.0 - (k * np.linalg.solve(K, k.T).T).sum(-1))
-            bounds = k @ np.linalg.solve(K, np.array(y)) + 2.0 * deviation
+            everywhere, at_minutes = X.double().numpy(), np.arange(float(number))[:, None]
+            told, points = np.hstack([at_minutes, everywhere[rows]]), np.insert(everywhere, 0, number, axis=1)
+            found = oracles.exact(KERNEL, told, np.array(y), np.full(number, NOISE), points)
+            bounds = found.mean + 2.0 * np.sqrt(found.variance)
             assert bounds[row] > bounds.max() - 1e-5
             assert np.abs(values - bounds).max() < 1e-5
         rows.append(row)
@@ -77,6 +70,7 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
     assert torch.equal(bandit.history.times.diff(), torch.full((9,), MINUTE, dtype=DOUBLE))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize(
     ("kind", "words"),
@@ -86,24 +80,22 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
         ("arms", {"mean": lambda points: points @ torch.ones(2, dtype=points.dtype)}),
         ("arms", {"mean": lambda points, time: torch.sin(time / 100.0) + points[:, 0], "memory": SlidingWindow(1e6)}),
         ("arms", {"mean": LinearMean(2)}),
-        ("arms", {"constraints": [AtMost("cost", 0.8, mode="optimistic")]}),
-        ("arms", {"constraints": [AtMost(Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
-        ("arms", {"outcomes": [Outcome("cost", memory=KeepAll())], "objective": "both"}),
-        ("context", {"dictionary": True}),
+        ("arms", {"constraints": [kb.AtMost("cost", 0.8, mode="optimistic")]}),
+        ("arms", {"constraints": [kb.AtMost(kb.Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
+        ("arms", {"outcomes": [kb.Outcome("cost", memory=KeepAll())], "objective": BOTH}),
+        ("context", {}),
     ],
     ids=["box", "table", "function", "of time", "linear", "limit", "safe seed", "objectives", "dictionary"],
 )
 def test_single_precision_chooses_as_double_does(kind, words):
-    words = {"memory": MEMORY} | words
-    if words.get("objective") == "both":
-        words["objective"] = Scalarization({"reward": "maximize", "cost": "minimize"})
-    name, played = "bkb" if words.pop("dictionary", False) else "gp-ucb", []
+    words, name, played = {"memory": MEMORY} | words, "bkb" if kind == "context" else "gp-ucb", []
     for dtype in (torch.float32, DOUBLE):
-        arms, box = X.to(dtype), Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype))
-        candidates = {"arms": Arms(arms), "box": box, "context": ContextualActions(arms[:, 1:], context_dim=1)}[kind]
-        seeds = [each for each in words.get("constraints", ()) if each.safe_seed is not None]
-        for each in seeds:
-            object.__setattr__(each, "safe_seed", X[:4].to(dtype))
+        arms, box = X.to(dtype), torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=dtype)
+        candidates = kb.Arms(arms) if kind == "arms" else kb.Box(box)
+        if kind == "context":
+            candidates = kb.ContextualActions(arms[:, 1:], context_dim=1)
+        if limits := [each for each in words.get("constraints", ()) if each.safe_seed is not None]:
+            words["constraints"] = [replace(each, safe_seed=X[:4].to(dtype)) for each in limits]
         given = {"kernel": RBFKernel(), "regularization": NOISE, "beta": 2.0, "seed": 0} | words
         bandit, again = (algorithms.build(name, candidates=candidates, **given) for _ in range(2))
         chosen = []
@@ -119,21 +111,6 @@ def test_single_precision_chooses_as_double_does(kind, words):
         assert torch.allclose(*asked, atol=1e-4)
         played.append(torch.cat(chosen))
     assert torch.allclose(*played, atol=1e-2 if kind == "box" else 1e-6)
-
-
-def test_actions_that_know_the_time_have_its_precision_and_ask_in_their_own():
-    bandit = algorithms.KUCB(
-        candidates=TimedActions(X),
-        kernel=SpaceTimeKernel(rbf(0.4), ForgettingKernel(MEMORY.forgetting)),
-        regularization=NOISE,
-        beta=2.0,
-        seed=0,
-    )
-    for number in range(4):
-        x = bandit.ask(time=at(number))
-        assert x.dtype == torch.float32
-        bandit.tell(x, wavy(x))
-    assert torch.equal(bandit.history.X[:, 0].diff(), torch.full((3,), MINUTE, dtype=DOUBLE))
 
 
 def test_a_state_of_points_in_single_precision_goes_on():
@@ -160,7 +137,7 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
         likelihood = UncertaintyInjectionLikelihood(
             Linear(0.01), regularization=NOISE, now=float(times[-1]), times=times
         )
-        model = OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
+        model = kb.OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
         models.append(model.to(dtype))
         at_time(models[-1], float(times[-1]) + 30.0)
         assert models[-1].likelihood.now.item() == float(times[-1]) + 30.0
@@ -175,9 +152,9 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
 def test_columns_of_dates_in_single_precision_are_refused(kernel):
     dates = torch.tensor([[1.8e9], [1.8e9 + 60.0]], dtype=DOUBLE)
     assert torch.isfinite(kernel(dates).to_dense()).all()
-    with pytest.raises(InputError, match="128 apart in single precision"):
+    with pytest.raises(kb.InputError, match="128 apart in single precision"):
         kernel(dates.float()).to_dense()
     likelihood = UncertaintyInjectionLikelihood(Linear(0.01), regularization=NOISE, now=1.8e9 + 60.0, time_column=0)
     assert torch.isfinite(likelihood.observation_noise(dates)).all()
-    with pytest.raises(InputError, match="128 apart in single precision"):
+    with pytest.raises(kb.InputError, match="128 apart in single precision"):
         likelihood.observation_noise(dates.float())

@@ -4,7 +4,6 @@ How often the widths cover is in test_coverage_in_time.py.
 """
 
 import math
-from dataclasses import dataclass, replace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -12,31 +11,15 @@ import oracles
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, rbf
-from torch import Tensor
+from problems import rbf
 
-from torch_kbandits import (
-    Exponential,
-    InputError,
-    Linear,
-    OnlineGP,
-    Quadratic,
-    UncertaintyInjectionLikelihood,
-    at_time,
-)
+import torch_kbandits as kb
 from torch_kbandits.confidence import (
-    ConstantGain,
     GreedyGain,
-    GuessAndDouble,
     IGPUCBWidth,
     MemoryWidth,
     RateGain,
-    RealizedGain,
-    SelfNormalizedWidth,
     SparQWidth,
-    TheoremWidth,
-    TVGPUCBWidth,
-    greedy_information_gain,
     restart_period,
     sparq_cutoff,
     sparq_questions,
@@ -46,137 +29,6 @@ from torch_kbandits.confidence import (
 R, B, DELTA, LEVEL = 0.1, 2.0, 0.1, 0.25
 
 
-@dataclass
-class Known:
-    """Evidence with numbers of our choice."""
-
-    num_observations: int = 100
-    gain: float = 3.0
-    level: float = LEVEL
-    norm: float = 0.0
-    dtype: torch.dtype = DOUBLE
-
-    @property
-    def regularization(self) -> Tensor:
-        return torch.tensor(self.level, dtype=self.dtype)
-
-    def effective_dimension(self) -> Tensor:
-        raise AssertionError("no width of this page has an effective dimension")
-
-    def information_gain(self) -> Tensor:
-        return torch.tensor(self.gain, dtype=self.dtype)
-
-    def kernel_bound(self) -> Tensor:
-        return torch.ones((), dtype=self.dtype)
-
-    def projection_error(self) -> Tensor:
-        raise AssertionError("no width of this page asks for what a dictionary leaves out")
-
-    def mean_norm(self) -> Tensor:
-        return torch.tensor(self.norm, dtype=self.dtype)
-
-
-# ---------------------------------------------------------------- the widths by hand
-
-
-def test_memory_by_hand():
-    # n = 500: ln(500/0.1) = 8.5171931914; 2 + (0.1 / 0.5) √(2 · 3 + 2 · 8.5171931914) = 2 + 0.2 √23.0343863828
-    value = float(MemoryWidth(R, B, DELTA, num_bounds=500)(Known()))
-    assert value == pytest.approx(2.0 + 0.2 * math.sqrt(23.0343863828), rel=1e-9)
-    assert value == pytest.approx(2.9598831, abs=1e-6)
-    # One bound: the √λ of the posterior and ln(1/δ) = 2.3025850930 are left.
-    assert float(MemoryWidth(R, B, DELTA)(Known())) == pytest.approx(2.0 + 0.2 * math.sqrt(10.6051701860), rel=1e-9)
-    assert MemoryWidth(R, B, DELTA, 500).smallest(LEVEL) == pytest.approx(
-        2.0 + 0.2 * math.sqrt(17.0343863828), rel=1e-9
-    )
-
-
-def test_sparq_by_hand():
-    # ln(2/0.1) = 2.9957322736: 2 + √(2 · 3 + 2 · 2.9957322736) = 2 + √11.9914645471
-    value = float(SparQWidth(B, DELTA)(Known()))
-    assert value == pytest.approx(2.0 + math.sqrt(11.9914645471), rel=1e-9)
-    assert value == pytest.approx(5.4628694, abs=1e-6)
-    assert SparQWidth(B, DELTA).smallest(LEVEL) == pytest.approx(2.0 + math.sqrt(5.9914645471), rel=1e-9)
-
-
-def test_tv_gp_ucb_by_hand():
-    # t = 101: ln 40.4 = 3.6988297850; √(0.8 · 3.6988297850) = √2.9590638280
-    assert float(TVGPUCBWidth()(Known())) == pytest.approx(math.sqrt(2.9590638280), rel=1e-9)
-    assert float(TVGPUCBWidth()(Known())) == pytest.approx(1.7201930, abs=1e-6)
-    # t = 1: ln 4 = 1.3862943611
-    assert float(TVGPUCBWidth(scale=2.0, rate=4.0)(Known(0))) == pytest.approx(math.sqrt(2.7725887222), rel=1e-9)
-    # 0.4 t is 0.4, 0.8 and 1.2 in the first three rounds.
-    assert [float(TVGPUCBWidth()(Known(t))) for t in range(2)] == [0.0, 0.0]
-    assert float(TVGPUCBWidth()(Known(2))) == pytest.approx(math.sqrt(0.8 * math.log(1.2)), rel=1e-12)
-
-
-@given(st.floats(0.0, 50.0), st.floats(1e-4, 10.0), st.floats(0.01, 5.0), st.floats(0.001, 0.9), st.integers(1, 10_000))
-def test_they_are_the_papers_formulas(gain, level, noise_scale, delta, n):
-    known = Known(gain=gain, level=level)
-    # Zhou & Shroff, Lemma 1 (δ) and Lemma 2 (δ/T).
-    expected = B + noise_scale / np.sqrt(level) * np.sqrt(2.0 * gain + 2.0 * np.log(n / delta))
-    assert float(MemoryWidth(noise_scale, B, delta, n)(known)) == pytest.approx(expected, rel=1e-12)
-    # Mauduit et al., Theorem 3.1, with det(Σ + K) / det(Σ) = exp(2 I).
-    expected = np.sqrt(2.0 * (np.log(2.0 / delta) + gain)) + B
-    assert float(SparQWidth(B, delta)(known)) == pytest.approx(expected, rel=1e-12)
-    # Where every observation has the noise variance λ and R = √λ they say the same.
-    same = MemoryWidth(math.sqrt(level), B, delta, num_bounds=2)
-    assert float(same(known)) == pytest.approx(float(SparQWidth(B, delta)(known)), rel=1e-9)
-
-
-@pytest.mark.parametrize("width", [MemoryWidth(R, 1.0, DELTA), MemoryWidth(R, 1.0, DELTA, 20), SparQWidth(1.0, DELTA)])
-def test_widths_grow_with_norm_confidence_and_what_was_learnt(width):
-    base = float(width(Known()))
-    assert float(replace(width, norm_bound=2.0)(Known())) == pytest.approx(base + 1.0, rel=1e-12)
-    assert float(replace(width, failure_probability=0.01)(Known())) > base
-    assert float(width(Known(gain=4.0))) > base
-    assert float(replace(width, gain=ConstantGain(4.0))(Known())) == float(width(Known(gain=4.0)))
-
-
-def test_memory_grows_with_bounds_noise_and_falls_with_regularization():
-    width = MemoryWidth(R, 1.0, DELTA, 20)
-    base = float(width(Known()))
-    assert float(replace(width, num_bounds=21)(Known())) > base
-    assert float(replace(width, noise_scale=0.2)(Known())) > base
-    assert float(width(Known(level=0.1))) > base
-    assert float(SparQWidth(1.0, DELTA)(Known(level=0.1))) == float(SparQWidth(1.0, DELTA)(Known()))
-
-
-@pytest.mark.parametrize(
-    "width",
-    [
-        MemoryWidth(R, 1.0, DELTA),
-        MemoryWidth(R, 1.0, DELTA, 500, gain=RateGain("rbf", 1)),
-        SparQWidth(1.0, DELTA),
-        SparQWidth(1.0, DELTA, gain=ConstantGain(2.0)),
-    ],
-    ids=repr,
-)
-def test_smallest_is_met_before_any_observation_and_is_a_floor(width):
-    assert isinstance(width, TheoremWidth)
-    values = [float(width(Known(t, gain=0.05 * t))) for t in range(200)]
-    assert values[0] == pytest.approx(width.smallest(LEVEL), rel=1e-12)
-    assert min(values) >= width.smallest(LEVEL) * (1.0 - 1e-12)
-
-
-@pytest.mark.parametrize("width", [MemoryWidth(R, 1.0, DELTA), SparQWidth(1.0, DELTA), TVGPUCBWidth()], ids=repr)
-def test_widths_keep_the_dtype_of_the_evidence(width):
-    assert width(Known(dtype=torch.float32)).dtype == torch.float32
-    assert width(Known(dtype=torch.float64)).dtype == torch.float64
-
-
-def test_an_unknown_norm_bound_is_doubled():
-    # SparQ has R = √λ: ρ = √(6 + 2 ln 10) = 3.2565580, ‖μ‖ = 5 asks for G >= 1.743442: 0.3 · 2³.
-    assert GuessAndDouble(SparQWidth(0.3, DELTA)).guess(Known(norm=5.0)) == pytest.approx(2.4)
-    # R/√λ = 0.2: ρ = 0.6513116, so G >= 4.3486884: 0.3 · 2⁴.
-    assert GuessAndDouble(MemoryWidth(R, 0.3, DELTA)).guess(Known(norm=5.0)) == pytest.approx(4.8)
-
-
-# ---------------------------------------------------------------- on models that forget
-
-SPACE = oracles.rbf(0.3)
-
-
 def rounds(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (n, 2) whose second column is the time 0, 1, …, some of them played often, and rewards (n, 1)."""
     rng = np.random.default_rng(n)
@@ -184,32 +36,31 @@ def rounds(n: int) -> tuple[np.ndarray, np.ndarray]:
     return X, rng.normal(size=(n, 1))
 
 
-def ageing_model(growth, n: int, now: float) -> OnlineGP:
-    likelihood = UncertaintyInjectionLikelihood(growth, regularization=LEVEL, now=now, time_column=1)
+def ageing_model(growth, n: int, now: float) -> kb.OnlineGP:
+    likelihood = kb.UncertaintyInjectionLikelihood(growth, regularization=LEVEL, now=now, time_column=1)
     kernel = rbf(0.3)
     kernel.active_dims = torch.tensor([0])
     X, Y = (torch.from_numpy(values) for values in rounds(n))
-    return OnlineGP(X, Y, covar_module=kernel, likelihood=likelihood)
+    return kb.OnlineGP(X, Y, covar_module=kernel, likelihood=likelihood)
 
 
 def dense_gain(places: np.ndarray, noise: np.ndarray) -> float:
-    """½ log det(I + Σ^-½ K Σ^-½)."""
-    K = SPACE(places, places)
-    return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K / np.sqrt(noise[:, None] * noise[None, :]))[1])
+    return oracles.evidence(oracles.rbf(0.3), places, np.zeros(len(places)), noise, None)["information_gain"]
 
 
 @pytest.mark.parametrize(
     ("growth", "formula"),
     [
-        (Exponential(0.9), lambda age: LEVEL * 0.9**-age),
-        (Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
-        (Linear(0.02), lambda age: LEVEL + 0.02 * age),
+        (kb.Exponential(0.9), lambda age: LEVEL * 0.9**-age),
+        (kb.Exponential(1.0), lambda age: np.full(len(age), LEVEL)),
+        (kb.Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
+        (kb.Linear(0.02), lambda age: LEVEL + 0.02 * age),
     ],
 )
 @pytest.mark.parametrize("now", [12.0, 30.0])
 def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, now):
     model = ageing_model(growth, 12, 12.0)
-    at_time(model, now)
+    kb.at_time(model, now)
     X, _ = rounds(12)
     gain = dense_gain(X[:, :1], formula(now - X[:, 1]))
     expected = B + R / math.sqrt(LEVEL) * math.sqrt(2.0 * gain + 2.0 * math.log(40 / DELTA))
@@ -222,7 +73,7 @@ def test_w_gp_ucb_reads_the_weighted_gain_of_an_ageing_model(growth, formula, no
 def test_sw_and_r_gp_ucb_read_the_gain_of_what_is_left(n, w):
     """A model that forgot all but the window, or the block, has the width of its observations alone."""
     X, Y = rounds(n)
-    model = OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
+    model = kb.OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
     model.remove(list(range(max(0, n - w))))
     left = X[max(0, n - w) :, :1]
     gain = dense_gain(left, np.full(len(left), LEVEL))
@@ -241,18 +92,6 @@ def test_sw_and_r_gp_ucb_read_the_gain_of_what_is_left(n, w):
     assert float(greedy(model)) >= gain - 1e-9
 
 
-def test_nothing_forgotten_is_the_static_width():
-    model = ageing_model(Exponential(1.0), 15, 20.0)
-    static = float(SelfNormalizedWidth(R, B, DELTA)(model))
-    assert float(MemoryWidth(R, B, DELTA)(model)) == static
-    X, Y = rounds(15)
-    plain = OnlineGP(torch.from_numpy(X[:, :1]), torch.from_numpy(Y), covar_module=rbf(0.3), regularization=LEVEL)
-    assert float(SelfNormalizedWidth(R, B, DELTA)(plain)) == pytest.approx(static, rel=1e-10)
-
-
-# ---------------------------------------------------------------- how long to remember
-
-
 def test_lengths_by_hand():
     # γ = 16, T = 400, P = 4: 2 · √100 = 20; unknown: 2 · 20 = 40
     assert restart_period(400, 4.0, gain=16.0) == window_size(400, 4.0, gain=16.0) == 20
@@ -264,78 +103,25 @@ def test_lengths_by_hand():
     assert restart_period(500, gain=RateGain("rbf", 1).at(500)) == 56
 
 
-@given(st.integers(1, 10_000), st.floats(0.0, 100.0), st.floats(1e-3, 100.0), st.floats(1.0, 10.0))
-def test_more_to_learn_lengthens_and_more_change_shortens(horizon, budget, gain, factor):
-    length = window_size(horizon, budget, gain=gain)
-    assert window_size(horizon, budget * factor, gain=gain) <= length
-    assert window_size(horizon, budget, gain=gain * factor) >= length
-    assert window_size(horizon + 1, budget, gain=gain) >= length
-
-
-def test_the_length_balances_the_regret_bound():
-    candidates = torch.linspace(0.0, 1.0, 20, dtype=DOUBLE).unsqueeze(-1)
-    gain = float(greedy_information_gain(rbf(0.2), candidates, 200, LEVEL)[-1])
-    length = window_size(200, 3.0, gain=gain)
-
-    def bound(w: float) -> float:
-        """Zhou & Shroff's Theorems with γ_w held at γ_T and β = √γ_T: what is balanced are its two terms."""
-        return max(math.sqrt(gain) * w**1.5 * 3.0, gain * 200.0 / math.sqrt(w))
-
-    assert bound(length) < min(bound(length / 1.2), bound(1.2 * length))
-
-
-# ---------------------------------------------------------------- the numbers of SparQ
-
-
-def test_sparq_questions_by_hand():
-    # 6 ln t: 0, 4.1589, 6.5917, 13.8155, 37.2876
+def test_the_numbers_of_sparq_by_hand():
+    # 6 ln t: 0, 4.1589, 6.5917, 13.8155, 37.2876; 2 (ln 500)² = 77.2428
     assert [sparq_questions(t) for t in (1, 2, 3, 10, 500)] == [0, 5, 7, 14, 38]
-    # 2 (ln 500)² = 77.2428
     assert sparq_questions(500, factor=2.0, dimension=2) == 78
     assert all(np.diff([sparq_questions(t) for t in range(1, 300)]) >= 0)
-
-
-def test_sparq_cutoff_by_hand():
     assert sparq_cutoff(500, 0.01) == pytest.approx(0.0621460810, rel=1e-8)
     assert sparq_cutoff(1, 0.01) == 0.0
     assert sparq_cutoff(256, 0.5, lambda t: t**0.125) == pytest.approx(1.0, rel=1e-12)
 
 
-# ---------------------------------------------------------------- values and bad input
-
-
-def test_values_print_and_compare():
-    assert repr(MemoryWidth(0.1, 2.0, 0.05, 500)) == (
-        "MemoryWidth(noise_scale=0.1, norm_bound=2.0, failure_probability=0.05, num_bounds=500, gain=RealizedGain())"
-    )
-    assert repr(SparQWidth(2.0, 0.05)) == ("SparQWidth(norm_bound=2.0, failure_probability=0.05, gain=RealizedGain())")
-    assert repr(TVGPUCBWidth()) == "TVGPUCBWidth(scale=0.8, rate=0.4)"
-    assert len({SparQWidth(2.0, 0.05), SparQWidth(2.0, 0.05), SparQWidth(2.0, 0.1)}) == 2
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MemoryWidth(0.0, B, DELTA), "noise_scale must be a finite number above 0"),
-        (lambda: MemoryWidth(R, -1.0, DELTA), "norm_bound"),
-        (lambda: MemoryWidth(R, B, 1.0), "failure_probability must lie strictly between 0 and 1"),
-        (lambda: MemoryWidth(R, B, DELTA, 0), "num_bounds must be a whole number of at least 1"),
-        (lambda: MemoryWidth(R, B, DELTA, 5.0), "num_bounds"),
-        (lambda: MemoryWidth(R, B, DELTA, gain=3.0), "gain must be an information gain"),
-        (lambda: SparQWidth(0.0, DELTA), "norm_bound"),
-        (lambda: SparQWidth(B, 0.0), "failure_probability"),
-        (lambda: SparQWidth(B, DELTA, gain=RealizedGain), "gain must be an information gain"),
-        (lambda: TVGPUCBWidth(scale=0.0), "scale must be a finite number above 0"),
-        (lambda: TVGPUCBWidth(rate=float("inf")), "rate must be a finite number above 0"),
-        (lambda: TVGPUCBWidth(rate=True), "rate must be a number"),
         *[
             (lambda length=length, arguments=arguments, gain=gain: length(*arguments, gain=gain), message)
             for length in (restart_period, window_size)
             for arguments, gain, message in [
                 ((0,), 1.0, "horizon must be a whole number of at least 1"),
-                ((10.0,), 1.0, "horizon must be a whole number"),
                 ((10, -1.0), 1.0, "variation_budget must be a finite number of at least 0"),
-                ((10, float("nan")), 1.0, "variation_budget"),
                 ((10, "unknown"), 1.0, "variation_budget must be a number"),
                 ((10,), 0.0, "gain must be a finite number above 0"),
                 ((10,), RateGain("rbf", 1), "gain must be a number"),
@@ -348,10 +134,9 @@ def test_values_print_and_compare():
         (lambda: sparq_cutoff(3, 0.0), "regularization"),
         (lambda: sparq_cutoff(3, 0.1, 2.0), "g must be a function of the round"),
         (lambda: sparq_cutoff(3, 0.1, lambda t: -t), r"g\(3\) must be a finite number of at least 0"),
-        (lambda: sparq_cutoff(3, 0.1, lambda t: float("nan")), r"g\(3\)"),
         (lambda: sparq_cutoff(3, 0.1, lambda t: None), r"g\(3\) must be a number"),
     ],
 )
 def test_bad_settings_are_named(make, message):
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(kb.InputError, match=message):
         make()
