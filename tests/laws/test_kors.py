@@ -1,5 +1,7 @@
 """KORS: inclusion probabilities and weights are those of the paper's formula, however the bandit is told.
 
+That weights are saved, and unchanged by what fails, is held of every kind of bandit in ``test_state`` and others.
+
 The oracle holds the paper's dictionary as it is, a point drawn twice being there twice, and builds Z*, S* and the
 matrix of (41) densely for each play. A point that is drawn gains the weight 1/p, which a saved state shows: so each
 probability of a point that was drawn is compared, and the others by how often they are drawn.
@@ -9,7 +11,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from problems import DOUBLE, KERNELS, data, dense, difference, linear, play, rbf, reward
+from problems import DOUBLE, KERNELS, data, linear, rbf, reward
 from scipy.sparse.linalg import eigsh
 
 from torch_kbandits import (
@@ -17,14 +19,10 @@ from torch_kbandits import (
     Arms,
     Bandit,
     Box,
-    CappedDictionary,
     ConstantWidth,
     ContextualActions,
-    EmptyHistoryError,
     InputError,
-    NumericalError,
     NystromGP,
-    StateMismatchError,
 )
 from torch_kbandits.dictionaries import PlayedPoints, theoretical_kors_oversampling
 
@@ -79,7 +77,8 @@ def follow(bandit, X, parts, kernel=RBF, projection=0.05, tolerance=1e-9):
     dtype, drawn = bandit.candidates.example.dtype, np.zeros(len(X), dtype=bool)
     for size in parts:
         told = torch.tensor(X[start : start + size], dtype=dtype)
-        bandit.tell(told, reward(told))
+        given = {"context": told[:, :1]} if bandit.candidates.context_dim else {}
+        bandit.tell(told[:, 1:] if given else told, reward(told), **given)
         after = weights_of(bandit)
         assert before.keys() <= after.keys()
         for i in range(start, start + size):
@@ -99,26 +98,21 @@ def follow(bandit, X, parts, kernel=RBF, projection=0.05, tolerance=1e-9):
     return probabilities, drawn
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "matern", "linear"])
+CANDIDATES = {"rbf": Arms(ARMS), "matern": Box(BOX, 2, 16), "linear": ContextualActions(ARMS[:, 1:], context_dim=1)}
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("kernel", CANDIDATES)
 @pytest.mark.parametrize(
     ("oversampling", "projection", "accuracy"), [(0.6, None, 0.5), (1.0, 1e-3, 0.1), (20.0, 50.0, 0.9)]
 )
 def test_what_is_drawn_gains_the_inverse_of_its_probability(kernel, oversampling, projection, accuracy):
-    bandit = make(KORS(oversampling, projection=projection, accuracy=accuracy), kernel=KERNELS[kernel].make())
+    """Whatever may be played."""
+    rule = KORS(oversampling, projection=projection, accuracy=accuracy)
+    bandit = make(rule, CANDIDATES[kernel], KERNELS[kernel].make())
     X = stream(60, seed=1)
     _, drawn = follow(bandit, X, [1] * 60, KERNELS[kernel].dense, 0.05 if projection is None else projection, 1e-7)
     assert 1 < drawn.sum() < 60
-
-
-@pytest.mark.parametrize("candidates", [Box(BOX, 2, 16), ContextualActions(ARMS[:, 1:], context_dim=1)])
-def test_it_is_so_whatever_may_be_played(candidates):
-    X = stream(40, seed=2)
-    bandit, expected = make(candidates=candidates), make()
-    for each in (bandit, expected):
-        for x in torch.tensor(X):
-            given = {"context": x[:1]} if each.candidates.context_dim else {}
-            each.tell(x[1:].unsqueeze(0) if given else x.unsqueeze(0), 0.0, **given)
-    assert weights_of(bandit) == pytest.approx(weights_of(expected), rel=1e-9)
 
 
 def test_plays_told_together_are_offered_in_the_order_told():
@@ -133,7 +127,7 @@ def test_in_single_precision_it_is_so_to_its_rounding():
     follow(make(candidates=Arms(ARMS.float()), kernel=rbf().float()), X, [1] * 60, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("seeds", [4, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [2, pytest.param(80, marks=pytest.mark.slow)])
 def test_points_are_drawn_as_often_as_is_likely(seeds):
     """Σ (drawn − p) over all points and runs has mean 0 and variance Σ p (1 − p): 4.5 standard errors, 7e-6."""
     excess, variance = 0.0, 0.0
@@ -254,80 +248,14 @@ def test_sized_draws_are_different_rows_also_where_everything_is_explained(size)
     assert len(selection.indices.unique()) == min(size, 20)
 
 
-def test_a_model_takes_the_rule():
-    """With every play kept the posterior is the exact one."""
-    X, Y = data(50, 2)
-    model = NystromGP(X, Y, dictionary=KORS(1e6), covar_module=rbf(), regularization=0.05)
-    T, _ = data(20, 2, seed=9)
-    expected = oracles.exact(RBF, *dense(X, Y.squeeze(-1)), np.full(50, 0.05), T.numpy())
-    posterior = model.posterior(T)
-    assert difference(posterior.mean.squeeze(-1), expected.mean) < expected.rounding
-    assert difference(posterior.variance.squeeze(-1), expected.variance) < expected.rounding
-    small = NystromGP(X, Y, dictionary=KORS(0.1), covar_module=rbf(), regularization=0.05)
-    assert len(small.inducing_points) < 30
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("cap", [None, 5])
-def test_weights_survive_saving_and_replaying(cap, tmp_path):
-    rule = KORS(0.6) if cap is None else CappedDictionary(KORS(0.6), cap, "stop")
-    ours = make(rule)
-    play(ours, 20)
-    ours.save(tmp_path / "bandit.kb")
-    loaded, replayed = Bandit.load(tmp_path / "bandit.kb"), make(rule)
-    replayed.replay(ours.history)
-    assert weights_of(loaded) == weights_of(ours)
-    assert weights_of(replayed) == pytest.approx(weights_of(ours))
-    assert cap is None or len(weights_of(ours)) <= cap
-    asked = play(ours, 20)
-    assert difference(play(loaded, 20), asked) < 1e-6
-    assert difference(play(replayed, 20), asked) < 1e-6
-
-
-def test_a_failed_tell_leaves_the_weights():
-    ours = make()
-    play(ours, 20)
-    before = weights_of(ours)
-    with pytest.raises(NumericalError, match="not finite"):
-        ours.tell(ARMS[:2], torch.tensor([1e308, 1e308], dtype=DOUBLE) * 1.7)
-    assert weights_of(ours) == before
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (torch.ones(1000, dtype=DOUBLE), "saved weights must be a number for each"),
-        (torch.full((3,), torch.nan, dtype=DOUBLE), "saved weights must be finite"),
-        ("one", "dictionary_weights must be"),
-    ],
-)
-def test_damaged_weights_are_named(weights, message):
-    ours = make()
-    play(ours, 10)
-    with pytest.raises(StateMismatchError, match=message):
-        make().load_state_dict(ours.state_dict() | {"dictionary_weights": weights})
-
-
-def test_theoretical_oversampling_equals_its_formula():
-    # 12 ln(1000 / 0.1) = 12 ln 10⁴
-    assert theoretical_kors_oversampling(0.1, 1000) == pytest.approx(12.0 * np.log(10_000.0))
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
+def test_constants_and_what_is_none():
+    assert theoretical_kors_oversampling(0.1, 1000) == pytest.approx(12.0 * np.log(10_000.0))  # 12 ln(1000 / 0.1)
+    for build, message in (
         (lambda: KORS(0.0), "oversampling must be a finite number above 0"),
         (lambda: KORS(projection=-1.0), "projection must be a finite number above 0"),
         (lambda: KORS(accuracy=1.0), "accuracy must lie strictly between 0 and 1"),
         (lambda: theoretical_kors_oversampling(0.0, 10), "failure_probability"),
         (lambda: theoretical_kors_oversampling(0.1, 0), "horizon"),
-    ],
-)
-def test_bad_input_is_named(build, message):
-    with pytest.raises(InputError, match=message):
-        build()
-
-
-def test_nothing_played_is_an_error():
-    with pytest.raises(EmptyHistoryError, match="nothing was played"):
-        KORS().select(played(torch.empty(0, 2, dtype=DOUBLE), torch.empty(0, dtype=DOUBLE)))
+    ):
+        with pytest.raises(InputError, match=message):
+            build()
