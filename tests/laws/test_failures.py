@@ -10,26 +10,15 @@ import torch
 from kinds import KINDS, make, points
 from problems import DOUBLE, believed, data, dense, difference, matern, rbf, reward
 
-from torch_kbandits import (
-    Arms,
-    AtMost,
-    Bandit,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    LearnedPrior,
-    Prior,
-    RidgeLeverageSampling,
-)
+import torch_kbandits as kb
 from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
 
 ARMS = data(30, 2, 5)[0]
 
 
 def bandit_of(candidates=None, **words):
-    words = {"kernel": matern(0.4, 1.3), "regularization": 0.05, "width": ConstantWidth(1.5), "seed": 4} | words
-    return Bandit(candidates=Arms(ARMS) if candidates is None else candidates, **words)
+    words = {"kernel": matern(0.4, 1.3), "regularization": 0.05, "width": kb.ConstantWidth(1.5), "seed": 4} | words
+    return kb.Bandit(candidates=kb.Arms(ARMS) if candidates is None else candidates, **words)
 
 
 def play_failing(bandit, rounds, fails):
@@ -71,10 +60,10 @@ def test_the_probability_is_that_of_a_dense_regression(space):
     """Told one by one, and at once."""
     X, at = data(12, 2, 7)[0], data(9, 2, 8)[0]
     candidates = {
-        "arms": Arms(torch.cat([X, at])),
-        "many arms": Arms(torch.cat([X, at, data(600, 2, 9)[0]])),
-        "box": Box(torch.tensor([[-3.0, -3.0], [3.0, 3.0]], dtype=DOUBLE)),
-        "contexts": ContextualActions(torch.cat([X, at])[:, 1:], context_dim=1),
+        "arms": kb.Arms(torch.cat([X, at])),
+        "many arms": kb.Arms(torch.cat([X, at, data(600, 2, 9)[0]])),
+        "box": kb.Box(torch.tensor([[-3.0, -3.0], [3.0, 3.0]], dtype=DOUBLE)),
+        "contexts": kb.ContextualActions(torch.cat([X, at])[:, 1:], context_dim=1),
     }[space]
 
     def split(X):
@@ -93,7 +82,7 @@ def test_the_probability_is_that_of_a_dense_regression(space):
         assert difference(bandit.failure_probability(*args, **words), expected) < 1e-9
 
 
-@pytest.mark.parametrize("prior", [Prior(rbf(0.4, 50.0), 0.01), Prior(rbf(0.4, 1e-4), 1e-3), LearnedPrior()])
+@pytest.mark.parametrize("prior", [kb.Prior(rbf(0.4, 50.0), 0.01), kb.Prior(rbf(0.4, 1e-4), 1e-3), kb.LearnedPrior()])
 @pytest.mark.parametrize("memory", [None, SlidingWindow(50.0), UncertaintyInjection(Linear(1e-6), 1.0)])
 def test_one_failure_is_believed_unless_the_point_went_well(prior, memory):
     bandit = bandit_of(kernel=None, regularization=None, prior=prior, memory=memory)
@@ -103,7 +92,7 @@ def test_one_failure_is_believed_unless_the_point_went_well(prior, memory):
     assert float(bandit.failure_probability(ARMS[:1])) < 0.5
 
 
-@pytest.mark.parametrize("dictionary", [None, RidgeLeverageSampling(3.0)])
+@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(3.0)])
 def test_rewards_are_believed_as_without_failures_and_a_restart_forgets_these(dictionary):
     with_failures, without = bandit_of(dictionary=dictionary), bandit_of(dictionary=dictionary)
     for number, x in enumerate(ARMS[:8].split(1)):
@@ -119,11 +108,11 @@ def test_rewards_are_believed_as_without_failures_and_a_restart_forgets_these(di
 
 
 def test_waits_double_and_a_success_ends_them():
-    bandit = bandit_of(candidates=Arms(ARMS[:1]))
+    bandit = bandit_of(candidates=kb.Arms(ARMS[:1]))
     for _ in range(4):
         bandit.tell(bandit.ask(), failed=True)  # there is no other
     best, other = torch.tensor([[0.0], [9.0]], dtype=DOUBLE).split(1)  # independent
-    bandit = bandit_of(Arms(torch.cat([best, other])), kernel=rbf(0.1))
+    bandit = bandit_of(kb.Arms(torch.cat([best, other])), kernel=rbf(0.1))
     bandit.tell(best.repeat(30, 1), [5.0] * 30)  # that it fails is not likely
     missed = []
     for _ in range(3):
@@ -141,7 +130,7 @@ def test_waits_double_and_a_success_ends_them():
 
 
 def test_where_all_fail_all_are_tried_in_turn():
-    bandit = bandit_of(Arms(ARMS[:4]), kernel=rbf(0.01))
+    bandit = bandit_of(kb.Arms(ARMS[:4]), kernel=rbf(0.01))
     asked = play_failing(bandit, 40, lambda x: True)
     assert all(difference(*pair) > 0.0 for pair in pairwise(asked))
     assert torch.unique(asked, dim=0, return_counts=True)[1].min() >= 7
@@ -161,7 +150,7 @@ def test_a_failing_region_is_left(name):
 @pytest.mark.parametrize("first_fails", [False, True])
 def test_what_fails_by_chance_is_not_lost(first_fails):
     """Eight independent arms, of which each play fails with probability 0.05; the best one's first play fails."""
-    bandit = bandit_of(Arms(torch.arange(8, dtype=DOUBLE)[:, None]), kernel=rbf(0.1), width=ConstantWidth(2.0))
+    bandit = bandit_of(kb.Arms(torch.arange(8, dtype=DOUBLE)[:, None]), kernel=rbf(0.1), width=kb.ConstantWidth(2.0))
     draw, played = np.random.default_rng(3), []
     for _ in range(100):
         x = bandit.ask()
@@ -175,7 +164,7 @@ def test_what_fails_by_chance_is_not_lost(first_fails):
 
 
 def test_in_another_context_the_action_that_failed_may_be_played():
-    offers = ContextualActions(torch.arange(3, dtype=DOUBLE)[:, None], context_dim=1)
+    offers = kb.ContextualActions(torch.arange(3, dtype=DOUBLE)[:, None], context_dim=1)
     bandit = bandit_of(offers, kernel=rbf(0.3))
     here, there = torch.tensor([0.0], dtype=DOUBLE), torch.tensor([5.0], dtype=DOUBLE)
     for context in (here, there):
@@ -189,8 +178,8 @@ def test_in_another_context_the_action_that_failed_may_be_played():
 
 def test_on_a_box_the_neighbourhood_waits_too():
     ranges = torch.tensor([1.0, 100.0], dtype=DOUBLE)
-    box = Box(torch.stack([0.0 * ranges, ranges]), num_restarts=2, raw_samples=16)
-    bandit = bandit_of(box, kernel=rbf(30.0), regularization=1e-3, width=ConstantWidth(0.1))
+    box = kb.Box(torch.stack([0.0 * ranges, ranges]), num_restarts=2, raw_samples=16)
+    bandit = bandit_of(box, kernel=rbf(30.0), regularization=1e-3, width=kb.ConstantWidth(0.1))
     X = torch.quasirandom.SobolEngine(2, scramble=True, seed=1).draw(60, dtype=DOUBLE) * ranges
     bandit.tell(X, -((X / ranges - 0.5) ** 2).sum(-1))
     x = bandit.ask()
@@ -211,8 +200,8 @@ def test_a_batch_that_repeats_a_point_ends_when_it_fails():
 @pytest.mark.parametrize(("kind", "rounds"), [("arms", 12), ("box", 5)])
 def test_limits_are_kept_where_plays_fail(kind, rounds):
     unit, low = (torch.tensor([[0.0, 0.0], [1.0, top]], dtype=DOUBLE) for top in (1.0, 0.2))
-    candidates, safe = (Box(unit), Box(low)) if kind == "box" else (Arms(ARMS), ARMS[ARMS[:, 1] < 0.2])
-    limit = AtMost("heat", 0.6, mode="safe", beta=2.0, safe_seed=safe)
+    candidates, safe = (kb.Box(unit), kb.Box(low)) if kind == "box" else (kb.Arms(ARMS), ARMS[ARMS[:, 1] < 0.2])
+    limit = kb.AtMost("heat", 0.6, mode="safe", beta=2.0, safe_seed=safe)
     bandit, lost = bandit_of(candidates, constraints=[limit], kernel=rbf(0.3)), 0
     for _ in range(rounds):
         x = bandit.ask()
@@ -233,6 +222,6 @@ def test_what_is_told_of_failures_is_checked():
         ({"y": [None, 2.0], "failed": [1, 0]}, "True or False"),
         ({"y": [math.nan, 2.0]}, "finite"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(kb.InputError, match=said):
             bandit.tell(ARMS[:2], **words)
     assert bandit.num_told == 0

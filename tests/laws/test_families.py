@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 from problems import DOUBLE, data, dense, difference, examples, linear, matern, play, rbf, reward
 from scipy.stats import binom, chisquare
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    Bandit,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule, ThompsonRule, UniformRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
@@ -62,15 +54,15 @@ def family(rule, lengths=LENGTHS):
 
 def bandit_of(rule, candidates=None, choice="upper bound", **words):
     given = {
-        "candidates": Arms(ARMS) if candidates is None else candidates,
+        "candidates": kb.Arms(ARMS) if candidates is None else candidates,
         "kernel": rbf(LENGTHS[0]),
         "regularization": LAMBDA,
-        "width": ConstantWidth(BETA),
+        "width": kb.ConstantWidth(BETA),
         "acquisition": CHOICES[choice],
         "family": family(RULES[rule]) if isinstance(rule, str) else rule,
         "seed": 4,
     }
-    return Bandit(**given | words)
+    return kb.Bandit(**given | words)
 
 
 def log_density(covariance, y):
@@ -127,7 +119,7 @@ def test_who_is_rejected_follows_from_dense_formulas(rule, choice):
 def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
     """One by one or several at once; with a dictionary the evidence is that of its own model."""
     Z = ARMS[:4].numpy()
-    candidates = {"actions": ContextualActions(ARMS, context_dim=0), "box": Box(BOX)}.get(kind)
+    candidates = {"actions": kb.ContextualActions(ARMS, context_dim=0), "box": kb.Box(BOX)}.get(kind)
     words = {"aged": {"memory": Discount(0.8)}, "dictionary": {"dictionary": FixedDictionary(ARMS[:4])}}.get(kind, {})
     bandit = bandit_of("sampling", candidates, **words)
     X, Y = ARMS[:12], data(12, 2)[1][:, 0]
@@ -163,12 +155,12 @@ def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
 # ---------------------------------------------------------------- one hypothesis is none
 
 SPACES = {
-    "arms": lambda: Arms(ARMS),
-    "many arms": lambda: Arms(data(600, 2, 32)[0]),
-    "arms in blocks": lambda: Arms(ArmBlocks(ARMS.split(8).__getitem__, 4)),
-    "box": lambda: Box(BOX, num_restarts=1, raw_samples=4),
-    "actions": lambda: ContextualActions(ARMS, context_dim=0),
-    "box of actions": lambda: ContextualActions(bounds=BOX, context_dim=0, num_restarts=1, raw_samples=4),
+    "arms": lambda: kb.Arms(ARMS),
+    "many arms": lambda: kb.Arms(data(600, 2, 32)[0]),
+    "arms in blocks": lambda: kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 4)),
+    "box": lambda: kb.Box(BOX, num_restarts=1, raw_samples=4),
+    "actions": lambda: kb.ContextualActions(ARMS, context_dim=0),
+    "box of actions": lambda: kb.ContextualActions(bounds=BOX, context_dim=0, num_restarts=1, raw_samples=4),
 }
 PIECES = {
     "plain": {},
@@ -265,7 +257,7 @@ def test_one_hypothesis_stays_in_any_case():
     rule = Elimination(0.1)
     trials = shown(plays=[4.0, 4.0, 4.0], residuals=[9.0, -8.0, 7.0], active=[True, True, False])
     assert rule.kept(trials, noise_of(trials)).tolist() == [False, True, False]
-    bandit = bandit_of(family(Elimination(0.5, 1e-3)), width=ConstantWidth(0.0))
+    bandit = bandit_of(family(Elimination(0.5, 1e-3)), width=kb.ConstantWidth(0.0))
     for row in range(20):
         x = bandit.ask()
         bandit.tell(x, (-1.0) ** row * 5.0)
@@ -423,7 +415,7 @@ def test_what_does_not_fit_is_refused():
         (lambda: hp_gp_ts(kernels=rbf()), "kernels must be"),
         (lambda: hp_gp_ts(kernel=LinearKernel), "GPyTorch kernel"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(kb.InputError, match=message):
             make()
 
 

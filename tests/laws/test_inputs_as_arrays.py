@@ -7,26 +7,8 @@ import torch
 from conftest import is_quick
 from problems import DOUBLE, data, rbf
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    AtMost,
-    Box,
-    ContextualActions,
-    FixedDictionary,
-    Float,
-    InputError,
-    Integer,
-    KernelUCB,
-    NystromGP,
-    OnlineGP,
-    Outcome,
-    ParameterSpace,
-    Prior,
-    UnitCube,
-    algorithms,
-    fit_prior,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.candidates import TimedActions
 from torch_kbandits.confidence import GreedyGain, effective_dimension, greedy_information_gain, information_gain
@@ -67,7 +49,7 @@ def bandit(**words):
 
 
 def measuring(name):
-    return bandit(outcomes=[Outcome(name, Prior(rbf(), 0.1))])
+    return bandit(outcomes=[kb.Outcome(name, kb.Prior(rbf(), 0.1))])
 
 
 def told(bandit, *args, **words):
@@ -80,7 +62,7 @@ def in_contexts():
 
 
 def model():
-    return OnlineGP(ARMS[:5], REWARDS[:5, None], covar_module=rbf(0.4), regularization=0.1)
+    return kb.OnlineGP(ARMS[:5], REWARDS[:5, None], covar_module=rbf(0.4), regularization=0.1)
 
 
 def state(bandit):
@@ -94,28 +76,28 @@ def posterior(model):
 
 def logged(contexts, actions, rewards):
     log = LoggedInteractions(contexts, actions, rewards, propensities=torch.ones(len(rewards), dtype=DOUBLE))
-    player = algorithms.EKUCB(candidates=ContextualActions(log.action_set, context_dim=2), **WORDS)
+    player = algorithms.EKUCB(candidates=kb.ContextualActions(log.action_set, context_dim=2), **WORDS)
     return replay_log(player, log, seed=0).mean
 
 
 CONTEXT = ARMS[3]
 #: What takes numbers, given in a form, and what comes of it.
 TAKERS = {
-    "arms": lambda form: Arms(form(ARMS)).domain.arms,
+    "arms": lambda form: kb.Arms(form(ARMS)).domain.arms,
     "candidates": lambda form: bandit(candidates=form(ARMS)).candidates.domain.arms,
     "bounds": lambda form: algorithms.GPUCB(bounds=form(UNIT), **WORDS).candidates.domain.bounds,
-    "box": lambda form: Box(form(UNIT)).bounds,
-    "actions": lambda form: ContextualActions(form(ARMS), context_dim=1).set,
-    "box of actions": lambda form: ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
+    "box": lambda form: kb.Box(form(UNIT)).bounds,
+    "actions": lambda form: kb.ContextualActions(form(ARMS), context_dim=1).set,
+    "box of actions": lambda form: kb.ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
     "timed actions": lambda form: TimedActions(form(ARMS)).untimed.set,
-    "blocks": lambda form: Arms(ArmBlocks(lambda number: form(ARMS[4 * number : 4 * number + 4]), 3)).source.rows(
+    "blocks": lambda form: kb.Arms(kb.ArmBlocks(lambda number: form(ARMS[4 * number : 4 * number + 4]), 3)).source.rows(
         torch.arange(12)
     ),
     "tell x": lambda form: state(told(bandit(), form(ARMS[:3]), REWARDS[:3])),
     "tell y": lambda form: state(told(bandit(), ARMS[:3], form(REWARDS[:3]))),
     "tell outcomes": lambda form: (
         told(
-            bandit(outcomes=[Outcome("cost", Prior(rbf(), 0.1))]),
+            bandit(outcomes=[kb.Outcome("cost", kb.Prior(rbf(), 0.1))]),
             ARMS[:3],
             REWARDS[:3],
             outcomes={"cost": form(ARMS[:3, 0])},
@@ -137,18 +119,18 @@ TAKERS = {
     "failure probability": lambda form: told(bandit(), ARMS[:2], failed=True).failure_probability(form(ARMS)),
     "known rewards": lambda form: bandit().run(form(ARMS @ ARMS.T)),
     "prior mean": lambda form: bandit(mean=form(REWARDS)).model.posterior(ARMS).mean,
-    "cube": lambda form: state(told(algorithms.GPUCB(candidates=UnitCube(2), **WORDS), form(ARMS), REWARDS)),
-    "safe seed": lambda form: bandit(constraints=[AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),
+    "cube": lambda form: state(told(algorithms.GPUCB(candidates=kb.UnitCube(2), **WORDS), form(ARMS), REWARDS)),
+    "safe seed": lambda form: bandit(constraints=[kb.AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),
     "models": lambda form: posterior(
-        NystromGP(
+        kb.NystromGP(
             form(ARMS[:5]), form(ARMS[:5, :1]), inducing_points=form(ARMS[:2]), covar_module=rbf(), regularization=0.1
         )
     ),
     "model told": lambda form: posterior(told(model(), form(ARMS[:2]), form(ARMS[:2, :1]))),
     "model conditioned": lambda form: posterior(model().condition_on_observations(form(ARMS[:2]), form(ARMS[:2, :1]))),
-    "X_pending": lambda form: KernelUCB(model(), 2.0, X_pending=form(ARMS[6:8]))(ARMS.unsqueeze(-2)),
+    "X_pending": lambda form: kb.KernelUCB(model(), 2.0, X_pending=form(ARMS[6:8]))(ARMS.unsqueeze(-2)),
     "discretization": lambda form: DiscretizedThompsonSampling(model(), form(ARMS), seed=0).maximizers(),
-    "fixed": lambda form: FixedDictionary(form(ARMS)).points,
+    "fixed": lambda form: kb.FixedDictionary(form(ARMS)).points,
     "gains": lambda form: torch.stack(
         [
             information_gain(rbf(), form(ARMS), 0.1),
@@ -158,7 +140,7 @@ TAKERS = {
     ),
     "gain": lambda form: GreedyGain(rbf(), form(ARMS), 5, 0.1).candidates,
     "k-dpp": lambda form: sample_k_dpp(form(ARMS), rbf(), 3, generator=torch.Generator().manual_seed(0)),
-    "prior": lambda form: str(fit_prior(form(ARMS), form(REWARDS)).kernel.state_dict()),
+    "prior": lambda form: str(kb.fit_prior(form(ARMS), form(REWARDS)).kernel.state_dict()),
     "environment": lambda form: FiniteArms(form(ARMS), form(REWARDS), 0.1, seed=0).pull(form(ARMS[:2]), 0),
     "box function": lambda form: BoxFunction(lambda X: X.sum(-1), form(UNIT), 2.0, 0.1, seed=0).pull(form(ARMS[:2]), 0),
     "replay_log": lambda form: logged(form(ARMS), form(ARMS.round()), form(REWARDS)),
@@ -255,7 +237,7 @@ def test_ids_are_taken_in_any_form(form):
 
 
 def test_configurations_come_as_data_frames():
-    space = ParameterSpace({"rate": Float(0.0, 1.0), "depth": Integer(1, 9)})
+    space = kb.ParameterSpace({"rate": kb.Float(0.0, 1.0), "depth": kb.Integer(1, 9)})
     rows = [{"rate": 0.25, "depth": 3}, {"rate": 0.5, "depth": 7}]
     forms = rows, pd.DataFrame(rows), space.encode(rows), space.encode(rows).numpy(), space.encode(rows).tolist()
     states = set()
@@ -285,6 +267,6 @@ def test_configurations_come_as_data_frames():
 def test_what_is_no_point_is_refused_and_changes_nothing(given):
     one = bandit()
     before = state(one)
-    with pytest.raises(InputError, match="x must"):
+    with pytest.raises(kb.InputError, match="x must"):
         one.tell(given, 1.0)
     assert state(one) == before

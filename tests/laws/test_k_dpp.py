@@ -15,13 +15,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel
 from hypothesis import given
 from problems import DOUBLE, KERNELS, data, dense, examples, linear, matern, rbf, seeded
 
-from torch_kbandits import (
-    KDPP,
-    EmptyHistoryError,
-    GreedyDictionary,
-    InputError,
-    UniformDictionary,
-)
+import torch_kbandits as kb
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, k_dpp, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.swaps import SwapTable
 
@@ -136,7 +130,7 @@ def walked(kernel, n, m, swaps, seed=0):
     """A table after so many swaps that were proposed and accepted by the chain, and its Gram matrix."""
     X = data(n, 2, seed)[0]
     K = KERNELS[kernel].dense(*dense(X, X))
-    start = GreedyDictionary(m).select(played(X, KERNELS[kernel].make())).indices.numpy()
+    start = kb.GreedyDictionary(m).select(played(X, KERNELS[kernel].make())).indices.numpy()
     places = np.concatenate([start, np.setdiff1d(np.arange(n), start)])
     table = SwapTable(torch.from_numpy(K), torch.from_numpy(places), m, float(K.max()))
     random, done = np.random.default_rng(seed), 0
@@ -209,7 +203,7 @@ def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):
 
 def test_more_than_the_rank_is_cut_down_or_filled_up():
     X = data(12, 2)[0]
-    rule, points = KDPP(5), played(X, linear())
+    rule, points = kb.KDPP(5), played(X, linear())
     selection = rule.select(points, seeded(0, 0))
     assert len(selection.indices) == 2
     assert selection.probabilities.tolist() == [2 / 12] * 2
@@ -224,14 +218,14 @@ def test_a_kernel_that_vanishes_leaves_one_point():
     X = torch.zeros(5, 2, dtype=DOUBLE)
     X[:, 0] = torch.arange(5)
     kernel = LinearKernel(active_dims=[1]).double().requires_grad_(False)
-    assert len(KDPP(3).select(played(X, kernel)).indices) == 1
-    assert len(GreedyDictionary(3).select(played(X, kernel)).indices) == 1
-    assert len(KDPP(3).select_sized(played(X, kernel), 3).indices) == 3
+    assert len(kb.KDPP(3).select(played(X, kernel)).indices) == 1
+    assert len(kb.GreedyDictionary(3).select(played(X, kernel)).indices) == 1
+    assert len(kb.KDPP(3).select_sized(played(X, kernel), 3).indices) == 3
 
 
 def test_the_default_number_of_steps_is_the_documented_one():
     X = data(30, 2)[0]
-    ours, spelled = (KDPP(4, steps).select(played(X), seeded(3, 0)) for steps in (None, 400))
+    ours, spelled = (kb.KDPP(4, steps).select(played(X), seeded(3, 0)) for steps in (None, 400))
     assert default_num_swaps(4) == 400
     assert torch.equal(ours.indices, spelled.indices)
 
@@ -260,7 +254,7 @@ def test_draws_lie_between_the_greedy_set_and_the_uniform_one():
         sets = [rule.select(played(X), seeded(seed, 0)).indices for seed in range(draws)]
         return np.mean([np.linalg.slogdet(K[np.ix_(Z, Z)])[1] for Z in sets])
 
-    rules = {GreedyDictionary(15): 1, KDPP(15): 8, UniformDictionary(15): 60}
+    rules = {kb.GreedyDictionary(15): 1, kb.KDPP(15): 8, kb.UniformDictionary(15): 60}
     greedy, drawn, uniform = (mean_log_det(rule, draws) for rule, draws in rules.items())
     assert greedy > drawn + 2.0
     assert drawn > uniform + 5.0
@@ -269,15 +263,15 @@ def test_draws_lie_between_the_greedy_set_and_the_uniform_one():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: KDPP(0), InputError, "size must be a whole number of at least 1"),
-        (lambda: KDPP(3, -1), InputError, "num_swaps must be a whole number of at least 0"),
-        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2.5), InputError, "size must be a whole number"),
-        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2, 1.5), InputError, "num_swaps must be a whole number"),
-        (lambda: sample_k_dpp(torch.zeros(4), rbf(), 2), InputError, "points must have a row for each point"),
-        (lambda: sample_k_dpp(torch.full((4, 1), math.nan), rbf(), 2), InputError, "points must be finite"),
-        (lambda: sample_k_dpp(torch.empty(0, 2), rbf(), 2), EmptyHistoryError, "nothing was played"),
-        (lambda: theoretical_num_swaps(10, 3, 1.0), InputError, "accuracy"),
-        (lambda: theoretical_num_swaps(10, 0, 0.1), InputError, "size"),
+        (lambda: kb.KDPP(0), kb.InputError, "size must be a whole number of at least 1"),
+        (lambda: kb.KDPP(3, -1), kb.InputError, "num_swaps must be a whole number of at least 0"),
+        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2.5), kb.InputError, "size must be a whole number"),
+        (lambda: sample_k_dpp(data(4, 2)[0], rbf(), 2, 1.5), kb.InputError, "num_swaps must be a whole number"),
+        (lambda: sample_k_dpp(torch.zeros(4), rbf(), 2), kb.InputError, "points must have a row for each point"),
+        (lambda: sample_k_dpp(torch.full((4, 1), math.nan), rbf(), 2), kb.InputError, "points must be finite"),
+        (lambda: sample_k_dpp(torch.empty(0, 2), rbf(), 2), kb.EmptyHistoryError, "nothing was played"),
+        (lambda: theoretical_num_swaps(10, 3, 1.0), kb.InputError, "accuracy"),
+        (lambda: theoretical_num_swaps(10, 0, 0.1), kb.InputError, "size"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, error, message):

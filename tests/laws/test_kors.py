@@ -14,22 +14,13 @@ import torch
 from problems import DOUBLE, KERNELS, data, linear, rbf, reward
 from scipy.sparse.linalg import eigsh
 
-from torch_kbandits import (
-    KORS,
-    Arms,
-    Bandit,
-    Box,
-    ConstantWidth,
-    ContextualActions,
-    InputError,
-    NystromGP,
-)
+import torch_kbandits as kb
 from torch_kbandits.dictionaries import PlayedPoints, theoretical_kors_oversampling
 
 RBF = oracles.rbf(0.4)
 ARMS = data(80, 2)[0]
 #: It takes about half of what is played.
-HALF = KORS(0.6)
+HALF = kb.KORS(0.6)
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 
 
@@ -56,12 +47,12 @@ def stream(n, seed, repeats=0.4, near=0.1, distance=1e-7):
 
 
 def make(rule=HALF, candidates=None, kernel=None, seed=5):
-    return Bandit(
-        candidates=Arms(ARMS) if candidates is None else candidates,
+    return kb.Bandit(
+        candidates=kb.Arms(ARMS) if candidates is None else candidates,
         kernel=rbf() if kernel is None else kernel,
         regularization=0.05,
         dictionary=rule,
-        width=ConstantWidth(2.0),
+        width=kb.ConstantWidth(2.0),
         seed=seed,
     )
 
@@ -98,7 +89,11 @@ def follow(bandit, X, parts, kernel=RBF, projection=0.05, tolerance=1e-9):
     return probabilities, drawn
 
 
-CANDIDATES = {"rbf": Arms(ARMS), "matern": Box(BOX, 2, 16), "linear": ContextualActions(ARMS[:, 1:], context_dim=1)}
+CANDIDATES = {
+    "rbf": kb.Arms(ARMS),
+    "matern": kb.Box(BOX, 2, 16),
+    "linear": kb.ContextualActions(ARMS[:, 1:], context_dim=1),
+}
 
 
 @pytest.mark.one_in(4)
@@ -108,7 +103,7 @@ CANDIDATES = {"rbf": Arms(ARMS), "matern": Box(BOX, 2, 16), "linear": Contextual
 )
 def test_what_is_drawn_gains_the_inverse_of_its_probability(kernel, oversampling, projection, accuracy):
     """Whatever may be played."""
-    rule = KORS(oversampling, projection=projection, accuracy=accuracy)
+    rule = kb.KORS(oversampling, projection=projection, accuracy=accuracy)
     bandit = make(rule, CANDIDATES[kernel], KERNELS[kernel].make())
     X = stream(60, seed=1)
     _, drawn = follow(bandit, X, [1] * 60, KERNELS[kernel].dense, 0.05 if projection is None else projection, 1e-7)
@@ -124,7 +119,7 @@ def test_plays_told_together_are_offered_in_the_order_told():
 def test_in_single_precision_it_is_so_to_its_rounding():
     """Kernel values carry single precision's rounding, 6e-8, which μ = 0.05 makes 1e-6 a point and p = 1/γ more."""
     X = stream(60, seed=6, near=0.0).astype(np.float32).astype(np.float64)
-    follow(make(candidates=Arms(ARMS.float()), kernel=rbf().float()), X, [1] * 60, tolerance=1e-3)
+    follow(make(candidates=kb.Arms(ARMS.float()), kernel=rbf().float()), X, [1] * 60, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("seeds", [2, pytest.param(80, marks=pytest.mark.slow)])
@@ -160,8 +155,8 @@ def test_dictionaries_of_a_model_are_drawn_as_often_as_the_paths_to_them_are_lik
     paths([0], [1.0], 1, 1.0)
     hits, points = dict.fromkeys(expected, 0), torch.tensor(X)
     for number in range(300):
-        model = NystromGP(
-            points, points[:, :1], dictionary=KORS(0.7), covar_module=rbf(), regularization=0.05,
+        model = kb.NystromGP(
+            points, points[:, :1], dictionary=kb.KORS(0.7), covar_module=rbf(), regularization=0.05,
             generator=torch.Generator().manual_seed(number),
         )  # fmt: skip
         hits[tuple((points[:, None] == model.inducing_points).all(-1).any(-1).nonzero().flatten().tolist())] += 1
@@ -173,7 +168,7 @@ def test_dictionaries_of_a_model_are_drawn_as_often_as_the_paths_to_them_are_lik
 
 
 def test_the_first_point_is_drawn_and_points_without_variance_never_again():
-    bandit = make(KORS(1e-9), kernel=linear())
+    bandit = make(kb.KORS(1e-9), kernel=linear())
     bandit.tell(torch.zeros(4, 2, dtype=DOUBLE), 0.0 * torch.ones(4, dtype=DOUBLE))
     assert weights_of(bandit) == {(0.0, 0.0): 1.0}
 
@@ -195,8 +190,8 @@ def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension
     """
     X, kernel = np.random.default_rng(0).random((2_000, dimension)), oracles.rbf(1.5)
     enough, too_little = (
-        NystromGP(
-            torch.tensor(X), torch.tensor(X[:, :1]), dictionary=KORS(oversampling), covar_module=rbf(1.5),
+        kb.NystromGP(
+            torch.tensor(X), torch.tensor(X[:, :1]), dictionary=kb.KORS(oversampling), covar_module=rbf(1.5),
             regularization=projection, generator=torch.Generator().manual_seed(0),
         ).inducing_points.numpy()
         for oversampling in (theoretical_kors_oversampling(0.1, 2_000), 1e-9)
@@ -234,7 +229,7 @@ def test_sized_draws_follow_the_chances_of_those_left():
     expected += expected.T
     points, hits = played(torch.tensor(X), torch.tensor(counts)), np.zeros((4, 4))
     for number in range(3_000):
-        a, b = KORS(0.3).select_sized(points, 2, torch.Generator().manual_seed(number)).indices.tolist()
+        a, b = kb.KORS(0.3).select_sized(points, 2, torch.Generator().manual_seed(number)).indices.tolist()
         hits[a, b] += 1.0
     above = np.triu_indices(4, 1)
     error = np.sqrt(expected * (1.0 - expected) / 3_000)[above]
@@ -244,18 +239,18 @@ def test_sized_draws_follow_the_chances_of_those_left():
 @pytest.mark.parametrize("size", [1, 7, 50])
 def test_sized_draws_are_different_rows_also_where_everything_is_explained(size):
     X = data(4, 2)[0].repeat(5, 1)
-    selection = KORS().select_sized(played(X, X.new_ones(20)), size, torch.Generator().manual_seed(0))
+    selection = kb.KORS().select_sized(played(X, X.new_ones(20)), size, torch.Generator().manual_seed(0))
     assert len(selection.indices.unique()) == min(size, 20)
 
 
 def test_constants_and_what_is_none():
     assert theoretical_kors_oversampling(0.1, 1000) == pytest.approx(12.0 * np.log(10_000.0))  # 12 ln(1000 / 0.1)
     for build, message in (
-        (lambda: KORS(0.0), "oversampling must be a finite number above 0"),
-        (lambda: KORS(projection=-1.0), "projection must be a finite number above 0"),
-        (lambda: KORS(accuracy=1.0), "accuracy must lie strictly between 0 and 1"),
+        (lambda: kb.KORS(0.0), "oversampling must be a finite number above 0"),
+        (lambda: kb.KORS(projection=-1.0), "projection must be a finite number above 0"),
+        (lambda: kb.KORS(accuracy=1.0), "accuracy must lie strictly between 0 and 1"),
         (lambda: theoretical_kors_oversampling(0.0, 10), "failure_probability"),
         (lambda: theoretical_kors_oversampling(0.1, 0), "horizon"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(kb.InputError, match=message):
             build()

@@ -28,15 +28,7 @@ import torch_kbandits as kb
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Arms
-from torch_kbandits.memory import (
-    Discount,
-    Exponential,
-    KeepAll,
-    Linear,
-    Restart,
-    SlidingWindow,
-    UncertaintyInjection,
-)
+from torch_kbandits.memory import Discount, Exponential, KeepAll, Linear, Restart, SlidingWindow, UncertaintyInjection
 
 
 def agrees(bandit, name, now, **part):

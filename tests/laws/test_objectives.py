@@ -12,30 +12,16 @@ from hypothesis import given
 from problems import DOUBLE, data, dense, examples, rbf
 from scipy.stats import kstest
 
-from torch_kbandits import (
-    AtLeast,
-    AtMost,
-    Configurations,
-    ContextualActions,
-    EmptyHistoryError,
-    Float,
-    InputError,
-    LearnedPrior,
-    Outcome,
-    ParameterSpace,
-    Prior,
-    Scalarization,
-    StateMismatchError,
-    algorithms,
-)
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 
 ARMS = data(30, 2, seed=4)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
 KERNELS = {"reward": (0.4, 1.0), "cost": (0.3, 9.0), "heat": (0.5, 0.25)}
 NOISES = {"reward": 0.05, "cost": 0.2, "heat": 0.01}
-PRIORS = {name: Prior(rbf(*KERNELS[name]), NOISES[name]) for name in KERNELS}
-COST = Outcome("cost", PRIORS["cost"])
-HEAT = Outcome("heat", PRIORS["heat"])
+PRIORS = {name: kb.Prior(rbf(*KERNELS[name]), NOISES[name]) for name in KERNELS}
+COST = kb.Outcome("cost", PRIORS["cost"])
+HEAT = kb.Outcome("heat", PRIORS["heat"])
 BOTH = {"reward": "maximize", "cost": "minimize"}
 ALL = BOTH | {"heat": "maximize"}
 
@@ -108,7 +94,7 @@ def weighed(scalarization, weights, bounds, means):
 )
 def test_the_largest_scalarised_bound_is_chosen(seed, shares, kind, number, waiting):
     weights = dict(zip(ALL, shares, strict=True))
-    bandit = make(Scalarization(ALL, weights, kind))
+    bandit = make(kb.Scalarization(ALL, weights, kind))
     X = data(number, 2, seed)[0]
     told(bandit, X)
     pending = data(waiting, 2, seed + 1)[0] if waiting else None
@@ -126,8 +112,8 @@ def test_the_largest_scalarised_bound_is_chosen(seed, shares, kind, number, wait
 @pytest.mark.parametrize("name", ["gp-ucb", "gp-ts", "bkb"])
 @pytest.mark.parametrize("kind", ["linear", "chebyshev"])
 def test_all_weight_on_the_reward_is_the_bandit_of_the_reward(name, kind):
-    alone, expected = Scalarization(ALL, {"reward": 2.0, "cost": 0.0, "heat": 0.0}, kind), play(make(None, name), 6)
-    nearly = Scalarization(BOTH, {"reward": 1.0, "cost": 1e-12}, "linear")
+    alone, expected = kb.Scalarization(ALL, {"reward": 2.0, "cost": 0.0, "heat": 0.0}, kind), play(make(None, name), 6)
+    nearly = kb.Scalarization(BOTH, {"reward": 1.0, "cost": 1e-12}, "linear")
     for objective in (alone, nearly):
         assert torch.equal(play(make(objective, name), 6), expected)
 
@@ -136,7 +122,7 @@ def test_all_weight_on_the_reward_is_the_bandit_of_the_reward(name, kind):
 def test_an_outcome_may_be_all_that_is_sought(direction):
     """It is then what a bandit of that outcome, or of its negative, plays, but for ties."""
     sign = 1.0 if direction == "maximize" else -1.0
-    bandit = make(Scalarization({"cost": direction}, "random", "linear"), outcomes=[COST])
+    bandit = make(kb.Scalarization({"cost": direction}, "random", "linear"), outcomes=[COST])
     twin = make(None, outcomes=(), prior=PRIORS["cost"])
     for _ in range(8):
         x = bandit.ask()
@@ -154,7 +140,7 @@ def test_draws_of_objectives_are_independent_and_of_their_own_posterior():
     for seed in range(number):
         rows = []
         for name in wins:
-            bandit = make(Scalarization({name: "maximize"}), "gp-ts", candidates=arms, seed=seed, beta=1.0)
+            bandit = make(kb.Scalarization({name: "maximize"}), "gp-ts", candidates=arms, seed=seed, beta=1.0)
             told(bandit, arms[:1])
             rows.append(bool((bandit.ask() == arms[1]).all()))
         both.append(rows)
@@ -173,7 +159,7 @@ def test_draws_of_objectives_are_independent_and_of_their_own_posterior():
 
 def test_random_weights_are_uniform_on_the_simplex_and_follow_from_the_seed():
     """The first of k uniform weights has distribution function 1 − (1 − w)^(k − 1); false alarm 1e-4 for each of 3."""
-    objective = Scalarization(ALL)
+    objective = kb.Scalarization(ALL)
     drawn = torch.stack([objective.sought(seed) for seed in range(2000)])
     assert torch.equal(drawn, torch.stack([objective.sought(seed) for seed in range(2000)]))
     assert (drawn >= 0.0).all()
@@ -184,7 +170,7 @@ def test_random_weights_are_uniform_on_the_simplex_and_follow_from_the_seed():
 
 
 def test_each_choice_of_a_batch_has_random_weights_of_its_own():
-    bandit, shown = told(make(Scalarization(BOTH)), ARMS[:6]), []
+    bandit, shown = told(make(kb.Scalarization(BOTH)), ARMS[:6]), []
     for _ in range(4):
         shown.append(bandit.acquisition()(ARMS.unsqueeze(-2)).detach())
         row = int((bandit.ask() == ARMS).all(-1).nonzero())
@@ -193,12 +179,12 @@ def test_each_choice_of_a_batch_has_random_weights_of_its_own():
     assert any(float(gain.min()) < 0.0 for gain in gains)  # bounds alone never grow as points become pending
 
 
-SPACE = ParameterSpace({"x": Float(0.0, 1.0), "y": Float(0.0, 1.0)})
+SPACE = kb.ParameterSpace({"x": kb.Float(0.0, 1.0), "y": kb.Float(0.0, 1.0)})
 
 
 @pytest.mark.parametrize("waiting", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_search_of_configurations_finds_at_least_what_a_grid_has(waiting):
-    bandit = make(Scalarization(BOTH), candidates=Configurations(SPACE))
+    bandit = make(kb.Scalarization(BOTH), candidates=kb.Configurations(SPACE))
     at = {"outcomes": {name: values(ARMS[:7], name) for name in bandit.outcomes}}
     bandit.tell(bandit.candidates.actions(ARMS[:7]), values(ARMS[:7], "reward"), **at)
     if waiting:
@@ -213,10 +199,10 @@ def test_a_search_of_configurations_finds_at_least_what_a_grid_has(waiting):
 @pytest.mark.parametrize("mode", ["safe", "optimistic"])
 def test_limits_hold_of_what_several_objectives_choose(words, mode):
     is_safe, (length, scale) = mode == "safe", KERNELS["heat"]
-    limit = AtMost("heat", 0.2, mode="optimistic", beta=1.0)
+    limit = kb.AtMost("heat", 0.2, mode="optimistic", beta=1.0)
     if is_safe:
-        limit = AtLeast("heat", -0.3, safe_seed=lambda X: X[:, 0] < 0.2)
-    bandit = told(make(Scalarization(BOTH), constraints=[limit], **words), ARMS[:3])
+        limit = kb.AtLeast("heat", -0.3, safe_seed=lambda X: X[:, 0] < 0.2)
+    bandit = told(make(kb.Scalarization(BOTH), constraints=[limit], **words), ARMS[:3])
     for _ in range(6):
         X, x = bandit.history.X, bandit.ask()
         noise = np.full(len(X), NOISES["heat"])
@@ -231,16 +217,16 @@ def test_limits_hold_of_what_several_objectives_choose(words, mode):
 
 def test_a_safe_set_grows_towards_what_is_sought():
     """From one known corner; without plays that show what is safe the safe set would stay small."""
-    limit = AtLeast("heat", -5.0, safe_seed=ARMS[:1], beta=2.0)
-    prior = Prior(rbf(0.5, 16.0), 0.01)
-    bandit = make(Scalarization(BOTH), constraints=[limit], outcomes=[COST, Outcome("heat", prior)])
+    limit = kb.AtLeast("heat", -5.0, safe_seed=ARMS[:1], beta=2.0)
+    prior = kb.Prior(rbf(0.5, 16.0), 0.01)
+    bandit = make(kb.Scalarization(BOTH), constraints=[limit], outcomes=[COST, kb.Outcome("heat", prior)])
     asked = play(bandit, 12)
     assert len({tuple(x) for x in asked.tolist()}) > 3
 
 
 def test_points_are_spread_until_each_prior_is_fitted():
-    learned = [Outcome("cost", LearnedPrior(num_initial=6))]
-    bandit, asked = make(Scalarization(BOTH), outcomes=learned), set()
+    learned = [kb.Outcome("cost", kb.LearnedPrior(num_initial=6))]
+    bandit, asked = make(kb.Scalarization(BOTH), outcomes=learned), set()
     for number in range(8):
         x = bandit.ask()
         with_cost = {} if number % 2 else {"cost": values(x, "cost")}
@@ -249,14 +235,14 @@ def test_points_are_spread_until_each_prior_is_fitted():
     assert len(asked) == 8  # no arm again before all were chosen
     assert type(bandit.rule).__name__ == "SpreadRule"
     told(bandit, ARMS[:3])
-    unweighted = make(Scalarization(BOTH, {"reward": 1.0, "cost": 0.0}), outcomes=learned)
+    unweighted = make(kb.Scalarization(BOTH, {"reward": 1.0, "cost": 0.0}), outcomes=learned)
     assert {type(each.rule).__name__ for each in (bandit, unweighted)} == {"UpperConfidenceRule"}
 
 
 @pytest.mark.parametrize("kind", ["linear", "chebyshev"])
 def test_the_best_point_played_by_scalarised_means_is_recommended(kind):
     for weights, shares in (("random", (0.5, 0.5)), ({"reward": 1.0, "cost": 3.0}, (0.25, 0.75))):
-        bandit = told(make(Scalarization(BOTH, weights, kind)), ARMS[:8])
+        bandit = told(make(kb.Scalarization(BOTH, weights, kind)), ARMS[:8])
         _, means = of_names(bandit.objective, ARMS[:8], ARMS, 0.0)
         row = int(weighed(bandit.objective, np.array(shares), means, means).argmax())
         assert torch.equal(bandit.recommend(), ARMS[row, None])
@@ -265,7 +251,7 @@ def test_the_best_point_played_by_scalarised_means_is_recommended(kind):
 @pytest.mark.parametrize("kind", ["listed", pytest.param("box", marks=pytest.mark.slow)])
 def test_contexts_have_choices_of_their_own(kind):
     actions = {"actions": ARMS[:, 1:]} if kind == "listed" else {"bounds": BOX[:, 1:]}
-    bandit = make(Scalarization(BOTH, "random"), candidates=ContextualActions(context_dim=1, **actions))
+    bandit = make(kb.Scalarization(BOTH, "random"), candidates=kb.ContextualActions(context_dim=1, **actions))
     for number in range(6):
         context = torch.tensor([0.1 + 0.8 * (number % 2)], dtype=DOUBLE)
         x = bandit.ask(context=context)
@@ -281,7 +267,7 @@ def test_contexts_have_choices_of_their_own(kind):
 
 
 def test_a_play_without_a_reward_counts_for_what_was_measured():
-    bandit = make(Scalarization(BOTH), outcomes=[COST])
+    bandit = make(kb.Scalarization(BOTH), outcomes=[COST])
     bandit.tell(ARMS[:2], failed=True, outcomes={"cost": [1.0, -1.0]})
     assert bandit.ask().shape == (1, 2)
     bandit.tell(ARMS[2:4], [0.5, -0.5])  # no cost
@@ -289,24 +275,24 @@ def test_a_play_without_a_reward_counts_for_what_was_measured():
 
 
 def test_what_makes_no_sense_is_refused():
-    two = Scalarization(BOTH)
+    two = kb.Scalarization(BOTH)
     for call, message in (
-        (lambda: Scalarization({}), "objectives must be a mapping"),
-        (lambda: Scalarization({"reward": "up"}), "direction of 'reward'"),
-        (lambda: Scalarization(BOTH, {"reward": 1.0}), "one number for each"),
-        (lambda: Scalarization(BOTH, {"reward": 0.0, "cost": 0.0}), "all 0"),
-        (lambda: Scalarization(BOTH, kind="max"), "kind"),
+        (lambda: kb.Scalarization({}), "objectives must be a mapping"),
+        (lambda: kb.Scalarization({"reward": "up"}), "direction of 'reward'"),
+        (lambda: kb.Scalarization(BOTH, {"reward": 1.0}), "one number for each"),
+        (lambda: kb.Scalarization(BOTH, {"reward": 0.0, "cost": 0.0}), "all 0"),
+        (lambda: kb.Scalarization(BOTH, kind="max"), "kind"),
         (lambda: make(two, "gp-ei", beta=None), "several have no meaning"),
         (lambda: make(two, "gp-pi", beta=None), "several have no meaning"),
         (lambda: make(two, "pe-gp-ucb"), "leave out family or objective"),
         (lambda: make(two, outcomes=["reward"]), "give the outcome another name"),
         (lambda: make(BOTH), "Scalarization"),
     ):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(kb.InputError, match=message):
             call()
-    with pytest.raises(EmptyHistoryError):
+    with pytest.raises(kb.EmptyHistoryError):
         make(two).recommend()
-    state = make(Scalarization(BOTH, {"reward": 1.0, "cost": 1.0})).state_dict()
-    for objective in (two, Scalarization(BOTH, {"reward": 1.0, "cost": 2.0}), None):
-        with pytest.raises(StateMismatchError, match="objective"):
+    state = make(kb.Scalarization(BOTH, {"reward": 1.0, "cost": 1.0})).state_dict()
+    for objective in (two, kb.Scalarization(BOTH, {"reward": 1.0, "cost": 2.0}), None):
+        with pytest.raises(kb.StateMismatchError, match="objective"):
             make(objective).load_state_dict(state)
