@@ -87,27 +87,24 @@ def test_new_points_replace_those_that_tell_least(seed, cap, new):
         if gains.max() > np.log(1.1):
             equal = [i for i in range(cap) if lost[i] < 1e-6]
             held[min(equal, key=held.__getitem__)] = row
-    in_dictionary = torch.arange(cap + new) < cap
-    points = PlayedPoints(
-        torch.tensor(X), rbf(0.4), torch.tensor(LAMBDA, dtype=DOUBLE), torch.tensor(counts),
-        torch.full((cap + new,), 1e9, dtype=DOUBLE), in_dictionary, (~in_dictionary).double(),
-    )  # fmt: skip
-    chosen = kb.CappedDictionary(kb.RidgeLeverageSampling(), cap, "stop").select(
-        points, torch.Generator().manual_seed(0)
-    )
-    assert chosen.indices.tolist() == sorted(held)
+    assert exchanged(X, counts, cap, LAMBDA) == sorted(held)
 
 
-@pytest.mark.parametrize("angle", [0.1, 0.55, 1.0])
-def test_of_equal_points_the_first_leaves(angle):
+def exchanged(X, counts, cap, noise):
+    """The rows that a full dictionary has, whose first points were in it."""
+    held, scores = torch.arange(len(X)) < cap, torch.full((len(X),), 1e9, dtype=DOUBLE)
+    level, counts = torch.tensor(noise, dtype=DOUBLE), torch.tensor(counts)
+    points = PlayedPoints(torch.tensor(X), rbf(0.4), level, counts, scores, held, (~held).double())
+    rule = kb.CappedDictionary(kb.RidgeLeverageSampling(), cap, "stop")
+    return rule.select(points, torch.Generator().manual_seed(0)).indices.tolist()
+
+
+def test_of_equal_points_the_first_leaves():
     """Which rounding would decide: those on a circle are equal for its centre."""
-    turns = angle + 2.0 * np.pi * np.arange(6) / 6
-    X = torch.tensor(np.concatenate([0.7 * np.stack([np.cos(turns), np.sin(turns)], 1), [[0.0, 0.0]]]))
-    held, counts = torch.arange(7) < 6, torch.tensor([2.0] * 6 + [50.0], dtype=DOUBLE)
-    scores, noise = torch.full((7,), 1e9, dtype=DOUBLE), torch.tensor(0.1, dtype=DOUBLE)
-    points = PlayedPoints(X, rbf(0.4), noise, counts, scores, held, (~held).double())
-    chosen = kb.CappedDictionary(kb.RidgeLeverageSampling(), 6, "stop").select(points, torch.Generator().manual_seed(0))
-    assert chosen.indices.tolist() == [1, 2, 3, 4, 5, 6]
+    for angle in (0.1, 0.55, 1.0):
+        turns = angle + 2.0 * np.pi * np.arange(6) / 6
+        X = np.concatenate([0.7 * np.stack([np.cos(turns), np.sin(turns)], 1), [[0.0, 0.0]]])
+        assert exchanged(X, [2.0] * 6 + [50.0], 6, 0.1) == [1, 2, 3, 4, 5, 6]
 
 
 def bandit_of(rule, memory=None):
@@ -131,7 +128,7 @@ def test_exchanges_are_few_however_many_points_are_offered():
     assert 0 < exchanges <= bound
 
 
-@pytest.mark.parametrize("window", [20, 60])
+@pytest.mark.parametrize("window", [20, pytest.param(60, marks=pytest.mark.slow)])
 def test_points_that_no_longer_count_leave_the_dictionary(window):
     """A region that drifts: the dictionary is as large as that of a fresh run on what counts, within 1.3 times."""
     rng, bandit, told, sizes = np.random.default_rng(0), bandit_of(kb.KORS(), SlidingWindow(window)), [], []

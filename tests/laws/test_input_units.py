@@ -1,5 +1,7 @@
 """Units of inputs: with a prior that is learned, multiplying a column by a number or adding one changes no choice."""
 
+from itertools import product
+
 import pytest
 import torch
 from problems import DOUBLE
@@ -53,23 +55,23 @@ def choices(kind, factors=(1.0, 1.0), shifts=(0.0, 0.0), rounds=14, algorithm="g
     return torch.cat(chosen)
 
 
+def cases():
+    """Each kind of candidates with an algorithm and units of its own; slowly all of them with all."""
+    ways = [{}, {"memory": BackToPrior(0.02)}, {"algorithm": "gp-ei"}, {"algorithm": "bkb"}]
+    for (k, kind), (w, words), (u, units) in product(enumerate(CANDIDATES), enumerate(ways), enumerate(UNITS)):
+        is_quick = (w, u) == (k % len(ways), k % len(UNITS)) and kind in ("arms", "actions in a context", "box")
+        yield pytest.param(kind, words, units, marks=[] if is_quick else pytest.mark.slow)
+
+
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize(("kind", "units"), [*zip(CANDIDATES, [*UNITS, *UNITS], strict=True)])
-def test_units_of_columns_change_no_choice(kind, units):
-    ours, theirs = choices(kind), choices(kind, *UNITS[units])
-    assert len(ours.unique(dim=0)) > 6
-    assert torch.allclose(ours, theirs, rtol=0.0, atol=1e-4 if "box" in kind else 1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("units", UNITS)
-@pytest.mark.parametrize("words", [{}, {"memory": BackToPrior(0.02)}, {"algorithm": "gp-ei"}, {"algorithm": "bkb"}])
-@pytest.mark.parametrize("kind", CANDIDATES)
-def test_units_of_columns_change_no_choice_whatever_chooses(kind, words, units):
+@pytest.mark.parametrize(("kind", "words", "units"), [*cases()])
+def test_units_of_columns_change_no_choice(kind, words, units):
     ours, theirs = choices(kind, **words), choices(kind, *UNITS[units], **words)
+    assert len(ours.unique(dim=0)) > 6
     assert torch.allclose(ours, theirs, rtol=0.0, atol=1e-3 if "box" in kind else 1e-9)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("units", UNITS)
 def test_a_fit_is_the_same_in_any_units(units):
     factor, shift = torch.tensor(UNITS[units], dtype=DOUBLE)
@@ -95,18 +97,14 @@ def test_a_column_that_is_constant_but_for_rounding_says_nothing(constant):
 
 
 @pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("log", [0.01 * U[:8], torch.cat([U[:8], U.new_tensor([[0.5, 1e4]])])], ids=["part", "beyond"])
-def test_what_may_be_played_says_how_far_columns_go(log):
-    """A log of a part of a box shrinks no column, and a point far outside stretches none."""
-    bandit = algorithms.GPUCB(
-        candidates=kb.Box(U.new_tensor([[0.0, 0.0], [1.0, 1.0]])), prior=kb.LearnedPrior(), seed=0
-    )
-    bandit.tell(log, value(log))
-    scales = bandit.prior.kernel.base_kernel.lengthscale
-    assert torch.allclose(scales, scales.new_tensor(0.5**0.5))  # until the first fit
-
-
-def test_column_specs_say_how_far_columns_go():
+def test_what_may_be_played_says_how_far_columns_go():
+    """A log of a part of a box shrinks no column, and a point far outside stretches none; nor do specs of columns."""
+    unit, beyond = U.new_tensor([[0.0, 0.0], [1.0, 1.0]]), U.new_tensor([[0.5, 1e4]])
+    for log in (0.01 * U[:8], torch.cat([U[:8], beyond])):
+        bandit = algorithms.GPUCB(candidates=kb.Box(unit), prior=kb.LearnedPrior(), seed=0)
+        bandit.tell(log, value(log))
+        scales = bandit.prior.kernel.base_kernel.lengthscale
+        assert torch.allclose(scales, scales.new_tensor(0.5**0.5))  # until the first fit
     columns = kb.ColumnSpec([kb.Number("hour", 0, 24), kb.Number("load"), kb.Category("device", ["phone", "tablet"])])
     ranges = kb.ContextualActions(action_dim=1, context_columns=columns).ranges
     assert ranges.tolist() == [[0.0, torch.inf, 0.0, 0.0, torch.inf], [1.0, -torch.inf, 1.0, 1.0, -torch.inf]]

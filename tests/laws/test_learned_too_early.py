@@ -7,7 +7,6 @@ from problems import DOUBLE, rbf
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow
@@ -29,16 +28,10 @@ def fitted(bandit):
 @pytest.mark.parametrize("trigger", [ResidualTrigger(0.5), CumulatedTrigger(0.5)], ids=["single", "cumulated"])
 def test_a_trigger_waits_for_the_first_fit_since_a_restart(trigger):
     """Rewards whose scale grows all the time are a surprise under any prior that was fitted to those before them."""
-    bandit = kb.Bandit(
-        candidates=kb.Arms(ARMS),
-        prior=kb.LearnedPrior(num_initial=INITIAL),
-        width=ConstantWidth(2.0),
-        acquisition=UpperConfidenceRule(),
-        trigger=trigger,
-        seed=0,
-    )
+    prior = kb.LearnedPrior(num_initial=INITIAL)
+    bandit = kb.Bandit(candidates=kb.Arms(ARMS), prior=prior, width=ConstantWidth(2.0), trigger=trigger, seed=0)
     stretches, before = [], fitted(bandit)
-    for number in range(50):
+    for number in range(30):
         x, count = bandit.ask(), bandit.num_since_restart
         bandit.tell(x, 1.3**number * (-1.0) ** number)
         if bandit.num_since_restart <= count:
@@ -109,6 +102,7 @@ def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, co
         assert np.array_equal(each.recommend(**({} if later is None else {"time": later}))[0].numpy(), best_mean(X, Y))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("prior", ["given", "learned"])
 @pytest.mark.parametrize(
@@ -144,15 +138,8 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
 
 def test_blocks_that_start_anew_recommend_what_the_last_one_found():
     memories = BanditOverBandit((SlidingWindow(5, "observations"),), 5, 0.5, shares_history=False)
-    bandit = kb.Bandit(
-        candidates=kb.Arms(ARMS),
-        kernel=rbf(0.4),
-        regularization=0.01,
-        width=ConstantWidth(2.0),
-        acquisition=UpperConfidenceRule(),
-        memories=memories,
-        seed=0,
-    )
+    words = {"kernel": rbf(0.4), "regularization": 0.01, "width": ConstantWidth(2.0), "seed": 0}
+    bandit = kb.Bandit(candidates=kb.Arms(ARMS), memories=memories, **words)
     with pytest.raises(kb.EmptyHistoryError):
         bandit.recommend()
     for number in range(10):

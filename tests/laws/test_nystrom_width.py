@@ -5,7 +5,6 @@ That every posterior knows it is in ``test_posterior`` and ``test_models``.
 
 import math
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 import oracles
@@ -170,17 +169,9 @@ RULES = {
 def test_it_covers_at_dictionaries_as_they_are_drawn(rule, noise_scale, norm):
     """A false alarm has probability below 1e-6."""
     width = NystromWidth(noise_scale, norm, DELTA)
-    assert misses(width, rule, noise_scale, norm, noise_scale**2, 50) <= allowed(50)
+    assert misses(width, rule, noise_scale, norm, noise_scale**2, 30) <= allowed(30)
 
 
 def test_without_what_the_dictionary_leaves_out_it_is_caught():
     width = SelfNormalizedWidth(0.02, 3.0, DELTA)
     assert misses(width, RULES["uniform"], 0.02, 3.0, 0.0004, 20) > allowed(20)
-
-
-@cache
-def at_the_end(q: float) -> Known:
-    run, rng = Run(kb.RidgeLeverageSampling(q), 0.01, 0), np.random.default_rng(0)
-    for arm in rng.integers(len(GRID), size=200):
-        run.observe(int(arm), rng.normal())
-    return run.evidence
