@@ -187,16 +187,6 @@ def test_on_a_box_the_neighbourhood_waits_too():
     assert ((bandit.ask() - x).abs() / ranges > 0.01).any()
 
 
-def test_a_batch_that_repeats_a_point_ends_when_it_fails():
-    bandit = make("mini-gp-ucb", candidates=ARMS, regularization=2.0)
-    x = bandit.ask()
-    assert torch.equal(bandit.ask(), x)  # it is played again and again
-    bandit.tell(x, failed=True)
-    assert difference(bandit.ask(remember=False), x) > 0.0
-    bandit.tell(x, failed=True)
-    assert difference(bandit.ask(remember=False), x) > 0.0
-
-
 @pytest.mark.parametrize(("kind", "rounds"), [("arms", 12), ("box", 5)])
 def test_limits_are_kept_where_plays_fail(kind, rounds):
     unit, low = (torch.tensor([[0.0, 0.0], [1.0, top]], dtype=DOUBLE) for top in (1.0, 0.2))

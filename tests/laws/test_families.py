@@ -189,15 +189,6 @@ def test_with_one_hypothesis_it_is_the_bandit_without_a_family(rule, choice, spa
     assert ours.hypothesis_weights == (1.0,)
 
 
-@pytest.mark.parametrize("name", ["lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts"])
-def test_named_algorithms_with_one_hypothesis_are_those_without(name):
-    words = {"kernel": matern(0.4), "regularization": LAMBDA, "candidates": ARMS, "seed": 2}
-    words |= {"noise_scale": 0.1, "norm_bound": 1.0}
-    plain = algorithms.build("gp-ts" if name.endswith("ts") else "igp-ucb", **words)
-    ours = algorithms.build(name, scales=(1.0,), **words)
-    assert torch.equal(play(ours, 12), play(plain, 12))
-
-
 # ---------------------------------------------------------------- who plays
 
 
@@ -251,18 +242,6 @@ def test_rejections_are_those_of_the_formulas_by_hand():
     # What is rejected stays so, and rejects nothing.
     gone = shown(plays=[16.0, 4.0, 1.0], rewards=[16.0, 0.0, 0.0], widths=[0.0, 0.0, 0.0], active=[False, True, True])
     assert rule.kept(gone, noise_of(gone)).tolist() == [False, True, True]
-
-
-def test_one_hypothesis_stays_in_any_case():
-    rule = Elimination(0.1)
-    trials = shown(plays=[4.0, 4.0, 4.0], residuals=[9.0, -8.0, 7.0], active=[True, True, False])
-    assert rule.kept(trials, noise_of(trials)).tolist() == [False, True, False]
-    bandit = bandit_of(family(Elimination(0.5, 1e-3)), width=kb.ConstantWidth(0.0))
-    for row in range(20):
-        x = bandit.ask()
-        bandit.tell(x, (-1.0) ** row * 5.0)
-        assert sum(bandit.hypothesis_weights) == pytest.approx(1.0)
-    assert sorted(bandit.hypothesis_weights) == [0.0, 0.0, 1.0]
 
 
 @given(st.data())

@@ -6,17 +6,16 @@ from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
-import oracles
 import pandas as pd
 import pytest
 import torch
-from forgetting import ACTIONS, ARMS, CONTEXTS, DICTIONARIES, KERNEL, LAMBDA, MEMORIES, TESTED, expected, make, play
+from forgetting import ACTIONS, ARMS, CONTEXTS, DICTIONARIES, MEMORIES, TESTED, expected, make, play
 from hypothesis import given
 from kinds import same
-from problems import DOUBLE, believed, dense, difference, examples, matern
+from problems import believed, difference, examples, matern
 
 from torch_kbandits import Bandit, InputError, Outcome, algorithms
-from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
+from torch_kbandits.memory import KeepAll, SlidingWindow
 
 RATE = 0.1
 ROUNDS = 24
@@ -97,21 +96,6 @@ def test_the_posterior_is_that_of_rewards_told_in_order(name, delays, step, by, 
 def test_a_dictionary_is_that_of_the_tells_and_its_posterior_the_dense_one(name, posterior, domain):
     delays = np.random.default_rng(3).integers(0, 8, size=ROUNDS).tolist()
     assert agrees(told_late(make(name, posterior, domain), domain, range(ROUNDS), delays), name, domain, ROUNDS + 1.0)
-
-
-@pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
-def test_under_a_prior_on_time_a_point_keeps_the_time_at_which_it_was_played(domain):
-    delays = np.random.default_rng(0).integers(0, 51, size=ROUNDS).tolist()
-    bandit, now = told_late(make(BackToPrior(RATE, 0.3), "exact", domain), domain, range(ROUNDS), delays), ROUNDS + 2.0
-    x, words = scripted(domain, 0)
-    bandit.mark_pending(x, time=now, **words)
-    history = bandit.history
-    assert torch.equal(history.X[:, 0], history.times)
-    assert history.times.tolist() == sorted(range(ROUNDS), key=lambda number: (number + delays[number], number))
-    points = torch.cat([torch.full((len(TESTED), 1), now, dtype=DOUBLE), TESTED], dim=-1)
-    counts = (1.0 - RATE) ** (0.5 * (now - history.times)) >= 0.3
-    X, y, T = dense(history.X[counts], history.Y[counts], points)
-    assert is_as(bandit, oracles.exact(oracles.in_time(KERNEL, RATE), X, y, np.full(len(X), LAMBDA), T), points)
 
 
 @examples(12)

@@ -166,20 +166,6 @@ def test_a_replay_makes_the_fits_that_leave_a_trace(words, is_tough, monkeypatch
     assert torch.equal(replayed.ask(3), ours.ask(3))
 
 
-@pytest.mark.usefixtures("short_fits")
-def test_after_a_restart_what_was_fitted_stays_until_there_are_rewards_again(tmp_path):
-    it = learning("arms")
-    ours = bandit_of(it, tmp_path)
-    played(ours, it, 10)
-    fitted = ours.prior
-    ours.restart()
-    for number in range(5):
-        played(ours, it, 1, start=10 + number)
-        assert ours.prior is fitted
-    played(ours, it, 1, start=15)
-    assert ours.prior is not fitted
-
-
 # ---------------------------------------------------------------- the first points
 
 
@@ -200,21 +186,6 @@ def test_until_a_fit_points_are_spread_and_no_function_is_maximised(tmp_path):
 
 
 # ---------------------------------------------------------------- what is known stays
-
-
-@pytest.mark.usefixtures("short_fits")
-def test_what_is_given_is_not_fitted(tmp_path):
-    it = learning("arms")
-
-    def profile(points):
-        return 50.0 - 10.0 * points[:, 0]
-
-    ours = bandit_of(it, tmp_path, mean=profile, regularization=0.04)
-    played(ours, it, 14, 0.1, 45.0)
-    assert ours.regularization == 0.04
-    assert ours.prior.mean is profile
-    level = believed(ours, torch.full((1, 2), 1e6, dtype=DOUBLE))[0]
-    assert float(level) == pytest.approx(float(profile(torch.full((1, 2), 1e6, dtype=DOUBLE))))
 
 
 def fixed(kernel):

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import LinearKernel
-from hypothesis import given
-from hypothesis import strategies as st
-from problems import DOUBLE, believed, difference, examples
+from problems import DOUBLE, believed, difference
 
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.candidates import ContextualActions
@@ -57,7 +55,10 @@ def test_many_rounds_are_the_primal_formulas(num_rounds, one_hot, ridge):
     generator = torch.Generator().manual_seed(1)
     coefficients = torch.randn(num_actions, context_dim, generator=generator, dtype=DOUBLE)
     worst = 0.0
-    for context in contexts(num_rounds, context_dim, 2):
+    drawn = contexts(num_rounds, context_dim, 2)
+    drawn[5::4] = drawn[4:-1:4] * (1.0 + 1e-9)  # repeated, nearly collinear
+    drawn[6::4] = drawn[2:-4:4]
+    for context in drawn:
         mean, norm = primal.marginals(context.numpy())
         means, deviations = at(bandit, context, actions)
         worst = max(worst, difference(means, mean), difference(deviations, math.sqrt(ridge) * norm))
@@ -70,32 +71,6 @@ def test_many_rounds_are_the_primal_formulas(num_rounds, one_hot, ridge):
         primal.tell(row, context.numpy(), float(y))
     assert worst < 1e-8
     assert len(bandit.inducing_points) <= num_actions * (context_dim + 1)
-
-
-@examples(15)
-@given(
-    context_dim=st.integers(0, 3),
-    spread=st.sampled_from([1e-3, 1.0, 30.0]),
-    copies=st.integers(1, 3),
-    nearness=st.sampled_from([0.0, 1e-9, 1e-6, 1e-3]),
-    seed=st.integers(0, 1000),
-)
-def test_repeated_and_nearly_collinear_contexts(context_dim, spread, copies, nearness, seed):
-    actions = torch.arange(3.0, dtype=DOUBLE).unsqueeze(-1)
-    bandit = algorithms.LinUCB(candidates=actions, context_dim=context_dim, regularization=0.5, beta=1.0, seed=0)
-    primal = PrimalLinUCB(3, context_dim, 0.5)
-    base = contexts(10, context_dim, seed, spread).repeat_interleave(copies, 0)
-    near = base * (1.0 + nearness * contexts(len(base), context_dim, seed + 1))
-    for number, context in enumerate(near):
-        y = math.sin(number)
-        bandit.tell(actions[number % 3, None], y, context=context)
-        primal.tell(number % 3, context.numpy(), y)
-    for context in contexts(5, context_dim, seed + 2, spread):
-        mean, norm = primal.marginals(context.numpy())
-        means, deviations = at(bandit, context, actions)
-        # What counts as spanned leaves up to 1e-10 of the prior variance, 1 + ‖x‖², aside.
-        assert difference(means, mean) < 1e-6 * (1.0 + spread)
-        assert difference(deviations.square(), 0.5 * norm**2) < 1e-6 * (1.0 + spread**2)
 
 
 def test_the_kernel_of_a_model_for_each_action():

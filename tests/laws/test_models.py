@@ -218,18 +218,6 @@ def test_precise_observations_leave_no_error_behind():
         assert_dense(kind, model, X, Y, noise[:40, 0])
 
 
-@over_models
-def test_a_covariance_is_one_also_before_any_data(kind):
-    for kernel, n in itertools.product(KERNELS, (0, 20)):
-        X, Y = data(20, 2)
-        points, model = torch.cat([T, T[:1], X[:2]]), make(kind, X[:n], Y[:n], kernel=kernel)
-        covariance = model.posterior(points).distribution.covariance_matrix.detach()
-        assert difference(covariance, covariance.mT) < 1e-12
-        assert float(torch.linalg.eigvalsh(covariance).min()) > -1e-9
-        assert difference(covariance[0], covariance[6]) < 1e-12
-        assert n or difference(covariance, KERNELS[kernel].dense(*dense(points, points))) < 1e-12
-
-
 #: How many kernel values each call computed.
 COMPUTED = []
 
@@ -285,17 +273,17 @@ def test_each_observation_may_have_noise_of_its_own_whatever_the_model_was_made_
     assert_dense(kind, model, X[kept], Y[kept], noise[kept])
 
 
-@pytest.mark.parametrize("own", [None, 0.3])
 @over_models
-def test_without_noise_later_observations_have_the_regularization_or_the_mean(kind, own):
+def test_without_noise_later_observations_have_the_regularization_or_the_mean(kind):
     X, Y = data(12, 2)
-    noise = SOME_NOISE[:12].clone()
-    model = make(kind, X[:6], Y[:6], noise[:6], regularization=own)
-    noise[6:9] = noise[:6].mean() if own is None else own
-    tell(kind, model, X[6:9], Y[6:9])
-    tell(kind, model, X[9:], Y[9:], noise[9:])
-    assert difference(model.likelihood.noise, noise[:, 0]) < 1e-15
-    assert_dense(kind, model, X, Y, noise[:, 0])
+    for own in (None, 0.3):
+        noise = SOME_NOISE[:12].clone()
+        model = make(kind, X[:6], Y[:6], noise[:6], regularization=own)
+        noise[6:9] = noise[:6].mean() if own is None else own
+        tell(kind, model, X[6:9], Y[6:9])
+        tell(kind, model, X[9:], Y[9:], noise[9:])
+        assert difference(model.likelihood.noise, noise[:, 0]) < 1e-15
+        assert_dense(kind, model, X, Y, noise[:, 0])
 
 
 @over_models
@@ -379,6 +367,7 @@ def test_a_rule_chooses_by_the_present_posterior():
 
 @over_models
 def test_t_batches_equal_one_at_a_time_and_have_gradients(kind):
+    """Also where points are pending."""
     X, Y = data(20, 2)
     model = make(kind, X, Y)
     tell(kind, model, X[15:], Y[15:])
@@ -387,12 +376,12 @@ def test_t_batches_equal_one_at_a_time_and_have_gradients(kind):
         batched = model.posterior(T)
         assert batched.mean.shape == (*t_shape, q, 1)
         for index in itertools.product(*map(range, t_shape)):
-            alone = model.posterior(T[index])
-            assert difference(batched.mean[index], alone.mean) < 1e-12
+            assert difference(batched.mean[index], model.posterior(T[index]).mean) < 1e-12
             joint = batched.distribution.covariance_matrix[index]
-            assert difference(joint, alone.distribution.covariance_matrix) < 1e-12
+            assert difference(joint, model.posterior(T[index]).distribution.covariance_matrix) < 1e-12
     T = torch.rand(2, 3, 2, dtype=DOUBLE, requires_grad=True)
     assert torch.autograd.gradcheck(lambda T: (model.posterior(T).mean, model.posterior(T).variance), (T,))
+    assert torch.autograd.gradcheck(KernelUCB(model, beta=2.0, X_pending=X[:3] + 0.1), (T[0].unsqueeze(-2),))
 
 
 @pytest.mark.one_in(2)
@@ -493,37 +482,6 @@ def test_hyperparameter_gradients_flow_when_asked(kind, used):
         found.append(model.covar_module.base_kernel.raw_lengthscale.grad)
     assert float(found[0].abs().min()) > 1e-3
     assert difference(*found) < 1e-8
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("learns_residual", [False, True])
-@over_models
-def test_points_pending_are_observed_at_their_means(kind, learns_residual):
-    """At once, one by one or in any order, some twice, some played; no mean moves and no variance rises."""
-    X, Y = data(20, 2)
-    words = {"learns_residual": learns_residual} if kind != "exact" else {}
-    model, noise = make(kind, X, Y, **words), np.full(20, LAMBDA)
-    tell(kind, model, X[:3], Y[:3])
-    known = [np.concatenate([part, part[:3]]) for part in (*dense(X, Y[:, 0]), noise)]
-    P = torch.cat([data(3, 2, 7)[0], X[:1], data(1, 2, 7)[0]])
-
-    def posterior(T):
-        if kind == "exact":
-            return oracles.exact(KERNELS["matern"].dense, *known, T)
-        Z = dense(model.inducing_points)[0]
-        return oracles.dtc(KERNELS["matern"].dense, *known, Z, T, learns_residual=learns_residual)
-
-    before, rounding = posterior(T.numpy()), 1e-7
-    for number in range(len(P) + 1):
-        for pending in (P[:number], P[:number].flip(0)):
-            expected = oracles.with_pending(posterior, T.numpy(), pending.numpy(), LAMBDA)
-            acquisition = KernelUCB(model, beta=2.0)
-            acquisition.set_X_pending(pending if number else None)
-            bounds = before.mean + 2.0 * np.sqrt(expected.variance)
-            assert difference(acquisition(T.unsqueeze(-2)), bounds) < rounding
-            assert (expected.variance <= before.variance + 1e-12).all()
-    points = T[:2].unsqueeze(-2).clone().requires_grad_()
-    assert torch.autograd.gradcheck(acquisition, (points,))
 
 
 # -------------------------------------------------------------------- transforms, states, copies
@@ -646,15 +604,15 @@ def evidence_of(model):
 
 @pytest.mark.parametrize("m", [1, 6, 25])
 def test_fitting_maximises_the_collapsed_bound(m):
-    """Of each output, with transforms whose bounds are not learned from the dictionary, and never by a dense matrix."""
+    """Of each output, with transforms whose bounds are not learned from the dictionary, and never by a dense matrix.
+
+    At all points it is the exact likelihood.
+    """
     X, Y = data(25, 2)
     X, Y = 4.0 * X + 1.0, torch.cat([Y, Y.square()], -1)
     unit = (X - X.amin(0)) / (X.amax(0) - X.amin(0))
-    noise = torch.full_like(Y, LAMBDA)
-    for Yvar in (None, noise):
-        kernel = matern()
-        model = make("dictionary", X, Y, Yvar, kernel=kernel, inducing_points=X[:m], input_transform=Normalize(d=2))
-        model.train()
+    for Yvar in (None, torch.full_like(Y, LAMBDA)):
+        model = make("dictionary", X, Y, Yvar, inducing_points=X[:m], input_transform=Normalize(d=2)).train()
         bounds = evidence_of(model).detach()
         for o in range(2):
             known = dense(unit, Y[:, o])
@@ -662,24 +620,18 @@ def test_fitting_maximises_the_collapsed_bound(m):
             assert float(bounds[o]) == pytest.approx(expected, rel=1e-7)
 
 
-def test_fitting_at_all_points_maximises_the_exact_likelihood_and_knows_noise_that_was_given():
+@over_models
+def test_fitting_knows_noise_that_was_given(kind):
     X, Y = data(25, 2)
-    words = {"covar_module": RBFKernel(), "mean_module": ZeroMean(), "outcome_transform": None}
-    values = [
-        float(ExactMarginalLogLikelihood(m.likelihood, m)(m(X), m.train_targets).detach())
-        for m in (NystromGP(X, Y, inducing_points=X, covar_module=RBFKernel()), SingleTaskGP(X, Y, **words))
-    ]
-    assert values[0] == pytest.approx(values[1], abs=1e-6)
-    for kind in KINDS:
-        learning = make(kind, X[:8], Y[:8], likelihood=make("exact", X, Y).likelihood)
-        learning.tell(X[8:], Y[8:], SOME_NOISE[8:25])
-        learning.likelihood.noise_covar.raw_noise.requires_grad_(True)
-        noise = torch.cat([torch.full((8, 1), LAMBDA, dtype=DOUBLE), SOME_NOISE[8:25]])
-        Z = {} if kind == "exact" else {"inducing_points": learning.inducing_points}
-        value = evidence_of(learning)
-        assert float(value.detach()) == pytest.approx(float(evidence_of(make(kind, X, Y, noise, **Z)).detach()))
-        value.backward()
-        assert float(learning.likelihood.noise_covar.raw_noise.grad) != 0.0
+    learning = make(kind, X[:8], Y[:8], likelihood=make("exact", X, Y).likelihood)
+    learning.tell(X[8:], Y[8:], SOME_NOISE[8:25])
+    learning.likelihood.noise_covar.raw_noise.requires_grad_(True)
+    noise = torch.cat([torch.full((8, 1), LAMBDA, dtype=DOUBLE), SOME_NOISE[8:25]])
+    Z = {} if kind == "exact" else {"inducing_points": learning.inducing_points}
+    value = evidence_of(learning)
+    assert float(value.detach()) == pytest.approx(float(evidence_of(make(kind, X, Y, noise, **Z)).detach()))
+    value.backward()
+    assert float(learning.likelihood.noise_covar.raw_noise.grad) != 0.0
 
 
 @pytest.mark.parametrize("has_noise", [False, True])

@@ -147,24 +147,19 @@ NUMBERS = {
 }  # fmt: skip
 #: And what is no number.
 THINGS: dict[str, Any] = {
+    **dict.fromkeys(["X", "actions", "arms", "candidates", "contexts", "discretization", "points", "train_X"], X),
+    **dict.fromkeys(["base_kernel", "covar_module", "kernel", "space_kernel", "time_kernel"], rbf()),
+    "Y": Y[:, 0],
     "acquisition": acquisition.UpperConfidenceRule(),
-    "actions": X,
-    "arms": X,
-    "base_kernel": rbf(),
     "bounds": UNIT,
-    "candidates": X,
     "choices": ["a", "b"],
     "columns": [kb.Number("age")],
-    "contexts": X,
-    "covar_module": rbf(),
     "covariance": torch.eye(3, dtype=DOUBLE),
-    "discretization": X,
     "enabled": True,
     "expert": lambda X, time: None,
     "function": lambda X: X.sum(-1),
     "groups": [0, 0],
     "inducing_points": X[:2],
-    "kernel": rbf(),
     "levels": ("a", "b"),
     "memories": (SlidingWindow(3.0), SlidingWindow(5.0)),
     "model": kb.NystromGP(X, Y, inducing_points=X[:2], covar_module=rbf(), regularization=0.5),
@@ -172,19 +167,13 @@ THINGS: dict[str, Any] = {
     "objectives": {"reward": "maximize", "cost": "minimize"},
     "outcome": "heat",
     "parameters": {"x": kb.Float(0.0, 1.0)},
-    "points": X,
     "probabilities": (0.5, 0.5),
     "rule": RidgeLeverageSampling(),
     "scales": (0.5, 1.0),
     "space": kb.ParameterSpace({"x": kb.Float(0.0, 1.0), "kind": kb.Categorical(["a", "b"])}),
-    "space_kernel": rbf(),
-    "time_kernel": rbf(),
-    "train_X": X,
     "train_Y": Y,
     "weights": {"x": 1.0},
     "width": ConstantWidth(1.0),
-    "X": X,
-    "Y": Y[:, 0],
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
 WHOLE = {("SlidingWindow", "size")} | {("Integer", word) for word in ("low", "high", "step")}
@@ -290,7 +279,7 @@ def facts(value, seen=()):
     if isinstance(value, Kernel):
         return facts([type(value).__name__, value.state_dict()], seen)
     if isinstance(value, kb.Bandit):
-        return facts([value.state_dict()["config"], value.seed, value.regularization], seen)
+        return facts([value.state_dict(), value.seed, value.regularization], seen)
     if isinstance(value, Mapping):
         return ("mapping", [(str(key), facts(part, seen)) for key, part in value.items()])
     if isinstance(value, (list, tuple)):
@@ -385,7 +374,7 @@ CONFIGURATION = {"x": 0.2, "kind": "a"}
 METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (told, "ask", {}),
     (told, "mark_pending", {"x": ARMS[:2]}),
-    (told, "tell", {"x": ARMS[:2], "y": [0.1, 0.2]}),
+    (told, "tell", {"x": ARMS[:2], "y": Y[:2, 0], "outcomes": {"cost": Y[2:4, 0]}}),
     (told, "run", {"pull": lambda x: {"y": 0.1, "outcomes": {"cost": 1.0}}, "rounds": 1}),
     (told, "forget", {}),
     (told, "guarantee", {}),
