@@ -1,4 +1,4 @@
-"""What is learned leaves a finite posterior: a point too far away is refused wherever it comes in, as a reward is."""
+"""What is learned leaves a finite posterior; that points far away are refused is in ``test_odd_arguments``."""
 
 import itertools
 
@@ -9,7 +9,6 @@ from problems import DOUBLE, believed, data, difference, linear, matern, rbf
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.acquisition import DiscretizedThompsonSampling
 
 ARMS = data(30, 2, 5)[0]
 X, Y = data(6, 2, 6)
@@ -124,42 +123,13 @@ def test_a_model_refuses_a_point_or_has_a_finite_posterior_that_is_as_before_nea
         assert difference(far.variance, near.variance) < 1e-9
 
 
-def model():
-    return MODELS["exact"](X, Y)
-
-
-def replayed(x):
-    history = told("bkb").history
-    algorithms.BKB(**words()).replay(history._replace(X=torch.cat([X[1:], x])))
-
-
-REFUSED = {
-    "arms": lambda x: algorithms.BKB(**words(candidates=torch.cat([ARMS, x]))),
-    "bounds": lambda x: kb.Box(torch.cat([-x.abs(), x.abs()])),
-    "actions": lambda x: kb.ContextualActions(torch.cat([ARMS, x]), context_dim=1),
-    "asked in a context": lambda x: told("ek-ucb", **CONTEXTS).ask(context=x[0, :1]),
-    "offered": lambda x: told("ek-ucb", candidates=EACH_ROUND).ask(candidates=torch.cat([ARMS, x])),
-    "inducing points": lambda x: kb.NystromGP(X, Y, inducing_points=x, covar_module=rbf(), regularization=0.1),
-    "dictionary": lambda x: kb.FixedDictionary(x),
-    "X_pending": lambda x: kb.KernelUCB(model(), 2.0, X_pending=x),
-    "X_pending set": lambda x: kb.KernelUCB(model(), 2.0).set_X_pending(x),
-    "discretization": lambda x: DiscretizedThompsonSampling(model(), x),
-    "fit_prior": lambda x: kb.fit_prior(torch.cat([X, x]), torch.cat([Y, Y[:1]])),
-    "replay": replayed,
-    "failure_probability": lambda x: told("bkb").failure_probability(x),
-}
-
-
-@pytest.mark.parametrize("way", REFUSED)
-def test_a_point_far_away_is_refused_in_every_way_in(way):
-    for size in (1e80, 1e200, 1e308):
-        with pytest.raises(kb.InputError, match="within"):
-            REFUSED[way](point(size))
-
-
-def test_in_single_precision_points_are_refused_sooner():
+def test_in_single_precision_points_are_refused_sooner_and_in_a_history_too():
     bandit = algorithms.BKB(**words(candidates=ARMS.float()))
     bandit.tell(point(1e9, torch.float32), 1.0)
     assert bool(bandit.model.posterior(ARMS.float()).mean.isfinite().all())
     with pytest.raises(kb.InputError, match=r"within ±1e\+12"):
         bandit.tell(point(1e20, torch.float32), 1.0)
+    history = told("bkb").history
+    for size in (1e80, 1e308):
+        with pytest.raises(kb.InputError, match="within"):
+            algorithms.BKB(**words()).replay(history._replace(X=torch.cat([X[1:], point(size)])))

@@ -155,14 +155,9 @@ def test_a_click_is_a_reward_of_one():
     one = state(told(measuring("bought"), ARMS[:1], 1.0, outcomes={"bought": 1.0}))
     for click in BOOLEANS:
         assert state(told(measuring("bought"), ARMS[:1], click, outcomes={"bought": click})) == one, click
-
-
-def test_rows_of_rewards_and_truths_may_be_mixed():
-    mixed = bandit()
-    mixed.tell(ARMS[:3], [True, 0.5, False])
-    assert mixed.history.Y.tolist() == [1.0, 0.5, 0.0]
+    mixed = told(bandit(), ARMS[:3], [True, 0.5, False])
     mixed.run(lambda x: True, 3)
-    assert mixed.history.Y[3:].tolist() == [1.0, 1.0, 1.0]
+    assert mixed.history.Y.tolist() == [1.0, 0.5, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_a_click_told_over_http_is_a_reward_of_one(tmp_path):

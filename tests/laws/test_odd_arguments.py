@@ -114,6 +114,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "meta number": lambda: torch.zeros((), device="meta", dtype=DOUBLE),
     "nested": lambda: torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)]),
     "expanded": lambda: torch.zeros(1, dtype=DOUBLE).expand(10**9, 2),
+    "far points": lambda: torch.tensor([[0.0, 0.0], [1e200, 1e200]], dtype=DOUBLE),
     "half": lambda: torch.zeros(2, 2, dtype=torch.float16),
     "frame of texts": lambda: pd.DataFrame({"a": ["x", "y"], "b": [1.0, 2.0]}),
     "series of nothing": lambda: pd.Series([pd.NA, None]),
@@ -410,12 +411,13 @@ FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds, or steps.
 MEANT = {("run", "rounds", "billion"), ("sample_k_dpp", "num_swaps", "billion")}
 #: What no argument takes, and what none takes that is a number.
-HOPELESS = {"sparse", "sparse rows", "meta", "meta number", "nested", "complex tensor", "complex", "object", "rude"}
+HOPELESS = {"far points", "sparse", "sparse rows", "meta", "meta number", "nested", "complex tensor", "complex"}
+HOPELESS |= {"object", "rude"}
 NO_NUMBERS = {"text", "empty text", "number as text", "bytes", "true", "NaN", "decimal", "dict", "flags"} | HOPELESS
 NO_KERNELS = {"text", "class", "module", "function", "0-dim tensor", "zero"} | HOPELESS
 #: BoTorch's or GPyTorch's to check, or called later; and what is looked at when it is known of what it is.
 UNCHECKED = {"kwargs", "others", "known", "args"}
-CHECKED_LATER = dict.fromkeys(["safe_seed", "variation_budget", "choices"], ())
+CHECKED_LATER = dict.fromkeys(["safe_seed", "variation_budget", "choices"], ()) | {"mean": HOPELESS - {"far points"}}
 
 
 @pytest.fixture
