@@ -12,7 +12,6 @@ import pytest
 
 import torch_kbandits
 
-#: Packages whose names wait.
 WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.looking")
 HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
 

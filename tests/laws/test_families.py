@@ -224,13 +224,14 @@ def test_rejections_are_those_of_the_formulas_by_hand():
 @examples(60)
 def test_rules_never_reject_all_nor_take_back(draws):
     number = draws.draw(st.integers(1, 4))
-    floats = st.lists(st.floats(-1e6, 1e6), min_size=number, max_size=number)
-    sizes = st.lists(st.floats(0.0, 1e6), min_size=number, max_size=number)
-    plays = st.lists(st.integers(0, 50).map(float), min_size=number, max_size=number)
+
+    def some(values):
+        return draws.draw(st.lists(values, min_size=number, max_size=number))
+
     active = draws.draw(st.lists(st.booleans(), min_size=number, max_size=number).filter(any))
-    sums = {"plays": draws.draw(plays), "widths": draws.draw(sizes)}
-    sums |= {name: draws.draw(floats) for name in ("rewards", "residuals", "scores")}
-    trials = shown(active=active, rates=draws.draw(sizes), **sums)
+    sums = {"plays": some(st.integers(0, 50).map(float)), "widths": some(st.floats(0.0, 1e6))}
+    sums |= {name: some(st.floats(-1e6, 1e6)) for name in ("rewards", "residuals", "scores")}
+    trials = shown(active=active, rates=some(st.floats(0.0, 1e6)), **sums)
     for rule in (*RULES.values(), families.Balancing(num_starting=1, shrinkage=0.0)):
         kept = rule.kept(trials, noise_of(trials))
         assert bool(kept.any())

@@ -14,7 +14,6 @@ import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits import confidence as widths
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.candidates import Arms, ContextualActions
 from torch_kbandits.confidence.guarantee import Circumstances
 from torch_kbandits.dictionaries import theoretical_kors_oversampling, theoretical_oversampling
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
@@ -136,7 +135,7 @@ CONSTANTS = {"noise_scale": R, "norm_bound": B}
 
 
 def make(**words):
-    return kb.Bandit(**{"candidates": Arms(ARMS), **KNOWN, "width": widths.NystromWidth(R, B, DELTA), **words})
+    return kb.Bandit(**{"candidates": kb.Arms(ARMS), **KNOWN, "width": widths.NystromWidth(R, B, DELTA), **words})
 
 
 def test_a_bandit_supplies_the_facts():
@@ -156,9 +155,9 @@ def test_a_bandit_supplies_the_facts():
         assert wide.guarantee().theorem is not None
     bayesian = {"width": widths.BayesianGPUCBWidth(60, DELTA)}
     assert "at most A arms" in named(make(**bayesian).guarantee(), "holds")
-    contextual = ContextualActions(ARMS, context_dim=1)
+    contextual = kb.ContextualActions(ARMS, context_dim=1)
     assert "at most A arms" in named(make(**bayesian, candidates=contextual).guarantee(), "holds")
-    offered = ContextualActions(context_dim=1, action_dim=2)
+    offered = kb.ContextualActions(context_dim=1, action_dim=2)
     assert "at most A arms" in named(make(**bayesian, candidates=offered).guarantee(), "unknown")
     with pytest.warns(kb.TheoryWarning, match="at most A arms"):
         algorithms.GPUCB(**KNOWN, bounds=UNIT, beta=widths.BayesianGPUCBWidth(60, DELTA))

@@ -15,11 +15,6 @@ from problems import DOUBLE, believed, data, rbf
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit import Bandit, Health
-from torch_kbandits.candidates import Arms
-from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.memory import BackToPrior
-from torch_kbandits.outcomes import Outcome
-from torch_kbandits.priors import Prior
 
 ARMS = data(30, 2)[0]
 NOISE = 0.04
@@ -61,22 +56,6 @@ def test_it_is_what_the_residuals_say():
     assert health.best_share == pytest.approx(float((mean >= mean.max() - math.sqrt(NOISE)).double().mean()))
 
 
-@pytest.mark.parametrize("kind", ["context", "time", "fitted"])
-def test_it_is_said_of_every_kind_of_bandit(kind):
-    words = {
-        "context": WORDS | {"candidates": kb.ContextualActions(ARMS[:5, :1], context_dim=1)},
-        "time": WORDS | {"memory": BackToPrior(0.01)},
-        "fitted": {"candidates": ARMS, "prior": kb.LearnedPrior(num_initial=4), "beta": 2.0, "seed": 0},
-    }
-    bandit = algorithms.EKUCB(**words[kind])
-    for t in range(6):
-        context = {"context": ARMS[t, :1]} if kind == "context" else {}
-        bandit.tell(bandit.ask(**context), 0.1 * t, **context)
-    health = bandit.health()
-    assert (health.best_share is None) == (kind == "context")
-    assert json.loads(health.to_json())["num_told"] == 6
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -104,7 +83,7 @@ def test_of_too_wide_bands_a_note_is_made():
 
 def test_an_outcome_is_judged_like_the_reward(caplog):
     """Its prior is wrong, that of the reward is right; plays that failed and values that are missing say nothing."""
-    hot = Outcome("heat", prior=Prior(rbf(0.4), NOISE))
+    hot = kb.Outcome("heat", prior=kb.Prior(rbf(0.4), NOISE))
     bandit, again, replayed = (algorithms.BKB(**WORDS, outcomes=[hot]) for _ in range(3))
     bandit.log_health(1000, logger="somewhere")
     for t in range(30):
@@ -125,8 +104,8 @@ def test_an_outcome_is_judged_like_the_reward(caplog):
 
 
 def test_a_dictionary_that_is_too_small_is_flagged_when_it_is_measured():
-    words = {"kernel": rbf(0.1), "regularization": 1e-3, "width": ConstantWidth(2.0), "seed": 0}
-    bandit = Bandit(candidates=Arms(ARMS), dictionary=kb.UniformDictionary(2), **words)
+    words = {"kernel": rbf(0.1), "regularization": 1e-3, "width": kb.ConstantWidth(2.0), "seed": 0}
+    bandit = Bandit(candidates=kb.Arms(ARMS), dictionary=kb.UniformDictionary(2), **words)
     bandit.tell(ARMS, VALUES)
     assert not any("dictionary" in flag for flag in bandit.health().flags)
     health, quality = bandit.health(check=True), bandit.dictionary_quality()
@@ -149,6 +128,9 @@ def test_times_of_calls_are_no_part_of_the_state():
             assert getattr(again, name) == (pytest.approx(value) if isinstance(value, float) else getattr(health, name))
     other.tell(ARMS[:1], 0.0)
     assert other.health().oldest_pending == 1.0
+    contextual = algorithms.EKUCB(**WORDS | {"candidates": kb.ContextualActions(ARMS[:5, :1], context_dim=1)})
+    contextual.tell(ARMS[:6, :1], torch.arange(6), context=ARMS[:6, 1:])
+    assert contextual.health().best_share is None
 
 
 @cache

@@ -11,7 +11,6 @@ from test_odd_arguments import TAKERS as ALL
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.environments import BoxFunction, FiniteArms, LoggedInteractions
 from torch_kbandits.experiments import replay_log
 from torch_kbandits.serving import Service
@@ -112,7 +111,7 @@ TAKERS = {
     "cube": lambda form: state(told(algorithms.GPUCB(candidates=kb.UnitCube(2), **WORDS), form(ARMS), REWARDS)),
     "safe seed": lambda form: bandit(constraints=[kb.AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),
     "X_pending": lambda form: kb.KernelUCB(MODEL, 2.0, X_pending=form(ARMS[6:8]))(ARMS.unsqueeze(-2)),
-    "discretization": lambda form: DiscretizedThompsonSampling(MODEL, form(ARMS), seed=0).maximizers(),
+    "discretization": lambda form: kb.DiscretizedThompsonSampling(MODEL, form(ARMS), seed=0).maximizers(),
     "environment": lambda form: FiniteArms(form(ARMS), form(REWARDS), 0.1, seed=0).pull(form(ARMS[:2]), 0),
     "box function": lambda form: BoxFunction(reward, form(UNIT), 2.0, 0.1, seed=0).pull(form(ARMS[:2]), 0),
     "replay_log": logged,

@@ -167,10 +167,15 @@ def test_dictionaries_of_a_model_are_drawn_as_often_as_the_paths_to_them_are_lik
         assert abs(hits[rows] / 300 - p) <= 4.5 * np.sqrt(p * (1.0 - p) / 300), rows
 
 
-def test_the_first_point_is_drawn_and_points_without_variance_never_again():
+def test_the_first_point_is_drawn_and_what_is_explained_never_again_unless_a_size_is_asked_for():
     bandit = make(kb.KORS(1e-9), kernel=linear())
     bandit.tell(torch.zeros(4, 2, dtype=DOUBLE), 0.0 * torch.ones(4, dtype=DOUBLE))
     assert weights_of(bandit) == {(0.0, 0.0): 1.0}
+    X = data(4, 2)[0].repeat(5, 1)
+    points = PlayedPoints(X, rbf().requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), counts=X.new_ones(20))
+    for size in (1, 7, 50):
+        selection = kb.KORS().select_sized(points, size, torch.Generator().manual_seed(0))
+        assert len(selection.indices.unique()) == min(size, 20)
 
 
 def projection_error(kernel, X, Z):
@@ -204,10 +209,6 @@ def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension
 # ------------------------------------------------------------------------------------------------ sizes and caps
 
 
-def played(X, counts):
-    return PlayedPoints(X, rbf().requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), counts=counts)
-
-
 @pytest.mark.slow
 def test_sized_draws_follow_the_chances_of_those_left():
     """3,000 draws of 2 of 4 points, against min(1, γ c τ̃) with τ̃ by (41).
@@ -227,20 +228,14 @@ def test_sized_draws_follow_the_chances_of_those_left():
     for i in range(4):
         expected[i] += first[i] * chances([i])
     expected += expected.T
-    points, hits = played(torch.tensor(X), torch.tensor(counts)), np.zeros((4, 4))
+    points = PlayedPoints(torch.tensor(X), rbf(), torch.tensor(0.05, dtype=DOUBLE), counts=torch.tensor(counts))
+    hits = np.zeros((4, 4))
     for number in range(3_000):
         a, b = kb.KORS(0.3).select_sized(points, 2, torch.Generator().manual_seed(number)).indices.tolist()
         hits[a, b] += 1.0
     above = np.triu_indices(4, 1)
     error = np.sqrt(expected * (1.0 - expected) / 3_000)[above]
     assert (np.abs(hits / 3_000 - expected)[above] <= 4.5 * error).all()
-
-
-@pytest.mark.parametrize("size", [1, 7, 50])
-def test_sized_draws_are_different_rows_also_where_everything_is_explained(size):
-    X = data(4, 2)[0].repeat(5, 1)
-    selection = kb.KORS().select_sized(played(X, X.new_ones(20)), size, torch.Generator().manual_seed(0))
-    assert len(selection.indices.unique()) == min(size, 20)
 
 
 def test_constants_and_what_is_none():

@@ -8,7 +8,6 @@ from problems import DOUBLE, rbf
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
-from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
@@ -29,7 +28,7 @@ def fitted(bandit):
 def test_a_trigger_waits_for_the_first_fit_since_a_restart(trigger):
     """Rewards whose scale grows all the time are a surprise under any prior that was fitted to those before them."""
     prior = kb.LearnedPrior(num_initial=INITIAL)
-    bandit = kb.Bandit(candidates=kb.Arms(ARMS), prior=prior, width=ConstantWidth(2.0), trigger=trigger, seed=0)
+    bandit = kb.Bandit(candidates=kb.Arms(ARMS), prior=prior, width=kb.ConstantWidth(2.0), trigger=trigger, seed=0)
     stretches, before = [], fitted(bandit)
     for number in range(30):
         x, count = bandit.ask(), bandit.num_since_restart
@@ -79,27 +78,25 @@ def best_mean(X, Y, noise=0.01):
 @pytest.mark.parametrize(
     ("memory", "later", "counted"),
     [
-        (None, None, lambda n: n),
-        (SlidingWindow(3, "observations"), None, lambda n: 3),
-        (SlidingWindow(2.0), 100.0, lambda n: 3),
-        (Restart(4.0), 100.0, lambda n: n - 4 * ((n - 1) // 4)),
+        (None, {}, lambda n: n),
+        (SlidingWindow(3, "observations"), {}, lambda n: 3),
+        (SlidingWindow(2.0), {"time": 100.0}, lambda n: 3),
+        (Restart(4.0), {"time": 100.0}, lambda n: n - 4 * ((n - 1) // 4)),
     ],
     ids=["restart", "restart with a window", "window long ago", "next period"],
 )
 def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, counted, rounds):
-    bandit, again = (
-        algorithms.GPUCB(candidates=ARMS, kernel=rbf(0.4), regularization=0.01, beta=2.0, seed=0, memory=memory)
-        for _ in range(2)
-    )
+    words = {"kernel": rbf(0.4), "regularization": 0.01, "beta": 2.0, "seed": 0, "memory": memory}
+    bandit, again = (algorithms.GPUCB(candidates=ARMS, **words) for _ in range(2))
     for number in range(rounds):
-        x = bandit.ask(**({} if later is None else {"time": float(number)}))
+        x = bandit.ask(**({"time": float(number)} if later else {}))
         bandit.tell(x, wavy(x) - 0.3 * number)
-    if later is None:
+    if not later:
         bandit.restart()
     again.load_state_dict(bandit.state_dict())
     X, Y = (part[-counted(rounds) :] for part in bandit.history[:2])
     for each in (bandit, again):
-        assert np.array_equal(each.recommend(**({} if later is None else {"time": later}))[0].numpy(), best_mean(X, Y))
+        assert np.array_equal(each.recommend(**later)[0].numpy(), best_mean(X, Y))
 
 
 @pytest.mark.one_in(3)
@@ -138,7 +135,7 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
 
 def test_blocks_that_start_anew_recommend_what_the_last_one_found():
     memories = BanditOverBandit((SlidingWindow(5, "observations"),), 5, 0.5, shares_history=False)
-    words = {"kernel": rbf(0.4), "regularization": 0.01, "width": ConstantWidth(2.0), "seed": 0}
+    words = {"kernel": rbf(0.4), "regularization": 0.01, "width": kb.ConstantWidth(2.0), "seed": 0}
     bandit = kb.Bandit(candidates=kb.Arms(ARMS), memories=memories, **words)
     with pytest.raises(kb.EmptyHistoryError):
         bandit.recommend()

@@ -27,7 +27,6 @@ from problems import DOUBLE, believed, data, difference, examples
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.candidates import Arms
 from torch_kbandits.memory import Discount, Exponential, KeepAll, Linear, Restart, SlidingWindow, UncertaintyInjection
 
 
@@ -111,7 +110,7 @@ def test_bad_settings_are_refused():
 @pytest.mark.parametrize("posterior", DICTIONARIES)
 def test_what_forgets_nothing_plays_as_without_a_memory(name, posterior, domain):
     rounds = 3 if domain == "box" else 15
-    domain = Arms(data(60, 2, seed=31)[0]) if domain == "arms" else domain
+    domain = kb.Arms(data(60, 2, seed=31)[0]) if domain == "arms" else domain
     plain, bandit = make(None, posterior, domain), make(FORGETS_NOTHING[name], posterior, domain)
     assert difference(play(bandit, rounds), play(plain, rounds)) < (1e-6 if domain == "box" else 1e-15)
     points = (each.inducing_points.sort(0).values for each in (bandit, plain))
@@ -124,7 +123,7 @@ def test_a_coupled_dictionary_stays_coupled_where_points_are_forgotten():
     """Each point keeps its uniform, so few points come and go beside those that are told and forgotten."""
     arms, changes = data(200, 2, seed=41)[0], {}
     for posterior in ("fresh", "coupled"):
-        bandit, before, changes[posterior] = make(SlidingWindow(20), posterior, Arms(arms)), set(), 0
+        bandit, before, changes[posterior] = make(SlidingWindow(20), posterior, kb.Arms(arms)), set(), 0
         for number in range(40):
             told = arms[number % 200, None]
             bandit.tell(told, reward(told))

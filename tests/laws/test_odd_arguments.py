@@ -29,9 +29,6 @@ from problems import DOUBLE, data, rbf
 import torch_kbandits as kb
 from torch_kbandits import acquisition, algorithms, confidence
 from torch_kbandits.algorithms import registry
-from torch_kbandits.confidence import ConstantWidth
-from torch_kbandits.dictionaries import RidgeLeverageSampling, UniformDictionary
-from torch_kbandits.errors import KernelBanditError
 from torch_kbandits.memory import Quadratic, SlidingWindow
 
 ARMS = data(20, 2, 3)[0]
@@ -169,12 +166,12 @@ THINGS: dict[str, Any] = {
     "outcome": "heat",
     "parameters": {"x": kb.Float(0.0, 1.0)},
     "probabilities": (0.5, 0.5),
-    "rule": RidgeLeverageSampling(),
+    "rule": kb.RidgeLeverageSampling(),
     "scales": (0.5, 1.0),
     "space": kb.ParameterSpace({"x": kb.Float(0.0, 1.0), "kind": kb.Categorical(["a", "b"])}),
     "train_Y": Y,
     "weights": {"x": 1.0},
-    "width": ConstantWidth(1.0),
+    "width": kb.ConstantWidth(1.0),
 }
 #: Whole numbers where the argument is one, whatever others of its name are.
 WHOLE = {("SlidingWindow", "size")} | {("Integer", word) for word in ("low", "high", "step")}
@@ -184,8 +181,8 @@ WITH: dict[str, dict[str, Any]] = {
     "ArmBlocks": {"function": lambda number: X + number},
     "AtLeast": {"outcome": "yield"},
     "BOBGPUCB": {"num_actions": None},
-    "Bandit": {"candidates": kb.Arms(ARMS), "kernel": rbf(), "width": ConstantWidth(1.0)},
-    "CappedDictionary": {"rule": UniformDictionary(5)},
+    "Bandit": {"candidates": kb.Arms(ARMS), "kernel": rbf(), "width": kb.ConstantWidth(1.0)},
+    "CappedDictionary": {"rule": kb.UniformDictionary(5)},
     "Classification": {"labels": torch.tensor([0, 1, 2, 0, 1, 2])},
     "ContextualActions": {"actions": X, "action_dim": None},
     "FiniteArms": {"means": X[:, 0]},
@@ -443,7 +440,7 @@ def refused(call, what):
     signal.alarm(10)
     try:
         call()
-    except (KernelBanditError, UnsupportedError):
+    except (kb.KernelBanditError, UnsupportedError):
         return True
     except Exception as error:
         pytest.fail(f"{what}: {type(error).__name__}: {error}")
