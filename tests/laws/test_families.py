@@ -242,10 +242,7 @@ def test_rules_never_reject_all_nor_take_back(draws):
 
 
 def test_bounds_on_regret_are_balanced_and_shorter_length_scales_join_as_the_scale_grows():
-    """The one of the smallest bound after one more round leads, those of the rates being √n apart.
-
-    With shrinkage 1/2 and d = 2 the fourth joins at √t >= e^(3/2), in round 21.
-    """
+    """The smallest bound after one more round leads; at shrinkage 1/2 and d = 2 the fourth joins at √t >= e^(3/2)."""
     for plays, leader in ((8.0, 1), (7.0, 0)):
         assert families.Balancing().leader(shown(plays=[plays, 1.0, 2.0], rates=[1.0, 2.0, 2.0])) == leader
     rule = families.Balancing(num_starting=2, shrinkage=0.5, step=0.5)
@@ -258,10 +255,7 @@ def test_bounds_on_regret_are_balanced_and_shorter_length_scales_join_as_the_sca
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pe-gp-ucb", "pe-gp-ts", "lb-gp-ucb"])
 def test_the_truth_is_rejected_at_most_at_the_rate_that_is_stated(name):
-    """On draws of the true prior, δ = 0.1: 120 runs of 40 rounds, with a false-alarm rate of 1e-6.
-
-    The band of the draw holds in all rounds with probability 0.95, and the noises' sums with 0.95.
-    """
+    """On draws of the true prior, δ = 0.1, half of it for the band and half for the noises; false alarms 1e-6."""
     arms, runs, rounds, R = ARMS[:20], 120, 40, 0.2
     factor = np.linalg.cholesky(oracles.rbf(0.4)(*dense(arms, arms)) + 1e-10 * np.eye(20))
     width = math.sqrt(2.0 * math.log(20 * rounds / 0.05))

@@ -1,7 +1,4 @@
-"""A full dictionary is exchanged for what spans more; what does not count leaves; what is not spanned may be learned.
-
-The moments with a learned residual are in ``test_posterior``.
-"""
+"""A full dictionary is exchanged for what spans more, what does not count leaves, what is not spanned is learned."""
 
 from itertools import pairwise
 

@@ -1,8 +1,4 @@
-"""k-DPP: the law of the set after each number of steps is that of the paper's chain, and its limit det K_ZZ.
-
-The oracle enumerates all sets of a few points and has the chain as a matrix: Alg. 2 of paper 003 word for word. So the
-acceptance rule, its ½ and the start are all tested at once, exactly but for sampling.
-"""
+"""k-DPP: the law of the set after each number of steps is that of the paper's chain, and its limit det K_ZZ."""
 
 import itertools
 import math
@@ -37,7 +33,7 @@ PROBLEMS = {
 
 
 class Enumeration:
-    """All sets of m of n points, the k-DPP on them, and the chain's transition matrix."""
+    """All sets of m of n points, the k-DPP on them, and the chain's matrix: Alg. 2 of paper 003 word for word."""
 
     def __init__(self, K, m, accept=lambda ratio: 0.5 * min(1.0, ratio)):
         n = len(K)
@@ -115,10 +111,7 @@ def test_theoretical_steps_reach_the_accuracy(name, accuracy):
 @pytest.mark.parametrize("nu", [0.5, 2.5])
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE])
 def test_copies_are_never_drawn_together(nu, dtype, monkeypatch):
-    """Kernels that square distances give copies a covariance a little below the variance; that must not let them in.
-
-    All uniforms are 0, so that whatever has a positive chance, however small, does happen.
-    """
+    """Though rounding puts their covariance a little below the variance, and all that has any chance happens."""
     X = data(6, 2)[0].to(dtype).repeat(4, 1)
     monkeypatch.setattr(torch, "rand", lambda *size, dtype, **_: torch.zeros(*size, dtype=dtype))
     kernel = MaternKernel(nu=nu).to(dtype).requires_grad_(False)

@@ -1,10 +1,7 @@
 """KORS: inclusion probabilities and weights are those of the paper's formula, however the bandit is told.
 
-That weights are saved, and unchanged by what fails, is held of every kind of bandit in ``test_state`` and others.
-
-The oracle holds the paper's dictionary as it is, a point drawn twice being there twice, and builds Z*, S* and the
-matrix of (41) densely for each play. A point that is drawn gains the weight 1/p, which a saved state shows: so each
-probability of a point that was drawn is compared, and the others by how often they are drawn.
+The oracle holds the paper's dictionary, and builds Z*, S* and the matrix of (41) densely for each play. A point that is
+drawn gains the weight 1/p, which a saved state shows; probabilities of others show in how often they are drawn.
 """
 
 import numpy as np
@@ -137,10 +134,7 @@ def test_points_are_drawn_as_often_as_is_likely(seeds):
 
 
 def test_dictionaries_of_a_model_are_drawn_as_often_as_the_paths_to_them_are_likely():
-    """300 selections from 4 points, against the products of (41) along each path to a dictionary.
-
-    Frequencies of the 8 dictionaries within 4.5 standard errors: false alarms 8 × 7e-6 < 1e-4.
-    """
+    """300 selections from 4 points, against products of (41) along paths: 4.5 standard errors, 8 × 7e-6 < 1e-4."""
     X = np.array([[0.0, 0.0], [0.05, 0.1], [0.05, 0.2], [0.15, 0.0]])
     expected: dict[tuple[int, ...], float] = {}
 
@@ -189,10 +183,7 @@ def projection_error(kernel, X, Z):
 @pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "projection"), [(1, 1.0), (2, 20.0)])
 def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension, projection):
-    """By the theorem it fails with probability 0.1, in truth far more seldom.
-
-    A tiny oversampling fails, and the theorem's does not simply keep all points.
-    """
+    """A tiny oversampling fails, and the theorem's does not simply keep all points."""
     X, kernel = np.random.default_rng(0).random((2_000, dimension)), oracles.rbf(1.5)
     enough, too_little = (
         kb.NystromGP(
@@ -211,10 +202,7 @@ def test_the_projection_error_is_below_mu_at_the_theorems_oversampling(dimension
 
 @pytest.mark.slow
 def test_sized_draws_follow_the_chances_of_those_left():
-    """3,000 draws of 2 of 4 points, against min(1, γ c τ̃) with τ̃ by (41).
-
-    Ordered pairs are not seen, so frequencies of the 6 pairs within 4.5 standard errors: false alarms 6 × 7e-6 < 1e-4.
-    """
+    """3,000 draws of 2 of 4 points, by min(1, γ c τ̃) and (41): 4.5 standard errors, false alarms 6 × 7e-6 < 1e-4."""
     X = np.array([[0.0, 0.0], [0.05, 0.0], [0.6, 0.4], [0.3, 0.1]])
     counts = np.array([1.0, 3.0, 1.0, 2.0])
 

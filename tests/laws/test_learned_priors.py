@@ -25,8 +25,8 @@ FAMILIES = ("lb-gp-ucb", "pe-gp-ucb", "pe-gp-ts", "hp-gp-ts")
 NAMES = [name for name in algorithms.names() if name not in ("lin-ucb", "sparq-gp-ucb", *FAMILIES)]
 
 
-def learning(space="arms", dictionary="none", memory="none", rule="upper bound"):
-    return Combination(space, "learned", dictionary, memory, rule, "none", "constant")
+def learning(space="arms", memory="none"):
+    return Combination(space, "learned", "none", memory, "upper bound", "none", "constant")
 
 
 def learner(prior, memory=None, candidates=None, **words):
@@ -36,10 +36,8 @@ def learner(prior, memory=None, candidates=None, **words):
 
 def bandit_of(combination, folder, **words):
     """A bandit that learns its prior from six rewards on."""
-    return learner(
-        kb.LearnedPrior(**{"num_initial": 6} | words), MEMORIES[combination.memory], combination.where.make(folder),
-        dictionary=DICTIONARIES[combination.dictionary],
-    )  # fmt: skip
+    prior = kb.LearnedPrior(**{"num_initial": 6} | words)
+    return learner(prior, MEMORIES[combination.memory], combination.where.make(folder))
 
 
 def wavy(x):

@@ -595,10 +595,7 @@ def evidence_of(model):
 
 @pytest.mark.parametrize("m", [1, 6, 25])
 def test_fitting_maximises_the_collapsed_bound(m):
-    """Of each output, with transforms whose bounds are not learned from the dictionary, and never by a dense matrix.
-
-    At all points it is the exact likelihood.
-    """
+    """Of each output, by transforms not learned from the dictionary; at all points it is the exact likelihood."""
     X, Y = data(25, 2)
     X, Y = 4.0 * X + 1.0, torch.cat([Y, Y.square()], -1)
     unit = (X - X.amin(0)) / (X.amax(0) - X.amin(0))

@@ -1,7 +1,4 @@
-"""What a dictionary leaves out bounds the gain, and widths made of it cover.
-
-That every posterior knows it is in ``test_posterior`` and ``test_models``.
-"""
+"""What a dictionary leaves out bounds the gain, and widths made of it cover."""
 
 import math
 
