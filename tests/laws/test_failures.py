@@ -30,7 +30,7 @@ def play_failing(bandit, rounds, fails):
     return torch.cat(asked)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_point_that_failed_is_not_asked_for_at_once(name):

@@ -71,7 +71,7 @@ def is_finite(bandit):
     return all(bool(part.isfinite().all()) for part in parts)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("kind", "kernel"), CASES)
 def test_a_bandit_refuses_a_point_or_has_a_finite_posterior(kind, kernel):
     name, others, tell = BANDITS[kind]

@@ -117,7 +117,7 @@ def test_exchanges_are_few_however_many_points_are_offered():
 def test_points_that_no_longer_count_leave_the_dictionary(window):
     """A region that drifts: the dictionary is as large as that of a fresh run on what counts, within 1.3 times."""
     rng, bandit, told, sizes = np.random.default_rng(0), bandit_of(kb.KORS(), SlidingWindow(window)), [], []
-    for number in range(240):
+    for number in range(160):
         x = torch.tensor(rng.uniform(0.0, 1.0, (1, 2)) + 0.01 * number)
         bandit.tell(x, reward(x))
         told.append(x)

@@ -289,7 +289,7 @@ def test_a_reference_that_is_too_small_says_how_far_it_may_be_off():
     assert truth.is_within(1.02 * max(truth.largest, 1.0 / truth.least))
 
 
-def test_what_was_measured_decides():
+def test_what_was_measured_decides_and_what_cannot_be_is_refused():
     words = WORDS | CONSTANTS
     bandit = algorithms.BKB(**words)
     assert bandit.guarantee(check=True).quality is None  # nothing was told
@@ -304,9 +304,6 @@ def test_what_was_measured_decides():
         capped = kind(**words, max_dictionary=1, when_full="stop")
         play(capped, 20)
         assert failing in named(capped.guarantee(check=True), "fails")
-
-
-def test_what_cannot_be_measured_is_refused():
     exact, bandit = algorithms.IGPUCB(**WORDS, beta=2.0), algorithms.BKB(**WORDS, beta=2.0)
     with pytest.raises(kb.InputError, match="exact"):
         exact.dictionary_quality()

@@ -54,6 +54,10 @@ def test_it_is_what_the_residuals_say():
     assert health.dictionary_size == len(bandit.inducing_points)
     mean, _ = believed(bandit, bandit.history.X)
     assert health.best_share == pytest.approx(float((mean >= mean.max() - math.sqrt(NOISE)).double().mean()))
+    wide = played(60, factor=0.1).health()
+    assert wide.is_well
+    assert wide.slack_round is not None
+    assert "nearer to their predictions" in wide.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -72,13 +76,6 @@ def test_what_is_wrong_is_said_and_since_when(settings, words):
     assert str(health) == health.flags[0]
     bandit.restart()
     assert bandit.health().is_well
-
-
-def test_of_too_wide_bands_a_note_is_made():
-    wide = played(60, factor=0.1).health()
-    assert wide.is_well
-    assert wide.slack_round is not None
-    assert "nearer to their predictions" in wide.notes[0]
 
 
 def test_an_outcome_is_judged_like_the_reward(caplog):

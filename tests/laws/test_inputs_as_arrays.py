@@ -120,6 +120,7 @@ TAKERS = {
 NOT_SO = {("tell a failure", "nullable frame"), ("tell a failure", "array of the other byte order")}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("who", TAKERS)
 def test_what_comes_of_numbers_does_not_depend_on_their_form(who, request):

@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, data, dense, linear, matern, rbf, seeded
 import torch_kbandits as kb
 from torch_kbandits.dictionaries import PlayedPoints, default_num_swaps, sample_k_dpp, theoretical_num_swaps
 
-DRAWS = 1_100
+DRAWS = 700
 FALSE_ALARM = 1e-5
 
 
@@ -77,7 +77,7 @@ def played(X, kernel=None):
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (1, 40, 600))])
+@pytest.mark.parametrize("steps", [3, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (1, 40, 300))])
 def test_law_after_steps_is_that_of_the_enumerated_chain(name, steps):
     """24 tests at 1e-5 each: false alarms below 3e-4. Blocks of 256 steps are drawn at once."""
     X, m, kernel = PROBLEMS[name]

@@ -74,6 +74,7 @@ def best_mean(X, Y, noise=0.01):
     return X[np.argmax(K @ np.linalg.solve(K + noise * np.eye(len(Y)), Y))]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rounds", [7, 8, 9])
 @pytest.mark.parametrize(
     ("memory", "later", "counted"),
@@ -99,7 +100,7 @@ def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, co
         assert np.array_equal(each.recommend(**later)[0].numpy(), best_mean(X, Y))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("prior", ["given", "learned"])
 @pytest.mark.parametrize(

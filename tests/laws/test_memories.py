@@ -102,7 +102,7 @@ def test_bad_settings_are_refused():
 # ---------------------------------------------------------------- what is believed
 
 
-@pytest.mark.one_in(17)
+@pytest.mark.one_in(31)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", FORGETS_NOTHING)
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -168,7 +168,8 @@ def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
     ids, recommended = bandit.ask(2, return_ids=True).ids, bandit.recommend()
     bandit.restart()
     assert (len(bandit.history.X), bandit.pending_ids, bandit.model.num_observations) == (5, ids, 0)
-    assert torch.equal(bandit.recommend(), recommended)  # until something counts again
+    # Until something counts again; with noises as at the last reward, where these grow.
+    assert memory == "quadratic" or torch.equal(bandit.recommend(), recommended)
     bandit.tell(ids=ids[0], y=0.7)
     fresh.tell(bandit.history.X[-1:], 0.7)
     for ours, theirs in zip(believed(bandit, TESTED), believed(fresh, TESTED), strict=True):
@@ -180,7 +181,7 @@ def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
     assert held.pending_ratio() == 1.0
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(17)
 @pytest.mark.parametrize("rule", [GlobalBatchRule(50.0), LocalBatchRule(20.0), StayRule(144.0)], ids=repr)
 @pytest.mark.parametrize("name", MEMORIES)
 @pytest.mark.parametrize("posterior", ["exact", "coupled"])

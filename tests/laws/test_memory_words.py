@@ -63,6 +63,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("name", "memory", "domain"), CASES)
 def test_what_counts_is_what_the_memory_says(name, memory, domain):
     """What follows from these noises is in ``test_posterior``, here of the prior on time alone."""

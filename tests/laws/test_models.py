@@ -245,6 +245,7 @@ def test_a_change_costs_what_it_changes(kind):
 # -------------------------------------------------------------------- noise of their own
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("made_with", ["regularization", "train_Yvar", "a likelihood"])
 @over_models
 def test_each_observation_may_have_noise_of_its_own_whatever_the_model_was_made_with(kind, made_with):
@@ -459,6 +460,7 @@ def test_autograd_through_played_points_and_rewards_equals_botorchs():
         assert difference(ours, theirs) < 1e-8
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("used", [False, True])
 @over_models
 def test_hyperparameter_gradients_flow_when_asked(kind, used):
@@ -534,6 +536,7 @@ def told(kind):
     return model
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"])
 @over_models
 def test_copies_are_equal_and_independent(kind, duplicate):

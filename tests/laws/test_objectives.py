@@ -84,7 +84,7 @@ def weighed(scalarization, weights, bounds, means):
     return gain.min(0) + scalarization.augmentation * gain.sum(0)
 
 
-@examples(30)
+@examples(18)
 @given(
     seed=st.integers(0, 1000),
     shares=st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3),
