@@ -12,7 +12,6 @@ import pytest
 
 import torch_kbandits
 
-#: Packages whose names wait.
 WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.looking")
 HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
 
@@ -45,42 +44,35 @@ def test_every_name_is_there_and_is_the_one_that_type_checkers_see(package):
     star = {}
     exec(f"from {package} import *", star)
     assert set(star) - {"__builtins__"} == set(expected)
-
-
-@pytest.mark.parametrize("package", WAITING)
-def test_no_name_is_that_of_a_submodule(package):
-    """Python binds a submodule to its name in the package whenever somebody imports it."""
-    module = import_module(package)
+    # Python binds a submodule to its name in the package whenever somebody imports it.
     own = {name for name in module.__all__ if getattr(module, name) is not sys.modules.get(f"{package}.{name}")}
     assert own & {each.name for each in pkgutil.iter_modules(module.__path__)} == set()
 
 
+def test_the_package_alone_brings_nothing_heavy():
+    (light,) = after("import torch_kbandits, torch_kbandits.errors")
+    assert light.isdisjoint(HEAVY)
+
+
+@pytest.mark.slow
 def test_names_bring_what_they_need_and_no_more():
-    """One process, since each needs seconds to import torch."""
-    light, named, registered = after(
-        "import torch_kbandits as kb, torch_kbandits.errors",
-        "kb.algorithms.BKB, kb.models.OnlineGP, kb.checks.positive",
+    named, registered = after(
+        "import torch_kbandits as kb\nkb.algorithms.BKB, kb.models.OnlineGP, kb.checks.positive",
         "from torch_kbandits import KernelUCB, DiscretizedThompsonSampling, NystromGP\n"
         "from botorch.acquisition import analytic\n"
         "from botorch.acquisition.input_constructors import ACQF_INPUT_CONSTRUCTOR_REGISTRY as known\n"
         "assert {KernelUCB, DiscretizedThompsonSampling} <= set(known)\n"
         "assert hasattr(analytic._check_noisy_ei_model, '__wrapped__')",
     )
-    assert light.isdisjoint(HEAVY)
     assert "torch_kbandits.algorithms.bkb" in named
     assert named.isdisjoint({"torch_kbandits.algorithms.bbkb", "botorch.acquisition.input_constructors", "scipy.stats"})
     assert "torch_kbandits.acquisition.constructors" in registered
 
 
-def test_what_is_not_there_is_said_as_python_says_it():
+def test_what_is_not_there_is_said_as_python_says_it_and_classes_are_pickled_by_their_names():
     for name in ("Bandits", "_private", "__wrapped__"):
         assert not hasattr(torch_kbandits, name)
     with pytest.raises(AttributeError, match="module 'torch_kbandits' has no attribute 'Bandits'"):
         torch_kbandits.Bandits  # noqa: B018
-    with pytest.raises(ImportError, match="cannot import name 'Bandits'"):
-        exec("from torch_kbandits import Bandits")
-
-
-def test_classes_are_pickled_by_their_names():
     for kind in (torch_kbandits.Bandit, torch_kbandits.algorithms.BKB, torch_kbandits.InputError):
         assert pickle.loads(pickle.dumps(kind)) is kind

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from kinds import same
 from problems import DOUBLE, data, dense, difference, matern, on_a_cube
 
 from torch_kbandits import InputError, KernelBanditWarning, StateMismatchError, fit_prior
@@ -63,40 +64,47 @@ def test_the_default_kernel_has_a_length_scale_for_each_parameter():
         default_kernel(4, [0, 1])
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("groups", [(0, 1), (0, 1, 1)])
 def test_a_fit_is_the_same_whatever_the_default_dtype(groups):
     """Priors and bounds of the kernel have the same numbers, and so does what is fitted under them."""
-    X, Y = data(12, len(groups))
-    states = []
+    (X, Y), before, states = data(12, len(groups)), torch.get_default_dtype(), []
     for dtype in (torch.float32, DOUBLE):
-        before = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
         try:
             kernel = default_kernel(len(groups), groups)
             states.append([kernel.state_dict(), fit_prior(X, Y[:, 0], kernel).kernel.state_dict()])
         finally:
             torch.set_default_dtype(before)
-    for ours, theirs in zip(*states, strict=True):
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert same(*states)
 
 
-def test_a_fit_does_not_depend_on_the_units_of_the_rewards():
+def test_a_fit_does_not_depend_on_the_units_of_the_rewards_nor_on_their_precision():
     X, Y = data(30, 2, 5)
     here, there = fit_prior(X, Y[:, 0]), fit_prior(X, 1e4 * Y[:, 0] - 7e5)
     assert there.mean == pytest.approx(1e4 * here.mean - 7e5, rel=1e-9)
     assert there.regularization == pytest.approx(1e8 * here.regularization, rel=1e-3)
     assert difference(here.kernel(X).to_dense(), 1e-8 * there.kernel(X).to_dense()) < 1e-3
+    X, Y = X.float(), Y[:, 0].float()
+    ours, theirs = fit_prior(X, Y), fit_prior(X.double(), Y.double())
+    assert (ours.regularization, ours.mean) == (theirs.regularization, theirs.mean)
+    assert torch.equal(ours.kernel.base_kernel.lengthscale, theirs.kernel.base_kernel.lengthscale)
 
 
-def test_a_fit_copies_the_kernel_given():
-    X, Y = data(30, 2, 5)
-    kernel = matern(0.5, 1.7)
-    before = {name: value.clone() for name, value in kernel.state_dict().items()}
+def test_a_fit_copies_the_kernel_given_and_one_that_fails_keeps_it_and_says_so(monkeypatch):
+    def failing(*_, **words):
+        raise NumericalError("No attempt comes to an end.")
+
+    X, Y = data(20, 2)
+    kernel, same = matern(0.5, 1.7), matern(0.5, 1.7)
     fit = fit_prior(X, Y[:, 0], kernel)
-    assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
     assert type(fit.kernel.base_kernel) is type(kernel.base_kernel)
     assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
+    monkeypatch.setattr(evidence, "scipy_minimize", failing)
+    with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
+        fit = fit_prior(X, Y[:, 0], kernel)
+    for kept in (kernel, fit.kernel):
+        assert torch.equal(kept.base_kernel.lengthscale, same.base_kernel.lengthscale)
 
 
 @pytest.mark.usefixtures("short_searches")
@@ -108,36 +116,18 @@ def test_equal_rewards_keep_their_unit(value):
     assert 1e-4 < float(fit.kernel(X).to_dense().max()) < 10.0
 
 
-def test_a_fit_that_fails_keeps_the_kernel_and_says_so(monkeypatch):
-    def failing(*_, **words):
-        raise NumericalError("No attempt comes to an end.")
-
-    monkeypatch.setattr(evidence, "scipy_minimize", failing)
-    X, Y = data(20, 2)
-    kernel = matern(0.5, 1.7)
-    with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
-        fit = fit_prior(X, Y[:, 0], kernel)
-    assert torch.equal(fit.kernel.base_kernel.lengthscale, kernel.base_kernel.lengthscale)
-
-
-@pytest.mark.usefixtures("short_searches")
-def test_single_precision_is_fitted_in_double():
-    X, Y = (values.float() for values in data(20, 2))
-    ours, theirs = fit_prior(X, Y[:, 0]), fit_prior(X.double(), Y[:, 0].double())
-    assert (ours.regularization, ours.mean) == (theirs.regularization, theirs.mean)
-    assert torch.equal(ours.kernel.base_kernel.lengthscale, theirs.kernel.base_kernel.lengthscale)
-
-
 def test_fits_that_make_no_sense_are_refused():
     X, Y = data(20, 2)
-    for bad in ((X[:1], Y[:1, 0]), (X, Y[None]), (X, Y[:5, 0]), (X[0], Y[:2, 0])):
-        with pytest.raises(InputError):
-            fit_prior(*bad)
-    for kernel, words in (("rbf", "a GPyTorch kernel"), (RBFKernel(ard_num_dims=3), "points of 2 columns")):
+    huge, gap = torch.tensor([-1.7e308, 1.7e308], dtype=DOUBLE), Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan)
+    for bad, words in (
+        *(((x, y), None) for x, y in ((X[:1], Y[:1, 0]), (X, Y[None]), (X, Y[:5, 0]), (X[0], Y[:2, 0]))),
+        ((X, Y[:, 0], "rbf"), "a GPyTorch kernel"),
+        ((X, Y[:, 0], RBFKernel(ard_num_dims=3)), "points of 2 columns"),
+        ((X, gap), "finite"),
+        ((X[:2], huge), "differs by more than double precision holds"),
+    ):
         with pytest.raises(InputError, match=words):
-            fit_prior(X, Y[:, 0], kernel)
-    with pytest.raises(InputError, match="finite"):
-        fit_prior(X, Y[:, 0].masked_fill(torch.arange(20) == 3, torch.nan))
+            fit_prior(*bad)
 
 
 def test_the_floor_is_where_it_is_said_to_be_in_any_units():
@@ -155,31 +145,21 @@ def test_the_floor_is_where_it_is_said_to_be_in_any_units():
 
 
 def test_few_points_of_a_bowl_are_seldom_clipped():
-    # Of 2,000 designs of each size at most one was. At that rate four of these 900 come once in 800 sets of seeds.
+    # Of 2,000 designs of each size at most one was. At that rate three of these 450 come once in 1,000 sets of seeds.
     clipped = 0
     for number in range(3, 12):
-        for seed in range(100):
+        for seed in range(50):
             X = torch.quasirandom.SobolEngine(2, scramble=True, seed=10_000 + seed).draw(number, dtype=DOUBLE)
-            Y = -(X - 0.3).square().sum(-1)
-            clipped += bool((fitting.floor_below(Y) > Y).any())
-    assert clipped < 4
+            clipped += bool((fitting.floor_below(bowl(X)) > bowl(X)).any())
+    assert clipped < 3
 
 
-def test_means_and_scales_do_not_overflow():
-    Y = data(9, 2)[1][:, 0]
-    center, scale = fitting.center_and_scale(Y)
-    assert fitting.center_and_scale(2.0**1000 * Y) == (2.0**1000 * center, 2.0**1000 * scale)
-    assert (center, scale) == (pytest.approx(np.mean(Y.numpy())), pytest.approx(np.std(Y.numpy(), ddof=1)))
-    with pytest.raises(InputError, match="differs by more than double precision holds"):
-        fitting.center_and_scale(torch.tensor([-1.7e308, 1.7e308], dtype=DOUBLE))
-
-
-def penalised(penalty, **words):
-    """A bandit that was told a bowl with holes."""
-    bandit = on_a_cube(num_initial=8, **words)
-    X = data(9, 2)[0]
+def told(penalty=None, **words):
+    """A bandit that was told a bowl, with holes if there is a penalty."""
+    bandit, X = on_a_cube(num_initial=8, **words), data(9, 2)[0]
     Y = bowl(X)
-    Y[[2, 5, 8]] = penalty
+    if penalty is not None:
+        Y[[2, 5, 8]] = penalty
     bandit.replay(bandit.history._replace(X=X, Y=Y, rounds=torch.arange(9)))
     return bandit
 
@@ -187,14 +167,11 @@ def penalised(penalty, **words):
 @pytest.mark.usefixtures("short_searches")
 def test_the_size_of_a_penalty_changes_nothing():
     with pytest.warns(KernelBanditWarning, match=r"reward\(s\) lie far below the others.*say clip=False"):
-        bandits = [penalised(penalty) for penalty in (-1e3, -1e6, -1e160, -1e300)]
-    one, *others = bandits
-    assert one.prior.floor > -5.0
+        one, other = (told(penalty) for penalty in (-1e3, -1e300))
+    assert one.prior.floor == other.prior.floor > -5.0
     expected = one.ask()
-    for other in others:
-        assert other.prior.floor == one.prior.floor
-        assert torch.equal(other.ask(), expected)
-        assert other.history.Y.min() <= -1e6
+    assert torch.equal(other.ask(), expected)
+    assert other.history.Y.min() == -1e300
     loaded = on_a_cube(num_initial=8)
     loaded.load_state_dict(one.state_dict())
     for bandit in (one, loaded):
@@ -206,10 +183,7 @@ def test_the_size_of_a_penalty_changes_nothing():
 
 @pytest.mark.usefixtures("short_searches")
 def test_clipping_is_said_once_and_can_be_left_out():
-    bandit = on_a_cube(num_initial=8)
-    X = data(9, 2)[0]
-    bandit.replay(bandit.history._replace(X=X, Y=bowl(X), rounds=torch.arange(9)))
-    bandit.recommend()
+    bandit, X = told(), data(9, 2)[0]
     before = str(bandit.state_dict())
     with pytest.raises(KernelBanditWarning, match=r"reward\(s\) lie far below"):  # warnings are errors in these tests
         bandit.tell(X[:1], -1e6)

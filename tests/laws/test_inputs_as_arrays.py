@@ -5,32 +5,12 @@ import pandas as pd
 import pytest
 import torch
 from conftest import is_quick
-from problems import DOUBLE, data, rbf
+from problems import DOUBLE, data, rbf, reward
+from test_odd_arguments import METHODS, facts, words_for
+from test_odd_arguments import TAKERS as ALL
 
-from torch_kbandits import (
-    ArmBlocks,
-    Arms,
-    AtMost,
-    Box,
-    ContextualActions,
-    FixedDictionary,
-    Float,
-    InputError,
-    Integer,
-    KernelUCB,
-    NystromGP,
-    OnlineGP,
-    Outcome,
-    ParameterSpace,
-    Prior,
-    UnitCube,
-    algorithms,
-    fit_prior,
-)
-from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.candidates import TimedActions
-from torch_kbandits.confidence import GreedyGain, effective_dimension, greedy_information_gain, information_gain
-from torch_kbandits.dictionaries import sample_k_dpp
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.environments import BoxFunction, FiniteArms, LoggedInteractions
 from torch_kbandits.experiments import replay_log
 from torch_kbandits.serving import Service
@@ -62,12 +42,16 @@ def _locked(array):
     return copy
 
 
-def bandit(**words):
-    return algorithms.EKUCB(**{"candidates": ARMS, **WORDS, **words})
+def bandit(candidates=ARMS, **words):
+    return algorithms.EKUCB(candidates=candidates, **{**WORDS, **words})
 
 
 def measuring(name):
-    return bandit(outcomes=[Outcome(name, Prior(rbf(), 0.1))])
+    return bandit(outcomes=[kb.Outcome(name, kb.Prior(rbf(), 0.1))])
+
+
+def state(bandit):
+    return str(bandit.state_dict())
 
 
 def told(bandit, *args, **words):
@@ -75,115 +59,75 @@ def told(bandit, *args, **words):
     return bandit
 
 
-def in_contexts():
-    return algorithms.EKUCB(action_dim=2, context_dim=2, **WORDS)
-
-
-def model():
-    return OnlineGP(ARMS[:5], REWARDS[:5, None], covar_module=rbf(0.4), regularization=0.1)
-
-
-def state(bandit):
-    return str(bandit.state_dict())
-
-
-def posterior(model):
-    values = model.posterior(ARMS)
-    return torch.cat([values.mean, values.variance])
-
-
-def logged(contexts, actions, rewards):
-    log = LoggedInteractions(contexts, actions, rewards, propensities=torch.ones(len(rewards), dtype=DOUBLE))
-    player = algorithms.EKUCB(candidates=ContextualActions(log.action_set, context_dim=2), **WORDS)
+def logged(form):
+    ones = torch.ones(len(REWARDS), dtype=DOUBLE)
+    log = LoggedInteractions(form(ARMS), form(ARMS.round()), form(REWARDS), propensities=ones)
+    player = bandit(kb.ContextualActions(log.action_set, context_dim=2))
     return replay_log(player, log, seed=0).mean
 
 
-CONTEXT = ARMS[3]
+def numbers(value):
+    """What comes of a call, in numbers; of a model its posterior."""
+    if isinstance(value, kb.OnlineGP | kb.NystromGP):
+        found = value.posterior(ARMS)
+        return found.mean.tolist(), found.variance.tolist()
+    return facts(value)
+
+
+def in_form(words, form):
+    """Words whose tensors are given in a form, those in mappings too."""
+    return {
+        word: form(value) if type(value) is torch.Tensor and value.is_floating_point()
+        else in_form(value, form) if isinstance(value, dict) else value
+        for word, value in words.items()
+    }  # fmt: skip
+
+
+def called(make, method, words):
+    one = make()
+    return numbers(getattr(one, method)(**words)), state(one)
+
+
+BLOCKS, MODEL = torch.arange(12).split(4), words_for("KernelUCB")["model"]
+TRUTH = torch.tensor([0.0, 1.0, 0.0]).bool()
 #: What takes numbers, given in a form, and what comes of it.
 TAKERS = {
-    "arms": lambda form: Arms(form(ARMS)).domain.arms,
-    "candidates": lambda form: bandit(candidates=form(ARMS)).candidates.domain.arms,
+    **{
+        name: lambda form, name=name: numbers(ALL[name](**in_form(words_for(name), form)))
+        for name in ALL
+        if any(type(value) is torch.Tensor for value in words_for(name).values())
+    },
+    **{
+        f"{call[1]} of {call[0].__name__}": lambda form, call=call: called(*call[:2], in_form(call[2], form))
+        for call in METHODS
+        if any(type(value) is torch.Tensor for value in call[2].values())
+    },
     "bounds": lambda form: algorithms.GPUCB(bounds=form(UNIT), **WORDS).candidates.domain.bounds,
-    "box": lambda form: Box(form(UNIT)).bounds,
-    "actions": lambda form: ContextualActions(form(ARMS), context_dim=1).set,
-    "box of actions": lambda form: ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
-    "timed actions": lambda form: TimedActions(form(ARMS)).untimed.set,
-    "blocks": lambda form: Arms(ArmBlocks(lambda number: form(ARMS[4 * number : 4 * number + 4]), 3)).source.rows(
-        torch.arange(12)
-    ),
-    "tell x": lambda form: state(told(bandit(), form(ARMS[:3]), REWARDS[:3])),
-    "tell y": lambda form: state(told(bandit(), ARMS[:3], form(REWARDS[:3]))),
-    "tell outcomes": lambda form: (
-        told(
-            bandit(outcomes=[Outcome("cost", Prior(rbf(), 0.1))]),
-            ARMS[:3],
-            REWARDS[:3],
-            outcomes={"cost": form(ARMS[:3, 0])},
-        ).history.outcomes
-    ),
-    "tell a failure": lambda form: told(
-        bandit(), ARMS[:3], [1.0, None, 2.0], failed=form(torch.tensor([0.0, 1.0, 0.0]).bool())
-    ).history.Y.isnan(),
-    "tell in contexts": lambda form: state(told(in_contexts(), form(ARMS[:3]), REWARDS[:3], context=form(ARMS[3:6]))),
-    "mark pending": lambda form: marked(bandit(), form),
-    "forget": lambda form: forgotten(bandit(), form),
-    "ask in a context": lambda form: in_contexts().ask(context=form(CONTEXT), candidates=form(ARMS)),
-    "recommend in a context": lambda form: told(in_contexts(), ARMS[:3], REWARDS[:3], context=ARMS[3:6]).recommend(
-        context=form(CONTEXT), candidates=form(ARMS)
-    ),
-    "acquisition in a context": lambda form: in_contexts().acquisition(context=form(CONTEXT), candidates=form(ARMS))(
-        ARMS.unsqueeze(-2)
-    ),
-    "failure probability": lambda form: told(bandit(), ARMS[:2], failed=True).failure_probability(form(ARMS)),
+    "box of actions": lambda form: kb.ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
+    "blocks": lambda form: kb.Arms(kb.ArmBlocks(lambda n: form(ARMS[BLOCKS[n]]), 3)).source.rows(torch.arange(12)),
+    "tell a failure": lambda form: told(bandit(), ARMS[:3], [1.0, None, 2.0], failed=form(TRUTH)).history.Y.isnan(),
     "known rewards": lambda form: bandit().run(form(ARMS @ ARMS.T)),
     "prior mean": lambda form: bandit(mean=form(REWARDS)).model.posterior(ARMS).mean,
-    "cube": lambda form: state(told(algorithms.GPUCB(candidates=UnitCube(2), **WORDS), form(ARMS), REWARDS)),
-    "safe seed": lambda form: bandit(constraints=[AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),
-    "models": lambda form: posterior(
-        NystromGP(
-            form(ARMS[:5]), form(ARMS[:5, :1]), inducing_points=form(ARMS[:2]), covar_module=rbf(), regularization=0.1
-        )
-    ),
-    "model told": lambda form: posterior(told(model(), form(ARMS[:2]), form(ARMS[:2, :1]))),
-    "model conditioned": lambda form: posterior(model().condition_on_observations(form(ARMS[:2]), form(ARMS[:2, :1]))),
-    "X_pending": lambda form: KernelUCB(model(), 2.0, X_pending=form(ARMS[6:8]))(ARMS.unsqueeze(-2)),
-    "discretization": lambda form: DiscretizedThompsonSampling(model(), form(ARMS), seed=0).maximizers(),
-    "fixed": lambda form: FixedDictionary(form(ARMS)).points,
-    "gains": lambda form: torch.stack(
-        [
-            information_gain(rbf(), form(ARMS), 0.1),
-            effective_dimension(rbf(), form(ARMS), 0.1),
-            greedy_information_gain(rbf(), form(ARMS), 3, 0.1)[-1],
-        ]
-    ),
-    "gain": lambda form: GreedyGain(rbf(), form(ARMS), 5, 0.1).candidates,
-    "k-dpp": lambda form: sample_k_dpp(form(ARMS), rbf(), 3, generator=torch.Generator().manual_seed(0)),
-    "prior": lambda form: str(fit_prior(form(ARMS), form(REWARDS)).kernel.state_dict()),
+    "cube": lambda form: state(told(algorithms.GPUCB(candidates=kb.UnitCube(2), **WORDS), form(ARMS), REWARDS)),
+    "safe seed": lambda form: bandit(constraints=[kb.AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),
+    "X_pending": lambda form: kb.KernelUCB(MODEL, 2.0, X_pending=form(ARMS[6:8]))(ARMS.unsqueeze(-2)),
+    "discretization": lambda form: kb.DiscretizedThompsonSampling(MODEL, form(ARMS), seed=0).maximizers(),
     "environment": lambda form: FiniteArms(form(ARMS), form(REWARDS), 0.1, seed=0).pull(form(ARMS[:2]), 0),
-    "box function": lambda form: BoxFunction(lambda X: X.sum(-1), form(UNIT), 2.0, 0.1, seed=0).pull(form(ARMS[:2]), 0),
-    "replay_log": lambda form: logged(form(ARMS), form(ARMS.round()), form(REWARDS)),
+    "box function": lambda form: BoxFunction(reward, form(UNIT), 2.0, 0.1, seed=0).pull(form(ARMS[:2]), 0),
+    "replay_log": logged,
 }
 #: Forms that say less than there is to say: of rows, and of what is no number.
 NOT_SO = {("tell a failure", "nullable frame"), ("tell a failure", "array of the other byte order")}
 
 
-def marked(bandit, form):
-    bandit.mark_pending(form(ARMS[:2]))
-    return state(bandit)
-
-
-def forgotten(bandit, form):
-    bandit.mark_pending(ARMS[:3])
-    bandit.forget(form(ARMS[1:2]))
-    return state(bandit)
-
-
+@pytest.mark.one_in(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("who", TAKERS)
 def test_what_comes_of_numbers_does_not_depend_on_their_form(who, request):
-    take, turn = TAKERS[who], [*TAKERS].index(who) % 3
+    """In the quick suite each is given one form, as another than its neighbours."""
+    take, turn = TAKERS[who], [*TAKERS].index(who) % len(FORMS)
     expected = take(lambda X: X)
-    for what in [*FORMS][turn::3] if is_quick(request.config) else FORMS:
+    for what in [*FORMS][turn : turn + 1] if is_quick(request.config) else FORMS:
         if (who, what) in NOT_SO:
             continue
         found = take(FORMS[what])
@@ -203,33 +147,17 @@ def test_what_is_converted_has_the_kind_of_the_rest():
     assert torch.equal(double.history.X, ARMS[:2].float().double())
 
 
-BOOLEANS = {
-    "True": True,
-    "NumPy's": np.bool_(True),
-    "list": [True],
-    "array": np.array([True]),
-    "tensor": torch.tensor([True]),
-    "0-dim tensor": torch.tensor(True),
-    "series": pd.Series([True]),
-    "nullable series": pd.Series([True], dtype="boolean"),
-    "column": [[True]],
-}
+BOOLEANS = [True, np.bool_(True), [True], np.array([True]), torch.tensor([True]), torch.tensor(True)]
+BOOLEANS += [pd.Series([True]), pd.Series([True], dtype="boolean"), [[True]]]
 
 
-@pytest.mark.parametrize("name", BOOLEANS)
-def test_a_click_is_a_reward_of_one(name):
-    clicked, one = (measuring("bought") for _ in range(2))
-    clicked.tell(ARMS[:1], BOOLEANS[name], outcomes={"bought": BOOLEANS[name]})
-    one.tell(ARMS[:1], 1.0, outcomes={"bought": 1.0})
-    assert state(clicked) == state(one)
-
-
-def test_rows_of_rewards_and_truths_may_be_mixed():
-    mixed = bandit()
-    mixed.tell(ARMS[:3], [True, 0.5, False])
-    assert mixed.history.Y.tolist() == [1.0, 0.5, 0.0]
+def test_a_click_is_a_reward_of_one():
+    one = state(told(measuring("bought"), ARMS[:1], 1.0, outcomes={"bought": 1.0}))
+    for click in BOOLEANS:
+        assert state(told(measuring("bought"), ARMS[:1], click, outcomes={"bought": click})) == one, click
+    mixed = told(bandit(), ARMS[:3], [True, 0.5, False])
     mixed.run(lambda x: True, 3)
-    assert mixed.history.Y[3:].tolist() == [1.0, 1.0, 1.0]
+    assert mixed.history.Y.tolist() == [1.0, 0.5, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_a_click_told_over_http_is_a_reward_of_one(tmp_path):
@@ -244,47 +172,33 @@ def test_a_click_told_over_http_is_a_reward_of_one(tmp_path):
         served.close()
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, torch.tensor, pd.Series, pd.Index])
-def test_ids_are_taken_in_any_form(form):
-    one = bandit()
-    ids = one.ask(3, return_ids=True).ids
-    one.tell(ids=form(ids[1:]), y=[0.1, 0.2])
-    one.forget(ids=form(ids[:1]))
-    assert one.num_told == 2
-    assert not one.pending_ids
+def test_ids_are_taken_in_any_form():
+    for form in (list, tuple, np.array, torch.tensor, pd.Series, pd.Index):
+        one = bandit()
+        ids = one.ask(3, return_ids=True).ids
+        one.tell(ids=form(ids[1:]), y=[0.1, 0.2])
+        one.forget(ids=form(ids[:1]))
+        assert (one.num_told, one.pending_ids) == (2, ())
 
 
 def test_configurations_come_as_data_frames():
-    space = ParameterSpace({"rate": Float(0.0, 1.0), "depth": Integer(1, 9)})
+    space = kb.ParameterSpace({"rate": kb.Float(0.0, 1.0), "depth": kb.Integer(1, 9)})
     rows = [{"rate": 0.25, "depth": 3}, {"rate": 0.5, "depth": 7}]
     forms = rows, pd.DataFrame(rows), space.encode(rows), space.encode(rows).numpy(), space.encode(rows).tolist()
-    states = set()
-    for form in forms:
-        one = algorithms.GPUCB(candidates=space, **WORDS)
-        one.tell(form, [0.1, 0.2])
-        states.add(state(one))
-    assert len(states) == 1
-    one.tell(pd.DataFrame(rows, dtype=object).iloc[0], 0.3)
+    all_told = [told(algorithms.GPUCB(candidates=space, **WORDS), form, [0.1, 0.2]) for form in forms]
+    assert len({state(one) for one in all_told}) == 1
+    one = told(all_told[0], pd.DataFrame(rows, dtype=object).iloc[0], 0.3)
     assert one.candidates.actions(one.history.X[-1:]) == rows[:1]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        pd.DataFrame({"a": ["x"], "b": [1.0]}),
-        pd.DataFrame({"a": [pd.Timestamp("2026-01-01")], "b": [1.0]}),
-        pd.DataFrame({"a": [None], "b": [1.0]}),
-        [["x", 1.0]],
-        [[1.0], [1.0, 2.0]],
-        np.array([[1j, 0.0]]),
-        np.zeros((1, 3)),
-        np.array([[np.nan, 0.0]]),
-        {"a": 1.0, "b": 2.0},
-    ],
-)
-def test_what_is_no_point_is_refused_and_changes_nothing(given):
+def test_what_is_no_point_is_refused_and_changes_nothing():
     one = bandit()
     before = state(one)
-    with pytest.raises(InputError, match="x must"):
-        one.tell(given, 1.0)
+    for given in (
+        *(pd.DataFrame({"a": [odd], "b": [1.0]}) for odd in ("x", pd.Timestamp("2026-01-01"), None)),
+        *([["x", 1.0]], [[1.0], [1.0, 2.0]], {"a": 1.0, "b": 2.0}),
+        *(np.array([[1j, 0.0]]), np.zeros((1, 3)), np.array([[np.nan, 0.0]])),
+    ):
+        with pytest.raises(kb.InputError, match="x must"):
+            one.tell(given, 1.0)
     assert state(one) == before

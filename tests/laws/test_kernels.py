@@ -17,7 +17,7 @@ def covariance(size: int = 6, rank: int | None = None) -> Tensor:
     return torch.tensor(root @ root.T, dtype=DOUBLE)
 
 
-def points(*indices: int) -> Tensor:
+def points(*indices: float) -> Tensor:
     return torch.tensor(indices, dtype=DOUBLE).unsqueeze(-1)
 
 
@@ -35,106 +35,69 @@ def test_entries_are_looked_up(dtype):
     assert kernel(A).diagonal().tolist() == table.diagonal()[rows].tolist()
 
 
-def test_batches_broadcast():
-    table = covariance()
-    kernel = PrecomputedKernel(table)
-    A = torch.stack([points(0, 1, 2), points(3, 4, 5)])
-    B = points(2, 0)
-    values = kernel(A, B).to_dense()
-    assert values.shape == (2, 3, 2)
-    assert torch.equal(values[1], table[3:][:, [2, 0]])
-    assert kernel(A, diag=True).shape == (2, 3)
-    assert torch.equal(kernel(A)[1].to_dense(), table[3:, 3:])
-    assert torch.equal(kernel(A[:, None], A[None]).to_dense()[0, 1], table[:3, 3:])
-
-
-def test_the_covariance_moves_and_is_saved():
+def test_the_covariance_moves_is_saved_and_a_factor_around_it_can_be_learned():
     kernel = ScaleKernel(PrecomputedKernel(covariance())).double()
     single = ScaleKernel(PrecomputedKernel(covariance())).to(torch.float32)
     assert single(points(0, 1).float()).to_dense().dtype == torch.float32
     other = PrecomputedKernel(torch.eye(6, dtype=DOUBLE))
-    assert other.dtype == DOUBLE
     other.load_state_dict(kernel.base_kernel.state_dict())
     assert torch.equal(other.covariance, covariance())
+    kernel(points(0, 1)).to_dense().sum().backward()
+    expected = covariance()[:2, :2].sum() * torch.sigmoid(kernel.raw_outputscale.detach())  # softplus' derivative
+    assert float(kernel.raw_outputscale.grad) == pytest.approx(float(expected))
 
 
-def test_scaled_posterior_of_sensors_is_the_dense_one():
-    table = covariance(8)
-    X, T = points(0, 3, 3, 6, 1), points(*range(8))
-    Y = torch.tensor([0.3, -1.0, -0.8, 2.0, 0.5], dtype=DOUBLE).unsqueeze(-1)
-    kernel = scaled(PrecomputedKernel(table), 2.5)
-    model = NystromGP(X, Y, inducing_points=X, covar_module=kernel, regularization=0.3)
-
-    def dense(A, B):
-        return 2.5 * table.numpy()[np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))]
-
-    truth = oracles.exact(dense, X.numpy(), Y.squeeze(-1).numpy(), np.full(5, 0.3), T.numpy())
-    posterior = model.posterior(T)
-    assert difference(posterior.mean.squeeze(-1), truth.mean) < truth.rounding
-    assert difference(posterior.mvn.covariance_matrix, truth.covariance) < truth.rounding
-    assert difference(model.posterior(T.unsqueeze(1)).variance.flatten(), truth.variance) < truth.rounding
-    conditioned = model.condition_on_observations(points(7), torch.ones(1, 1, dtype=DOUBLE))
-    with torch.no_grad():
-        assert float(conditioned.posterior(points(7)).variance) < float(posterior.variance[7])
-
-
-def test_posterior_of_sensors_in_a_context_is_the_dense_one():
-    table, places = covariance(5), torch.tensor([0, 3, 3, 4, 1, 2, 0], dtype=DOUBLE).unsqueeze(-1)
+@pytest.mark.parametrize("make", [NystromGP, OnlineGP])
+def test_posterior_of_sensors_in_a_context_is_the_dense_one(make):
+    table, places = covariance(5), points(0, 3, 3, 4, 1, 2, 0)
     X, Y = torch.cat([places, data(7, 2)[0]], -1), data(7, 2)[1]
-    kernel = PrecomputedKernel(table, active_dims=(0,)) * rbf(0.4)
+    kernel = scaled(PrecomputedKernel(table, active_dims=(0,)), 2.5) * rbf(0.4)
     kernel.kernels[1].active_dims = torch.tensor([1, 2])
 
     def dense(A, B):
         numbers = np.ix_(A[:, 0].astype(int), B[:, 0].astype(int))
-        return table.numpy()[numbers] * oracles.rbf(0.4)(A[:, 1:], B[:, 1:])
+        return 2.5 * table.numpy()[numbers] * oracles.rbf(0.4)(A[:, 1:], B[:, 1:])
 
     truth = oracles.exact(dense, X.numpy(), Y.squeeze(-1).numpy(), np.full(7, 0.3), X.numpy())
-    for model in (
-        NystromGP(X, Y, inducing_points=X, covar_module=kernel, regularization=0.3),
-        OnlineGP(X, Y, covar_module=kernel, regularization=0.3),
-    ):
-        posterior = model.posterior(X)
-        assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-8
-        assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-8
+    given = {"regularization": 0.3} | ({"inducing_points": X} if make is NystromGP else {})
+    posterior = make(X, Y, covar_module=kernel, **given).posterior(X)
+    assert difference(posterior.mean.squeeze(-1), truth.mean) < 1e-8
+    assert difference(posterior.mvn.covariance_matrix, truth.covariance) < 1e-8
 
 
 # ---------------------------------------------------------------- batches
 
+RATES = torch.tensor([0.1, 0.4], dtype=DOUBLE).view(2, 1, 1)
+TWO = {"batch_shape": torch.Size([2])}
+SENSOR, ACTION = {"active_dims": (0,)}, {"active_dims": (1, 2, 0)}
 #: Kernels of batch shape (2,) and their members, on points whose first column is a sensor, an action or a time.
 BATCHES = {
     "precomputed": lambda: (
-        PrecomputedKernel(torch.stack([covariance(), 2.0 * covariance(rank=3)]), active_dims=(0,)),
-        [
-            PrecomputedKernel(covariance(), active_dims=(0,)),
-            PrecomputedKernel(2.0 * covariance(rank=3), active_dims=(0,)),
-        ],
+        PrecomputedKernel(torch.stack([covariance(), 2.0 * covariance(rank=3)]), **SENSOR),
+        [PrecomputedKernel(table, **SENSOR) for table in (covariance(), 2.0 * covariance(rank=3))],
     ),
     "precomputed, expanded": lambda: (
-        PrecomputedKernel(covariance(), batch_shape=torch.Size([2]), active_dims=(0,)),
-        [PrecomputedKernel(covariance(), active_dims=(0,))] * 2,
+        PrecomputedKernel(covariance(), **TWO, **SENSOR),
+        [PrecomputedKernel(covariance(), **SENSOR)] * 2,
     ),
     "per action": lambda: (
-        PerActionLinearKernel(2, batch_shape=torch.Size([2]), active_dims=(1, 2, 0)),
-        [PerActionLinearKernel(2, active_dims=(1, 2, 0))] * 2,
+        PerActionLinearKernel(2, **TWO, **ACTION),
+        [PerActionLinearKernel(2, **ACTION)] * 2,
     ),
     "forgetting": lambda: (
-        ForgettingKernel(
-            torch.tensor([0.1, 0.4], dtype=DOUBLE).view(2, 1, 1), batch_shape=torch.Size([2]), active_dims=(0,)
-        ),
-        [ForgettingKernel(0.1, active_dims=(0,)), ForgettingKernel(0.4, active_dims=(0,))],
+        ForgettingKernel(RATES, **TWO, **SENSOR),
+        [ForgettingKernel(rate, **SENSOR) for rate in (0.1, 0.4)],
     ),
     "walk": lambda: (
-        WienerKernel(
-            torch.tensor([0.1, 0.4], dtype=DOUBLE).view(2, 1, 1), -1.0, batch_shape=torch.Size([2]), active_dims=(0,)
-        ),
-        [WienerKernel(0.1, -1.0, active_dims=(0,)), WienerKernel(0.4, -1.0, active_dims=(0,))],
+        WienerKernel(RATES, -1.0, **TWO, **SENSOR),
+        [WienerKernel(rate, -1.0, **SENSOR) for rate in (0.1, 0.4)],
     ),
     "grouped": lambda: (
-        grouped([[0.4, 2.0], [0.8, 3.0]], batch_shape=torch.Size([2])),
+        grouped([[0.4, 2.0], [0.8, 3.0]], **TWO),
         [grouped([0.4, 2.0]), grouped([0.8, 3.0])],
     ),
     "grouped, some columns": lambda: (
-        grouped([[0.4, 2.0], [0.8, 3.0]], (1, 0), batch_shape=torch.Size([2]), active_dims=(2, 0)),
+        grouped([[0.4, 2.0], [0.8, 3.0]], (1, 0), **TWO, active_dims=(2, 0)),
         [grouped(scales, (1, 0), active_dims=(2, 0)) for scales in ([0.4, 2.0], [0.8, 3.0])],
     ),
     "space and time": lambda: (
@@ -142,11 +105,11 @@ BATCHES = {
         [SpaceTimeKernel(ScaleKernel(rbf(length)).double(), ForgettingKernel(0.1)) for length in (0.4, 0.8)],
     ),
     "space and time, expanded": lambda: (
-        SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1), batch_shape=torch.Size([2]), active_dims=(0, 2)),
+        SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1), **TWO, active_dims=(0, 2)),
         [SpaceTimeKernel(rbf(0.4), ForgettingKernel(0.1), active_dims=(0, 2))] * 2,
     ),
 }
-JOINT = torch.cat([torch.tensor([0, 3, 3, 5, 1, 2], dtype=DOUBLE).unsqueeze(-1), data(6, 2)[0]], -1)
+JOINT = torch.cat([points(0, 3, 3, 5, 1, 2), data(6, 2)[0]], -1)
 
 
 def grouped(lengthscales, groups=(1, 0, 0), **words):
@@ -198,14 +161,6 @@ def test_two_outputs_are_two_models(name, make):
         assert difference(both.variance[:, [output]], one.variance) < 1e-8
 
 
-def test_a_factor_around_it_can_be_learned():
-    kernel = ScaleKernel(PrecomputedKernel(covariance())).double()
-    value = kernel(points(0, 1)).to_dense().sum()
-    value.backward()
-    expected = covariance()[:2, :2].sum() * torch.sigmoid(kernel.raw_outputscale.detach())  # softplus' derivative
-    assert float(kernel.raw_outputscale.grad) == pytest.approx(float(expected))
-
-
 def test_rounding_is_tolerated():
     table = covariance(20, rank=5)  # singular: some eigenvalues come out below zero
     assert float(torch.linalg.eigvalsh(table).min()) < 1e-12
@@ -217,43 +172,27 @@ def test_rounding_is_tolerated():
         assert difference(kept, value) < 1e-11
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ("table", "covariance must be real numbers"),
+LARGE = torch.tensor([[[1e9]], [[1.0]]]).expand(2, 2, 2) + torch.tensor([[0.0, 0.5], [0.0, 0.0]])
+
+
+def test_what_is_no_covariance_and_no_arm_index_is_named():
+    for table, message in (
         (torch.eye(3, dtype=torch.int64), "floating dtype"),
         (torch.ones(3, 2), r"\(A, A\)"),
-        (torch.ones(4), r"\(A, A\)"),
         (torch.ones(0, 0), "A >= 1"),
         (torch.tensor([[1.0, float("nan")], [0.0, 1.0]]), "covariance must be finite"),
         (torch.tensor([[1.0, 0.5], [0.2, 1.0]]), r"symmetric: entry \(0, 1\) is 0.5, entry \(1, 0\) is 0.2"),
-        (
-            torch.tensor([[[1e9]], [[1.0]]]).expand(2, 2, 2) + torch.tensor([[0.0, 0.5], [0.0, 0.0]]),
-            r"entry \(1, 0, 1\)",
-        ),
-    ],
-)
-def test_what_is_no_covariance_is_named(table, message):
-    with pytest.raises(InputError, match=message):
-        PrecomputedKernel(table)
-
-
-def test_negative_eigenvalues_are_refused():
+        (LARGE, r"entry \(1, 0, 1\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            PrecomputedKernel(table)
     with pytest.raises(NotPositiveDefiniteError, match="smallest eigenvalue is -1"):
         PrecomputedKernel(torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=DOUBLE))
-
-
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        (torch.tensor([[0.5]], dtype=DOUBLE), "whole numbers from 0 to 5, got 0.5"),
-        (torch.tensor([[0.0], [6.0]], dtype=DOUBLE), "got 6.0"),
-        (torch.tensor([[-1.0]], dtype=DOUBLE), "got -1.0"),
-        (torch.tensor([[float("nan")]], dtype=DOUBLE), "got nan"),
+    for X, message in (
+        (points(0.5), "whole numbers from 0 to 5, got 0.5"),
+        (points(0.0, 6.0), "got 6.0"),
         (torch.zeros(2, 2, dtype=DOUBLE), "one column"),
         (torch.zeros(2, 1), "arm indices must have dtype torch.float64"),
-    ],
-)
-def test_what_is_no_arm_index_is_named(X, message):
-    with pytest.raises(InputError, match=message):
-        PrecomputedKernel(covariance())(X).to_dense()
+    ):
+        with pytest.raises(InputError, match=message):
+            PrecomputedKernel(covariance())(X).to_dense()

@@ -6,17 +6,16 @@ from fractions import Fraction
 
 import hypothesis.strategies as st
 import numpy as np
-import oracles
 import pandas as pd
 import pytest
 import torch
-from forgetting import ACTIONS, ARMS, CONTEXTS, DICTIONARIES, KERNEL, LAMBDA, MEMORIES, TESTED, expected, make, play
+from forgetting import ACTIONS, ARMS, CONTEXTS, DICTIONARIES, MEMORIES, TESTED, expected, make, play
 from hypothesis import given
 from kinds import same
-from problems import DOUBLE, believed, dense, difference, examples
+from problems import believed, difference, examples, matern
 
-from torch_kbandits import Bandit, InputError, Outcome, algorithms
-from torch_kbandits.memory import BackToPrior, KeepAll, SlidingWindow
+from torch_kbandits import InputError, algorithms
+from torch_kbandits.memory import SlidingWindow
 
 RATE = 0.1
 ROUNDS = 24
@@ -56,15 +55,19 @@ def told_late(bandit, domain, times, delays, by="ids"):
     return bandit
 
 
+def is_as(bandit, dense_one, points=TESTED):
+    mean, variance = believed(bandit, points)
+    return max(difference(mean, dense_one.mean), difference(variance, dense_one.variance)) < dense_one.rounding
+
+
 def agrees(bandit, name, domain, now):
     """Whether the model at a time is that of the dense formulas of what counts then."""
     words = {"context": CONTEXTS[0]} if domain == "contexts" else {}
     bandit.forget(ids=bandit.ask(time=now, return_ids=True, **words).ids)
-    dense_one = expected(bandit, name, now)
-    mean, variance = believed(bandit, TESTED)
-    return max(difference(mean, dense_one.mean), difference(variance, dense_one.variance)) < dense_one.rounding
+    return is_as(bandit, expected(bandit, name, now))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
 @pytest.mark.parametrize("by", ["ids", "points"])
@@ -86,30 +89,13 @@ def test_the_posterior_is_that_of_rewards_told_in_order(name, delays, step, by, 
         assert agrees(late, name, domain, now)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("domain", ["arms", "contexts"])
 @pytest.mark.parametrize("posterior", [name for name in DICTIONARIES if name != "exact"])
 @pytest.mark.parametrize("name", ["window", "window of observations", "discount", "linear", "restart"])
 def test_a_dictionary_is_that_of_the_tells_and_its_posterior_the_dense_one(name, posterior, domain):
     delays = np.random.default_rng(3).integers(0, 8, size=ROUNDS).tolist()
     assert agrees(told_late(make(name, posterior, domain), domain, range(ROUNDS), delays), name, domain, ROUNDS + 1.0)
-
-
-@pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
-def test_under_a_prior_on_time_a_point_keeps_the_time_at_which_it_was_played(domain):
-    delays = np.random.default_rng(0).integers(0, 51, size=ROUNDS).tolist()
-    bandit, now = told_late(make(BackToPrior(RATE, 0.3), "exact", domain), domain, range(ROUNDS), delays), ROUNDS + 2.0
-    x, words = scripted(domain, 0)
-    bandit.mark_pending(x, time=now, **words)
-    history = bandit.history
-    assert torch.equal(history.X[:, 0], history.times)
-    assert history.times.tolist() == sorted(range(ROUNDS), key=lambda number: (number + delays[number], number))
-    points = torch.cat([torch.full((len(TESTED), 1), now, dtype=DOUBLE), TESTED], dim=-1)
-    counts = (1.0 - RATE) ** (0.5 * (now - history.times)) >= 0.3
-    X, y, T = dense(history.X[counts], history.Y[counts], points)
-    dense_one = oracles.exact(oracles.in_time(KERNEL, RATE), X, y, np.full(len(X), LAMBDA), T)
-    mean, variance = believed(bandit, points)
-    assert max(difference(mean, dense_one.mean), difference(variance, dense_one.variance)) < dense_one.rounding
 
 
 @examples(12)
@@ -126,9 +112,7 @@ def test_without_times_rewards_are_of_the_round_in_which_they_were_asked_for(nam
         bandit.tell(ids=number, y=value(number))
     assert bandit.history.times.tolist() == [asked[number] for number in order]
     assert bandit.round == bandit.now == 12
-    dense_one = expected(bandit, name, 12.0)
-    mean, variance = believed(bandit, TESTED)
-    assert max(difference(mean, dense_one.mean), difference(variance, dense_one.variance)) < dense_one.rounding
+    assert is_as(bandit, expected(bandit, name, 12.0))
 
 
 def test_the_present_is_the_latest_time_and_goes_on_alone():
@@ -153,13 +137,19 @@ def test_the_present_is_the_latest_time_and_goes_on_alone():
     assert plain.pending_ages.tolist() == [1.0, 1.0]
 
 
-def test_of_two_plays_of_a_point_the_one_asked_first_is_told_first():
+def test_of_two_plays_of_a_point_the_one_asked_first_is_told_first_and_after_a_restart_late_ones_count():
     bandit = make("discount")
     for time in (0.0, 3.0):
         bandit.mark_pending(ARMS[:1], time=time)
     bandit.mark_pending(ARMS[1:2], time=5.0)
     bandit.tell(ARMS[[0, 1, 0, 2]], [0.1, 0.2, 0.3, 0.4])
     assert bandit.history.times.tolist() == [0.0, 5.0, 3.0, 5.0]
+    (number,) = bandit.ask(time=6.0, return_ids=True).ids
+    bandit.ask(time=8.0)
+    bandit.restart()
+    bandit.tell(ids=number, y=0.6)
+    assert bandit.weights.tolist() == [0.0] * 4 + [pytest.approx(0.8**2)]
+    assert bandit.model.train_targets.tolist() == [0.6]
 
 
 def test_a_history_says_when_rewards_were_told_so_its_rounds_are_known():
@@ -187,56 +177,21 @@ def test_a_history_says_when_rewards_were_told_so_its_rounds_are_known():
         twin.ask()
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("posterior", ["exact", "fresh", "kors"])
+@pytest.mark.parametrize("posterior", ["exact", pytest.param("fresh", marks=pytest.mark.slow)])
 def test_a_history_whose_times_are_its_rounds_may_go_on_either_way(posterior):
     """It may be of a bandit without times or of one that was told 0.0, 1.0, …: both have learned the same."""
-    rounds, timed = make("window", posterior), make("window", posterior)
+    rounds, timed, first, second = (make("window", posterior) for _ in range(4))
     play(rounds, 9)
     play(timed, 9, times=[float(number) for number in range(9)])
     assert torch.equal(rounds.history.times, timed.history.times)
-    first, second = make("window", posterior), make("window", posterior)
     first.replay(rounds.history)
     second.replay(timed.history)
     assert torch.equal(first.ask(3), rounds.ask(3))
     assert torch.equal(second.ask(3, time=9.0), timed.ask(3, time=9.0))
 
 
-def test_outcomes_and_failures_of_late_plays_are_of_their_time():
-    """Each outcome has a posterior of its own, of when it was measured."""
-    memory = MEMORIES["discount"].memory
-    late, order = (make(memory, outcomes=[Outcome("heat", memory=KeepAll()), "cost"]) for _ in range(2))
-
-    def told(number):
-        outcomes = {"heat": value(number), "cost": None if number % 3 else value(-number)}
-        return {"outcomes": outcomes} | ({"failed": True} if number == 5 else {"y": value(number)})
-
-    for number in range(8):
-        late.mark_pending(ARMS[[number]], time=number)
-    for number in (3, 7, 0, 1, 6, 2, 5, 4):
-        late.tell(ids=number, **told(number))
-    for number in range(8):
-        order.tell(ARMS[[number]], time=number, **told(number))
-    assert late.history.times.tolist() == [3.0, 7.0, 0.0, 1.0, 6.0, 2.0, 5.0, 4.0]
-    for model in (lambda it: it.model, lambda it: it.outcome_model("heat"), lambda it: it.outcome_model("cost")):
-        ours, theirs = (model(it).posterior(TESTED) for it in (late, order))
-        assert difference(ours.mean, theirs.mean) < 1e-8
-        assert difference(ours.covariance_matrix, theirs.covariance_matrix) < 1e-8
-
-
-def test_after_a_restart_late_rewards_count():
-    bandit = make("discount")
-    (number,) = bandit.ask(time=0.0, return_ids=True).ids
-    bandit.tell(ARMS[:1], 0.5, time=1.0)
-    bandit.ask(time=2.0)
-    bandit.restart()
-    bandit.tell(ids=number, y=0.4)
-    assert bandit.weights.tolist() == [0.0, pytest.approx(0.8**2)]
-    assert bandit.model.train_targets.tolist() == [0.4]
-
-
 def test_the_named_algorithms_date_a_reward_by_its_ask():
-    words = {"candidates": ARMS, "kernel": make("window").prior.kernel, "regularization": 0.01, "beta": 2.0, "seed": 0}
+    words = {"candidates": ARMS, "kernel": matern(), "regularization": 0.01, "beta": 2.0, "seed": 0}
     bandit = algorithms.WGPUCB(discount=0.5, **words)
     first, second = (bandit.ask(time=time, return_ids=True) for time in (0.0, 9.0))
     bandit.tell(ids=second.ids, y=1.0, time=9.5)
@@ -274,25 +229,24 @@ WAYS = {
 SEVERAL = (list, np.array, pd.Series)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_times_of_all_kinds_are_the_same_times(way):
     read, hour = WAYS[way]
-    bandit, plain, at_once = (make(SlidingWindow(5.5 * unit)) for unit in (hour, 1.0, hour))
-    for number, hours in enumerate([0, 0, 1, 4, 4, 7, 3, 9]):  # 3 is of the past
+    bandit, plain, at_once, twin = (make(SlidingWindow(5.5 * unit)) for unit in (hour, 1.0, hour, hour))
+    told = [0, 0, 1, 4, 4, 7, 3, 9]  # 3 is of the past
+    for number, hours in enumerate(told):
         bandit.tell(ARMS[[number]], value(number), time=read(hours))
         plain.tell(ARMS[[number]], value(number), time=float(hours))
         assert bandit.history.times[-1] - bandit.history.times[0] == hour * hours
-    assert difference(believed(bandit, TESTED)[0], believed(plain, TESTED)[0]) < 1e-12
     kind = SEVERAL[[*WAYS].index(way) % 3]
-    at_once.tell(
-        ARMS[:8], [value(number) for number in range(8)], time=kind([read(h) for h in (0, 0, 1, 4, 4, 7, 3, 9)])
-    )
+    at_once.tell(ARMS[:8], [value(number) for number in range(8)], time=kind([read(hours) for hours in told]))
     assert torch.equal(at_once.history.times, bandit.history.times)
-    assert difference(believed(at_once, TESTED)[0], believed(plain, TESTED)[0]) < 1e-12
+    for each in (bandit, at_once):
+        assert difference(believed(each, TESTED)[0], believed(plain, TESTED)[0]) < 1e-12
     assert torch.equal(bandit.ask(2, time=read(12)), plain.ask(2, time=12.0))
     with pytest.raises(InputError, match="Time must not go backwards: the latest was"):
         bandit.ask(time=read(11))
-    twin = make(SlidingWindow(5.5 * hour))
     twin.load_state_dict(bandit.state_dict())
     assert torch.equal(twin.ask(time=read(13)), bandit.ask(time=read(13)))
 
@@ -336,18 +290,13 @@ def test_zones_midnights_and_looks():
     assert days.history.times.diff().tolist() == [0.0, 3600.0]
 
 
-NO_TIMES = [
-    "2024-05-01", b"5", True, np.bool_(True), [1.0], torch.tensor([1.0]), torch.tensor(True), torch.tensor(1j), 1j,
-    math.nan, math.inf, -math.inf, 10**400, pd.NaT, np.datetime64("NaT"), np.datetime64("20000-01-01"),
-    timedelta(hours=1), pd.Timedelta("1h"), np.timedelta64(1, "h"), np.array([1.0]), object(), pd.Timestamp,
-]  # fmt: skip
+#: What is none in itself is in ``test_odd_arguments`` too.
+NO_TIMES = [True, [1.0], torch.tensor([1.0]), -math.inf, pd.NaT, np.datetime64("20000-01-01"), timedelta(hours=1)]
 NOT_ONE_FOR_EACH = [
     ([1.0, 2.0], "one for each; got 2"),
     ([1.0, 2.0, math.nan], "finite"),
     ([1.0, 2.0, None], "must be a number or a date"),
-    ([[1.0], [2.0], [3.0]], "must be a number or a date"),
     (torch.ones(3).to_sparse(), "must be a number or a date"),
-    (pd.DataFrame({"t": [1.0, 2.0, 3.0]}), "must be a number or a date"),
 ]
 
 
@@ -365,15 +314,12 @@ def test_what_is_no_time_is_refused_and_changes_nothing():
     assert same(bandit.state_dict(), before)
 
 
-def test_a_bandit_without_a_memory_knows_no_time(tmp_path):
-    bandit, timed = make(None), make("window")
+def test_a_bandit_without_a_memory_knows_no_time():
+    bandit, replayed, timed = make(None), make(None), make("window")
     bandit.tell(ARMS[:1], 0.5)
     for call in (bandit.ask, bandit.acquisition, bandit.recommend, lambda time: bandit.tell(ARMS[:1], 0.5, time=time)):
         with pytest.raises(InputError, match="has no memory, so it knows no time"):
             call(time=3.0)
     play(timed, 4)
-    bandit = make(None)
-    bandit.replay(timed.history)
-    assert bandit.history.times is None
-    bandit.save(tmp_path / "bandit")
-    assert Bandit.load(tmp_path / "bandit").now == bandit.now
+    replayed.replay(timed.history)
+    assert replayed.history.times is None

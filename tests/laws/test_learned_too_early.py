@@ -5,20 +5,9 @@ import pytest
 import torch
 from problems import DOUBLE, rbf
 
-from torch_kbandits import (
-    Arms,
-    AtMost,
-    Bandit,
-    Box,
-    ContextualActions,
-    EmptyHistoryError,
-    LearnedPrior,
-    Scalarization,
-    algorithms,
-)
-from torch_kbandits.acquisition import UpperConfidenceRule
+import torch_kbandits as kb
+from torch_kbandits import algorithms
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
-from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
@@ -38,16 +27,10 @@ def fitted(bandit):
 @pytest.mark.parametrize("trigger", [ResidualTrigger(0.5), CumulatedTrigger(0.5)], ids=["single", "cumulated"])
 def test_a_trigger_waits_for_the_first_fit_since_a_restart(trigger):
     """Rewards whose scale grows all the time are a surprise under any prior that was fitted to those before them."""
-    bandit = Bandit(
-        candidates=Arms(ARMS),
-        prior=LearnedPrior(num_initial=INITIAL),
-        width=ConstantWidth(2.0),
-        acquisition=UpperConfidenceRule(),
-        trigger=trigger,
-        seed=0,
-    )
+    prior = kb.LearnedPrior(num_initial=INITIAL)
+    bandit = kb.Bandit(candidates=kb.Arms(ARMS), prior=prior, width=kb.ConstantWidth(2.0), trigger=trigger, seed=0)
     stretches, before = [], fitted(bandit)
-    for number in range(50):
+    for number in range(30):
         x, count = bandit.ask(), bandit.num_since_restart
         bandit.tell(x, 1.3**number * (-1.0) ** number)
         if bandit.num_since_restart <= count:
@@ -63,7 +46,7 @@ def test_a_trigger_waits_for_the_first_fit_since_a_restart(trigger):
 
 def test_changes_are_noticed_and_nothing_else_under_a_prior_that_is_learned():
     restarts, generator = [], torch.Generator().manual_seed(1)
-    bandit = algorithms.ETGPUCB(candidates=ARMS, prior=LearnedPrior(refit_share=1.0), seed=1)
+    bandit = algorithms.ETGPUCB(candidates=ARMS, prior=kb.LearnedPrior(refit_share=1.0), seed=1)
     for number in range(45):
         x = bandit.ask()
         sign = 1.0 if number < 30 else -1.0
@@ -75,7 +58,7 @@ def test_changes_are_noticed_and_nothing_else_under_a_prior_that_is_learned():
 
 def test_rewards_after_a_change_are_no_penalties():
     """Far below those before it they are not taken for failures, all of them equal."""
-    bandit = algorithms.ETGPUCB(candidates=ARMS, prior=LearnedPrior(num_initial=8), seed=0)
+    bandit = algorithms.ETGPUCB(candidates=ARMS, prior=kb.LearnedPrior(num_initial=8), seed=0)
     for number in range(26):
         x = bandit.ask()
         bandit.tell(x, wavy(x) - 1e3 * (number >= 12))
@@ -91,49 +74,51 @@ def best_mean(X, Y, noise=0.01):
     return X[np.argmax(K @ np.linalg.solve(K + noise * np.eye(len(Y)), Y))]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("rounds", [7, 8, 9])
 @pytest.mark.parametrize(
     ("memory", "later", "counted"),
     [
-        (None, None, lambda n: n),
-        (SlidingWindow(3, "observations"), None, lambda n: 3),
-        (SlidingWindow(2.0), 100.0, lambda n: 3),
-        (Restart(4.0), 100.0, lambda n: n - 4 * ((n - 1) // 4)),
+        (None, {}, lambda n: n),
+        (SlidingWindow(3, "observations"), {}, lambda n: 3),
+        (SlidingWindow(2.0), {"time": 100.0}, lambda n: 3),
+        (Restart(4.0), {"time": 100.0}, lambda n: n - 4 * ((n - 1) // 4)),
     ],
     ids=["restart", "restart with a window", "window long ago", "next period"],
 )
 def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, counted, rounds):
-    bandit, again = (
-        algorithms.GPUCB(candidates=ARMS, kernel=rbf(0.4), regularization=0.01, beta=2.0, seed=0, memory=memory)
-        for _ in range(2)
-    )
+    words = {"kernel": rbf(0.4), "regularization": 0.01, "beta": 2.0, "seed": 0, "memory": memory}
+    bandit, again = (algorithms.GPUCB(candidates=ARMS, **words) for _ in range(2))
     for number in range(rounds):
-        x = bandit.ask(**({} if later is None else {"time": float(number)}))
+        x = bandit.ask(**({"time": float(number)} if later else {}))
         bandit.tell(x, wavy(x) - 0.3 * number)
-    if later is None:
+    if not later:
         bandit.restart()
     again.load_state_dict(bandit.state_dict())
     X, Y = (part[-counted(rounds) :] for part in bandit.history[:2])
     for each in (bandit, again):
-        assert np.array_equal(each.recommend(**({} if later is None else {"time": later}))[0].numpy(), best_mean(X, Y))
+        assert np.array_equal(each.recommend(**later)[0].numpy(), best_mean(X, Y))
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("prior", ["given", "learned"])
 @pytest.mark.parametrize(
     ("candidates", "words"),
     [
-        (Box(ARMS.new_tensor([[0.0, 0.0], [1.0, 1.0]])), {}),
-        (ContextualActions(ARMS[:, 1:], context_dim=1), {}),
-        (Arms(ARMS), {"memory": BackToPrior(0.05)}),
-        (Arms(ARMS), {"constraints": [AtMost("cost", 0.6, mode="optimistic")]}),
-        (Arms(ARMS), {"objective": Scalarization({"reward": "maximize", "cost": "minimize"})}),
-        (Arms(ARMS), {"dictionary": True}),
+        (kb.Box(ARMS.new_tensor([[0.0, 0.0], [1.0, 1.0]])), {}),
+        (kb.ContextualActions(ARMS[:, 1:], context_dim=1), {}),
+        (kb.Arms(ARMS), {"memory": BackToPrior(0.05)}),
+        (kb.Arms(ARMS), {"constraints": [kb.AtMost("cost", 0.6, mode="optimistic")]}),
+        (kb.Arms(ARMS), {"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}),
+        (kb.Arms(ARMS), {"dictionary": True}),
     ],
     ids=["box", "context", "prior on time", "limit", "objectives", "dictionary"],
 )
 def test_a_restart_takes_no_recommendation(candidates, words, prior):
-    known = {"prior": LearnedPrior(num_initial=5)} if prior == "learned" else {"kernel": rbf(), "regularization": 0.01}
+    known = (
+        {"prior": kb.LearnedPrior(num_initial=5)} if prior == "learned" else {"kernel": rbf(), "regularization": 0.01}
+    )
     name = "bkb" if words.pop("dictionary", False) else "gp-ucb"
     bandit = algorithms.build(name, candidates=candidates, beta=2.0, seed=0, **known, **words)
     given = {}
@@ -151,16 +136,9 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
 
 def test_blocks_that_start_anew_recommend_what_the_last_one_found():
     memories = BanditOverBandit((SlidingWindow(5, "observations"),), 5, 0.5, shares_history=False)
-    bandit = Bandit(
-        candidates=Arms(ARMS),
-        kernel=rbf(0.4),
-        regularization=0.01,
-        width=ConstantWidth(2.0),
-        acquisition=UpperConfidenceRule(),
-        memories=memories,
-        seed=0,
-    )
-    with pytest.raises(EmptyHistoryError):
+    words = {"kernel": rbf(0.4), "regularization": 0.01, "width": kb.ConstantWidth(2.0), "seed": 0}
+    bandit = kb.Bandit(candidates=kb.Arms(ARMS), memories=memories, **words)
+    with pytest.raises(kb.EmptyHistoryError):
         bandit.recommend()
     for number in range(10):
         x = bandit.ask()

@@ -77,7 +77,7 @@ def checked_pending(model: Model, X_pending: Any) -> Tensor | None:
     Raises:
         InputError: if they do not fit.
     """
-    if X_pending is None or (isinstance(X_pending, Tensor) and X_pending.dim() and len(X_pending) == 0):
+    if X_pending is None or (isinstance(X_pending, Tensor) and not X_pending.is_nested and X_pending.shape[:1] == (0,)):
         return None
     X_pending = checks.points("X_pending", X_pending, **inputs_of(model))
     if X_pending.dim() != 2:

@@ -67,7 +67,8 @@ class GPUCB(Bandit):
     ) -> None:
         prior = prior_of(prior, kernel, regularization, mean)
         check_theory(noise_scale, norm_bound, failure_probability)
-        theory = None if norm_bound is None else GPUCBWidth(norm_bound, failure_probability, gain or RealizedGain())
+        gain = RealizedGain() if gain is None else gain
+        theory = None if norm_bound is None else GPUCBWidth(norm_bound, failure_probability, gain)
         super().__init__(
             candidates=resolve_candidates(candidates, bounds),
             prior=prior,
