@@ -1,7 +1,6 @@
 """Experiments with Ax's client, as users run them: trials, contexts, pools, constraints of parameters and outcomes."""
 
 import math
-import time
 
 import numpy as np
 import pandas as pd
@@ -32,50 +31,43 @@ FIXED = {"kernel": rbf(0.2, 1.0), "regularization": 0.01, "initialization_trials
 ON_GRID = {**FIXED, "candidates": GRID}
 
 
-@pytest.mark.slow
-def test_branin_is_minimised():
-    client = client_of(BRANIN, "-branin")
-    play(client, branin, 1, parallel=5, metric="branin")
-    _, seen = play(client, branin, 5, metric="branin")
-    assert min(seen) < 2.0
-    best = recommend(client)
-    assert branin(**best) < 2.0
-
-
 def test_equal_seeds_get_equal_trials_and_minimising_is_maximising_the_negative():
+    """Whatever else is measured of one of them."""
+
     def tried(sign, seed):
-        client = client_of(UNIT, "score" if sign > 0.0 else "-score", seed=seed, **ON_GRID)
-        return [p["x"] for p in play(client, lambda x: -sign * (x - 0.3) ** 2, 2, parallel=3)[0]]
+        client, found = client_of(UNIT, "score" if sign > 0.0 else "-score", seed=seed, **ON_GRID), []
+        for _ in range(2):
+            for index, p in client.get_next_trials(3).items():
+                tracked = {"seconds": 3.0 + p["x"]} if sign > 0.0 else {}
+                client.complete_trial(index, {"score": -sign * (p["x"] - 0.3) ** 2, **tracked})
+                found.append(p["x"])
+        return found
 
     first, other, most = tried(-1.0, 3), tried(-1.0, 4), tried(1.0, 3)
     assert first != other
     assert most == pytest.approx(first, abs=1e-6)
 
 
-def test_pending_trials_spread_and_shrink_the_variance_only():
+def test_trials_are_there_before_the_first_outcome_and_those_pending_spread():
     client = client_of(UNIT, **ON_GRID)
-    play(client, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
-    asked = client.get_next_trials(4)
-    points = sorted(p["x"] for p in asked.values())
-    assert min(np.diff(points)) > 0.0
+    for fixed in (None, {"x": 0.5}):
+        with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
+            recommend(client, fixed)
     alone = client_of(UNIT, **ON_GRID)
-    play(alone, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
+    first = alone.get_next_trials(3)
+    assert client.get_next_trials(3) == first
+    assert len({p["x"] for p in first.values()}) == 3
+    for index in (2, 0, 1):  # told in any order
+        for each in (client, alone):
+            each.complete_trial(index, {"score": -((first[index]["x"] - 0.3) ** 2)})
+    asked = client.get_next_trials(4)
+    assert min(np.diff(sorted(p["x"] for p in asked.values()))) > 0.0
     assert next(iter(alone.get_next_trials(1).values())) == asked[3]  # the first of a batch is the single one
-    # Told in any order, the experiment goes on.
     for index in reversed(asked):
         client.complete_trial(index, {"score": -((asked[index]["x"] - 0.3) ** 2)})
     assert posterior_model(client).num_observations == 3
     client.get_next_trials(1)
     assert posterior_model(client).num_observations == 7
-
-
-def test_trials_are_there_before_the_first_outcome():
-    client = client_of(UNIT, **{**FIXED, "initialization_trials": 2})
-    waiting = client.get_next_trials(5)
-    assert len({p["x"] for p in waiting.values()}) == 5
-    client.complete_trial(3, {"score": 1.0})
-    assert len(client.get_next_trials(1)) == 1
-    assert posterior_model(client).num_observations == 1
 
 
 def test_failed_trials_wait_and_abandoned_ones_stay_pending():
@@ -102,24 +94,18 @@ def test_choices_may_be_tried_again():
     rng = np.random.default_rng(0)
     reward = lambda arm: {"a": 0.0, "b": 1.0, "c": -1.0}[arm] + 0.1 * rng.normal()  # noqa: E731
     play(client, reward, 1, parallel=3)
-    tried, _ = play(client, reward, 6)
-    assert [p["arm"] for p in tried].count("b") >= 5
-
-
-@pytest.mark.slow
-def test_mixed_parameters_are_of_their_kinds():
-    client = client_of(MIXED, "-score", kernel=rbf(0.7, 4.0), regularization=0.01, prior_mean=4.0)
-    tried, _ = play(client, validation_error, 9)
-    for p in tried:
-        assert 1e-4 <= p["rate"] <= 1.0
-        assert isinstance(p["depth"], int)
-        assert p["loss"] in ("a", "b", "c")
+    tried, _ = play(client, reward, 4)
+    assert [p["arm"] for p in tried].count("b") >= 3
 
 
 @pytest.mark.slow
 def test_a_context_is_fixed_and_tells_of_those_like_it():
     """The best action is the context itself; learned at 0.2 and 0.8 in turn, it is known in between."""
     client = client_of([*CONTEXT, *UNIT], kernel=rbf(0.4, 1.0), regularization=1e-4, initialization_trials=4)
+    asked = [
+        client.get_next_trials(1, fixed_parameters={"context": each})[n]["x"] for n, each in enumerate((0.5, 0.501))
+    ]
+    assert abs(asked[0] - asked[1]) > 1e-3  # what is pending in one context counts in others
     tried, _ = play(
         client,
         lambda context, x: 1.0 - 4.0 * (x - context) ** 2,
@@ -133,18 +119,10 @@ def test_a_context_is_fixed_and_tells_of_those_like_it():
         assert best["x"] == pytest.approx(context, abs=0.12)
 
 
-def test_what_is_pending_in_one_context_counts_in_others():
-    client = client_of([*CONTEXT, *UNIT], kernel=rbf(0.4, 1.0), regularization=0.01, initialization_trials=3)
-    play(client, lambda context, x: -((x - context) ** 2), 1, parallel=3)
-    (first,) = client.get_next_trials(1, fixed_parameters={"context": 0.5}).values()
-    (second,) = client.get_next_trials(1, fixed_parameters={"context": 0.501}).values()
-    assert abs(first["x"] - second["x"]) > 1e-3
-
-
 def test_a_pool_is_all_that_is_tried():
     pool = pool_of(300)
     client = client_of(MIXED, "-score", candidates=pool, kernel=ScaleKernel(MaternKernel()), regularization=0.01)
-    tried, seen = play(client, validation_error, 4, parallel=3)
+    tried, seen = play(client, validation_error, 3, parallel=3)
     rows = set(pool.itertuples(index=False, name=None))
     assert all((p["rate"], p["depth"], p["loss"]) in rows for p in tried)  # to the last digit
     assert len({tuple(sorted(p.items())) for p in tried[:5]}) == 5
@@ -165,36 +143,6 @@ def test_a_pool_of_actions_is_played_in_every_context():
     assert recommend(client, {"context": 0.85})["x"] == 0.9
     with pytest.raises(InputError, match=r"lacks the column\(s\) \['context'\]"):
         client.get_next_trials(1)
-
-
-@pytest.mark.slow
-def test_twenty_thousand_candidates_take_seconds():
-    client = client_of(
-        MIXED, "-score", candidates=pool_of(20_000), kernel=ScaleKernel(MaternKernel()), regularization=0.01
-    )
-    play(client, validation_error, 6)
-    start = time.perf_counter()
-    client.get_next_trials(1)
-    assert time.perf_counter() - start < 10.0  # 0.3 s on an idle core
-
-
-@pytest.mark.slow
-def test_metrics_that_are_only_tracked_do_not_disturb():
-    plain, tracked = client_of(UNIT, **ON_GRID), client_of(UNIT, **ON_GRID)
-    play(plain, lambda x: -((x - 0.3) ** 2), 6)
-    for _ in range(6):
-        for index, p in tracked.get_next_trials(1).items():
-            tracked.complete_trial(index, {"score": -((p["x"] - 0.3) ** 2), "seconds": 3.0 + p["x"]})
-    assert plain.get_next_trials(1)[6]["x"] == pytest.approx(tracked.get_next_trials(1)[6]["x"])
-
-
-def test_nothing_is_recommended_before_an_outcome():
-    client = client_of(UNIT)
-    with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
-        recommend(client)
-    client.get_next_trials(1)
-    with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
-        recommend(client)
 
 
 # ---------------------------------------------------------------- constraints on parameters
@@ -249,7 +197,7 @@ def test_all_trials_and_the_recommendation_keep_a_constraint(problem):
 @pytest.mark.usefixtures("_few_starts")
 def test_in_a_context_the_others_make_room_for_it():
     client = client_of([X, Y], constraints=["x + y <= 0.5"], **LINEAR)
-    tried, _ = play(client, lambda x, y: y, 8, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
+    tried, _ = play(client, lambda x, y: y, 7, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
     assert all(each["x"] + each["y"] <= 0.5 + 1e-8 for each in tried)
     assert recommend(client, {"x": 0.3})["y"] == pytest.approx(0.2, abs=1e-3)
     with pytest.raises(InputError, match=r"fixed_parameters \{'x': 0.8\} break the constraint .* whatever"):

@@ -43,9 +43,6 @@ MEMORIES = {
     "discount": Discount(0.8),
     "injection": UncertaintyInjection(Linear(0.03)),
 }
-
-
-#: None of them was looked at before what is asked for was fixed.
 FRESH_SEEDS = range(200, 208)
 
 
@@ -77,11 +74,9 @@ def lost_to_a_moving_peak(memory, seed):
 def test_a_moving_optimum_is_followed():
     """What fades loses less than what keeps all for seven of eight seeds, and 0.85 in all; what drops, 0.95 in all.
 
-    Of all four, seven of eight and 0.9 had been claimed after the seeds 0 to 5. On the seeds 100 to 107, run once, that
-    was wrong: the window lost less for six and 0.90 in all, the restart for five and 0.88. So what is claimed here was
-    fixed on all these fourteen seeds, and run once on the seeds 200 to 207. Were fading as good as keeping all, seven
-    of eight would happen with probability 9/256; the ratios of single seeds have a deviation of 0.1, so 0.95 in all is
-    what dropping as good as keeping all would reach in about one of twelve runs.
+    Fixed on the fourteen seeds 0 to 5 and 100 to 107, where seven of eight and 0.9 in all for all four were too much,
+    and run once on these. Were fading as good as keeping all, seven of eight would happen with probability 9/256; the
+    ratios of single seeds have a deviation of 0.1, so 0.95 in all would happen in about one of twelve runs.
     """
     static = np.array([lost_to_a_moving_peak(None, seed) for seed in FRESH_SEEDS])
     lost = {

@@ -15,7 +15,7 @@ from ax_clients import BRANIN, CONTEXT, GRID, MIXED, UNIT, client_of, play, pool
 from botorch.models.kernels import CategoricalKernel
 from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import CosineKernel, LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
-from problems import exactly
+from problems import scaled
 
 import torch_kbandits as kb
 from torch_kbandits import InputError, confidence, dictionaries, memory
@@ -31,12 +31,6 @@ def read_back(value):
     return object_from_json(json.loads(json.dumps(object_to_json(value))))
 
 
-def scaled(base):
-    kernel = ScaleKernel(base).double()
-    kernel.outputscale = exactly(1.7)
-    return kernel
-
-
 def rbf():
     kernel = RBFKernel(ard_num_dims=2, active_dims=(0, 1)).double()
     kernel.lengthscale = torch.tensor([[0.1, 1.0 / 3.0]], dtype=torch.float64)
@@ -44,14 +38,14 @@ def rbf():
 
 
 KERNELS = {
-    "scaled": lambda: scaled(rbf()),
-    "matern": lambda: scaled(MaternKernel(nu=1.5)),
-    "sum": lambda: scaled(RQKernel()) + PeriodicKernel().double() * LinearKernel().double(),
-    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0))),
+    "scaled": lambda: scaled(rbf(), 1.7),
+    "matern": lambda: scaled(MaternKernel(nu=1.5), 1.7),
+    "sum": lambda: scaled(RQKernel(), 1.7) + PeriodicKernel().double() * LinearKernel().double(),
+    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0)), 1.7),
     "prior": lambda: default_kernel(2),
     "grouped": lambda: default_kernel(2, [0, 0]),
     "cosine": lambda: CosineKernel().double(),
-    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,))),
+    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,)), 1.7),
     "single": lambda: ScaleKernel(MaternKernel()),
 }
 
@@ -193,7 +187,7 @@ SAVED = {
     "mixed": (MIXED, {"transform_outcomes": True}, 7),
     "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
     "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.Linear(0.1)), "dictionary": kb.KORS()}, 8),
-    "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel())}, 8),
+    "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
     "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),
 }
 

@@ -34,10 +34,6 @@ def bounded_without(trial):
     return trial.suggest_float("x", 0.0, 1.0) + 0.3 * trial.suggest_float("y", 0.0, 1.0)
 
 
-def several(**words):
-    return optuna.create_study(directions=BOTH, sampler=quick(**words))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["objectives", "constraints", "both"])
 def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(kind, tmp_path):
@@ -86,7 +82,7 @@ def test_a_function_of_constraints_is_stored_as_optunas_samplers_do():
         return x
 
     study = study_with(quick(constraints_func=lambda trial: trial.user_attrs["c"]))
-    study.optimize(objective, n_trials=6)
+    study.optimize(objective, n_trials=5)
     assert all(trial.constraints == {"0": trial.params["x"] - 0.5, "1": -1.0} for trial in study.trials)
     assert bandit_of(study).outcomes == ("constraint 0", "constraint 1")
     assert study.best_trial.params["x"] <= 0.5
@@ -95,12 +91,12 @@ def test_a_function_of_constraints_is_stored_as_optunas_samplers_do():
 @pytest.mark.usefixtures("short_searches")
 def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
     study = study_with(quick())
-    study.optimize(bounded_without, n_trials=5)
-    study.optimize(bounded, n_trials=4)
+    study.optimize(bounded_without, n_trials=4)
+    study.optimize(bounded, n_trials=2)
     study.sampler.recommend(study)
     column = bandit_of(study).history.outcomes[:, 0]
-    assert column[:5].isnan().all()
-    assert column[5:].isfinite().all()
+    assert column[:4].isnan().all()
+    assert column[4:].isfinite().all()
 
 
 @pytest.mark.slow
@@ -130,7 +126,7 @@ def test_where_nothing_may_be_feasible_trials_cover_the_space():
 
 @pytest.mark.usefixtures("short_searches")
 def test_infinite_values_count_as_the_worst_or_best_so_far_and_failures_as_such():
-    study = several()
+    study = optuna.create_study(directions=BOTH, sampler=quick())
     study.optimize(two, n_trials=5)
     words = {"params": {"x": 0.5, "y": 0.5}, "distributions": study.trials[0].distributions}
     for values in ([math.inf, 0.5], [-math.inf, 0.5], [0.5, math.inf], [0.5, -math.inf]):
@@ -143,12 +139,6 @@ def test_infinite_values_count_as_the_worst_or_best_so_far_and_failures_as_such(
     assert second[7:9].tolist() == [second[:5].max(), second[:5].min()]
     assert history.lost.tolist() == [False] * 9 + [True]
     assert bool(second[9].isnan())
-
-
-def test_an_algorithm_that_is_not_for_several_objectives_says_so():
-    study = several(algorithm="gp-ei")
-    with pytest.raises(InputError, match="several have no meaning"):
-        study.optimize(two, n_trials=6)
 
 
 # ---------------------------------------------------------------- infinite and odd values
@@ -188,8 +178,8 @@ def test_a_trial_that_breaks_a_limit_without_end_is_not_recommended_and_its_like
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("kind", [np.bool_, bool, np.float32, int])
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("kind", [np.bool_, np.float32, int])
 def test_constraints_may_be_numbers_of_any_kind(kind):
     """True is a limit broken and False one kept."""
 
@@ -197,20 +187,23 @@ def test_constraints_may_be_numbers_of_any_kind(kind):
         return trial.suggest_float("x", 0.0, 1.0)
 
     study = study_with(quick(constraints_func=lambda trial: (kind(trial.params["x"] > 0.5),)))
-    study.optimize(objective, n_trials=7)
+    study.optimize(objective, n_trials=5)
     study.sampler.recommend(study)
     measured = [float(trial.params["x"] > 0.5) for trial in study.trials]
     assert bandit_of(study).history.outcomes[:, 0].tolist() == measured
 
 
-def test_a_constraint_that_is_no_number_is_named():
+def test_what_has_no_meaning_is_named():
     study = study_with(quick(constraints_func=lambda trial: (1 + 2j,)))
     with pytest.raises(InputError, match="constraint '0' of trial 0 must be a number, at most 0 where it is kept"):
         study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=3)
+    study = optuna.create_study(directions=BOTH, sampler=quick(algorithm="gp-ei"))
+    with pytest.raises(InputError, match="several have no meaning"):
+        study.optimize(two, n_trials=6)
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_of_several_objectives_no_dominated_trial_is_recommended(seed):
     """Nor one that is infinitely bad while there are others; with noise, by which posterior means differ."""
     rng = np.random.default_rng(seed)
