@@ -1,6 +1,5 @@
 """Whoever connects and says or reads nothing is cut off, makes room for others, and does not keep a server alive."""
 
-import asyncio
 import json
 import random
 import re
@@ -9,20 +8,19 @@ import socket
 from contextlib import suppress
 
 import pytest
-from calls import LOCAL, call, malformed
+from calls import malformed
 from processes import Nursery, end, free_port, insist
 from served import BANDITS, saved
 
-from torch_kbandits.serving import Service, server
-from torch_kbandits.serving.http import application
+from torch_kbandits.serving import server
 
 ASK = b"POST /ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
 @pytest.fixture
 def port(tmp_path, monkeypatch):
-    """That of a server which waits a fifth of a second, and takes four connections at a time."""
-    monkeypatch.setattr(server, "_PATIENCE", 0.2)
+    """That of a server which waits an eighth of a second, and takes four connections at a time."""
+    monkeypatch.setattr(server, "_PATIENCE", 0.125)
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 4)
     found = free_port()
     nursery = Nursery(saved(BANDITS["bkb"], tmp_path), found)
@@ -55,25 +53,21 @@ def flood(connection, content):
         connection.sendall(content)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /rea", b"POST /ask HTTP/1.1\r\n", ASK, ASK + b"GET /"])
-def test_who_sends_no_more_is_cut_off(sent, port):
-    with connected(port, sent) as connection:
-        assert closed(connection).count(b"200 OK") == sent.count(ASK)
-
-
-@pytest.mark.parametrize("sent", [b"", ASK[:-1]])
-def test_the_idle_and_the_slow_make_room_for_whoever_comes(sent, port):
-    idle = [connected(port, sent) for _ in range(12)]
-    assert insist(port, "POST", "/ask", {"key": "a"})["ids"] == [0]
-    for each in idle:
-        each.close()
-
-
-def test_requests_in_a_row_are_answered_in_order(port):
+def test_who_sends_no_more_is_cut_off_or_makes_room_and_requests_in_a_row_are_answered_in_order(port):
+    for several in ((b"", b"GET /rea", b"POST /ask HTTP/1.1\r\n"), (ASK, ASK + b"GET /")):
+        connections = [connected(port, sent) for sent in several]
+        for sent, connection in zip(several, connections, strict=True):
+            assert closed(connection).count(b"200 OK") == sent.count(ASK)
+            connection.close()
+    for sent in (b"", ASK[:-1]):
+        idle = [connected(port, sent) for _ in range(12)]
+        assert insist(port, "POST", "/ask", {"key": "a"})["ids"] == [2]
+        for each in idle:
+            each.close()
     with connected(port, ASK * 5) as connection:
         said = closed(connection)
     assert [json.loads(part.split(b"\r\n\r\n")[1].split(b"HTTP")[0])["ids"] for part in said.split(b"200 OK")[1:]] == [
-        [number] for number in range(5)
+        [number] for number in range(3, 8)
     ]
 
 
@@ -89,19 +83,9 @@ def test_who_reads_nothing_is_cut_off(port):
     assert insist(port, "GET", "/ready") == {"ready": True}
 
 
-@pytest.mark.parametrize("parts", [[b'{"q"'], [b""], [b'{"q": 1}']])
-def test_an_upload_that_breaks_off_is_no_mistake_of_ours(parts, tmp_path, caplog):
-    served = Service.open(saved(BANDITS["bkb"], tmp_path))
-    answer = asyncio.run(call(application(served), "POST", "/ask", parts, LOCAL, breaks=asyncio.sleep(0.0)))
-    assert (answer.status, answer.error) == (400, "MalformedRequestError")
-    assert caplog.text == ""
-    assert served.bandit.num_asked == 0
-    served.close()
-
-
 def test_connections_that_break_and_bytes_that_are_no_request_leave_a_server_as_it_was(port, request):
     asked, random_ = insist(port, "POST", "/ask", {"q": 3}), random.Random(1)
-    for _ in range(100 if request.config.option.markexpr == "not slow" else 2000):
+    for _ in range(60 if request.config.option.markexpr == "not slow" else 2000):
         method, route, parts, headers = malformed(random_)
         body = b"".join(parts)
         length = ("content-length", str(len(body) + random_.choice([0, 0, 7, -1])))
