@@ -3,31 +3,17 @@
 import numpy as np
 import pytest
 
-from benchmarks import authors_bkb, authors_moving
+from benchmarks import authors_bkb
 from benchmarks.authors_code import Checkout
 
 CHECKOUT = Checkout("AUTHORS_OF_SOME_CODE", "github.com/some/code", "library.py")
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_named(monkeypatch):
-    for name in ("AUTHORS_OF_SOME_CODE", "AUTHORS_BKB", "AUTHORS_UITVBO", "AUTHORS_UITVBO_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_a_missing_checkout_is_refused_in_words():
+def test_a_missing_checkout_is_refused_in_words(monkeypatch):
+    monkeypatch.delenv("AUTHORS_OF_SOME_CODE", raising=False)
     assert CHECKOUT.missing() == "not played: set AUTHORS_OF_SOME_CODE to a checkout of github.com/some/code"
     with pytest.raises(FileNotFoundError, match="set AUTHORS_OF_SOME_CODE to a checkout of github"):
         CHECKOUT.modules("library")
-
-
-def test_without_batch_bkb_ours_play_alone_and_the_table_says_so():
-    report = authors_bkb.run(quick=True)
-    assert {each["whose"] for each in report.measurements} == {"ours"}
-    assert all("batch-bkb was not played: set AUTHORS_BKB" in table.title for table in report.tables)
-    for each in report.measurements:
-        assert len(each["rows"]) == authors_bkb.QUICK.rounds
-        assert 0.0 <= each["regret"] < each["random"] * 3
 
 
 def test_all_of_a_seed_start_with_the_same_arms_and_the_last_batch_is_cut():
@@ -58,14 +44,3 @@ def test_all_of_a_seed_start_with_the_same_arms_and_the_last_batch_is_cut():
     assert ours.rows[:3] == first
     assert len(ours.rows) == 9
     assert ours.choices < 6
-
-
-def test_without_the_others_ours_play_the_moving_peak_alone(monkeypatch):
-    monkeypatch.setattr(authors_moving, "find_spec", lambda name: None)
-    few = ("TV-GP-UCB", "UI-GP-UCB")
-    monkeypatch.setattr(authors_moving, "OURS", {name: authors_moving.OURS[name] for name in few})
-    report = authors_moving.run(quick=True)
-    assert [each["player"] for each in report.measurements] == list(few)
-    (regrets, _) = report.tables
-    assert "wdbo-algo was not played: pip install" in regrets.title
-    assert "uitvbo was not played: set AUTHORS_UITVBO to a checkout" in regrets.title

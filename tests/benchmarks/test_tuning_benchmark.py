@@ -53,17 +53,15 @@ def test_trials_have_noise_and_values_have_none(name):
         assert objective.value(shown, 0) == PROBLEMS[name].make(5).value(shown, 1)
 
 
-@pytest.mark.parametrize("number", [0, 31, 59])
+@pytest.mark.parametrize("number", [0, 59])
 def test_the_least_value_of_drift_is_0_at_all_times(number):
-    objective = PROBLEMS["drift"].make(5)
-    least = [
-        minimize(
-            lambda x, kind=kind: objective.value({"x0": x[0], "x1": x[1], "x2": x[2], "kind": kind}, number),
-            [0.5] * 3,
-            bounds=[(0.0, 1.0)] * 3,
-        ).fun
-        for kind in "abc"
-    ]
+    objective, least = PROBLEMS["drift"].make(5), []
+    for kind in "abc":
+
+        def value(x, kind=kind):
+            return objective.value({"x0": x[0], "x1": x[1], "x2": x[2], "kind": kind}, number)
+
+        least.append(minimize(value, [0.5] * 3, bounds=[(0.0, 1.0)] * 3).fun)
     assert min(least) == pytest.approx(0.0, abs=1e-8)
 
 
@@ -117,9 +115,7 @@ def test_without_a_word_of_the_tool_it_would_use_the_best_it_was_told():
     assert course.chosen(3) == {"x": 0.9}  # told −1.1, less than all others
     course.choose({"x": 0.3})
     assert course.chosen(3) == {"x": 0.3}
-
-
-def test_optuna_takes_for_best_what_a_course_does():
+    # As Optuna does.
     course = played(RANDOM, Course(bowl(), 5, ()), 0)
     study = optuna.create_study()
     for told in course.told:

@@ -131,19 +131,12 @@ def test_a_new_piece_touches_its_own_file_its_registry_and_its_page_only(thing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("thing", THINGS)
-def test_a_new_piece_is_built_and_plays(thing, tmp_path):
-    diff, code = example(thing)
-    root = copied(tmp_path)
-    apply(diff, root)
-    run(code, root)
-
-
-@pytest.mark.slow
-def test_all_diffs_go_together_and_are_in_style(tmp_path):
+def test_new_pieces_are_built_and_play_one_after_another_and_are_in_style(tmp_path):
     root = copied(tmp_path)
     for thing in THINGS:
-        apply(example(thing)[0], root)
+        diff, code = example(thing)
+        apply(diff, root)
+        run(code, root)
     shutil.copy(ROOT / "pyproject.toml", root)
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(

@@ -88,16 +88,6 @@ def test_tune_classifier(tmp_path, sized):
 
 
 @pytest.mark.slow
-def test_a_run_of_the_classifier_is_a_function_of_its_seed(tmp_path):
-    """The second of two is played again by itself."""
-    _, record = outcome("tune_classifier.py", tmp_path / "both", "--evaluations", 6, "--runs", 2)
-    _, alone = outcome("tune_classifier.py", tmp_path / "alone", "--evaluations", 6, "--runs", 1, "--seed", 1)
-    for search, evaluations in alone["runs"][0]["searches"].items():
-        again = record["runs"][1]["searches"][search]
-        assert [evaluation["score"] for evaluation in evaluations] == [evaluation["score"] for evaluation in again]
-
-
-@pytest.mark.slow
 def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
     process, record = outcome("variance_starvation.py", tmp_path)
     assert "SoR" in process.stdout

@@ -71,7 +71,8 @@ def test_run_summarize_plot(spec, tmp_path):
         assert near in refused.output
 
     assert kbandits("plot", str(directory), "--output", str(tmp_path / "figures")).exit_code == 0
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 5
+    names = {"regret", "average-regret", "regret-against-time", "dictionary", "time"}
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == {f"{name}.png" for name in names}
     with (directory / "records.jsonl").open("a", encoding="utf-8") as stream:
         stream.write('{"key": ')
     cut = kbandits("summarize", str(directory))
@@ -80,7 +81,12 @@ def test_run_summarize_plot(spec, tmp_path):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_compare_takes_options_as_in_toml(tmp_path):
+def test_compare_leaves_nothing_behind_and_takes_options_as_in_toml(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = kbandits("compare", *E, *A, "--rounds", "2", "--seeds", "7,", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert "random" in result.output
+    assert not list(tmp_path.iterdir())
     result = kbandits(
         "compare",
         "-e", "rkhs-function:num_arms=20,kernel=matern-2.5,label=rough",
@@ -97,15 +103,6 @@ def test_compare_takes_options_as_in_toml(tmp_path):
     assert records[1].algorithm["options"] == {"oversampling": 5, "beta": {"width": "igp-ucb", "scale": 0.1}}
     assert records[1].environment["options"] == {"num_arms": 20, "kernel": "matern-2.5"}
     assert records[1].settings == {"regularization": 0.2, "beta": 1.5}
-
-
-def test_compare_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ("-e", "rkhs-function", "-a", "random", "--rounds", "2", "--seeds", "7,", "--workers", "1")
-    result = kbandits("compare", *words)
-    assert result.exit_code == 0, result.output
-    assert "random" in result.output
-    assert not list(tmp_path.iterdir())
 
 
 E, A = ("-e", "rkhs-function"), ("-a", "random")

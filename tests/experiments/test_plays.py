@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from players import Rotation
-from problems import DOUBLE
+from problems import DOUBLE, seeded
 
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.environments import ContextualEnvironment, SensorReplay, build
@@ -15,7 +15,6 @@ from torch_kbandits.experiments import parse_spec, play, read_records, render, r
 from torch_kbandits.experiments import trial as trial_module
 from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.experiments.trial import build_bandit, build_environment
-from torch_kbandits.numerics.random import generator_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
@@ -26,10 +25,10 @@ class Changing(ContextualEnvironment):
     context_dim = 2
 
     def context(self, round):
-        return torch.rand(2, generator=generator_for(self.seed, round, "context"), dtype=DOUBLE)
+        return torch.rand(2, generator=seeded(self.seed, round), dtype=DOUBLE)
 
     def candidates(self, round):
-        return torch.rand(2 + round % 4, 1, generator=generator_for(self.seed, round, "set"), dtype=DOUBLE)
+        return torch.rand(2 + round % 4, 1, generator=seeded(self.seed, round, 1), dtype=DOUBLE)
 
     def mean(self, X, round):
         return X.sum(1)
@@ -44,7 +43,6 @@ ENVIRONMENTS = {
 
 #: Which reads a file that takes most of a second.
 DIGITS = pytest.param("digits", marks=pytest.mark.slow)
-SHORT = [name for name in ENVIRONMENTS if name != "digits"]
 
 
 def made(name, seed=3):
@@ -76,8 +74,8 @@ def regret_of(environment, told) -> np.ndarray:
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize(("record_every", "batch"), [(1, 1), (7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
-@pytest.mark.parametrize("name", [*SHORT, "changing", "a bandit", DIGITS])
+@pytest.mark.parametrize(("record_every", "batch"), [(7, 1), (50, 1), (4, 3), (1, "rule"), (9, "rule")])
+@pytest.mark.parametrize("name", [*list(ENVIRONMENTS)[:-1], "changing", "a bandit", DIGITS])
 def test_regret_is_that_of_what_was_played(name, record_every, batch):
     environment = made("test-function" if name == "a bandit" else name)
     player = bandit(environment, "bbkb") if name == "a bandit" else rotation(environment)
@@ -88,7 +86,6 @@ def test_regret_is_that_of_what_was_played(name, record_every, batch):
     assert regret[-1] > 0.0
     assert trace.rounds == [*range(record_every, 24, record_every), 24]
     np.testing.assert_allclose(trace.regret, regret[np.array(trace.rounds) - 1], rtol=1e-12, atol=1e-13)
-    assert np.all(np.diff(trace.seconds) >= 0.0)
     assert trace.dictionary_size[-1] == len(player.inducing_points)
     assert len(trace.seconds) == len(trace.dictionary_size) == len(trace.rounds)
     if name == "changing" and batch == 1:
@@ -104,8 +101,11 @@ def test_regret_is_dynamic():
     """Always the arm that is best at first: no regret while it is, and all of it later."""
     readings = torch.tensor([[1.0, 0.0]] * 5 + [[1.0, 3.0]] * 5)
     environment = SensorReplay(torch.tensor([[0.0], [1.0]]), readings, 0)
-    trace = play(Rotation(candidates=environment.arms[:1]), environment, 10)
-    assert trace.regret == [0.0] * 5 + [2.0, 4.0, 6.0, 8.0, 10.0]
+    player = Rotation(candidates=environment.arms[:1])
+    with pytest.raises(InputError, match="There are 10 rounds in this environment, and 11 are to be played"):
+        play(player, environment, 11)
+    assert player.told == []
+    assert play(player, environment, 10).regret == [0.0] * 5 + [2.0, 4.0, 6.0, 8.0, 10.0]
 
 
 @pytest.mark.parametrize("name", ["test-function", "moving-peak", "bump"])
@@ -118,25 +118,6 @@ def test_a_batch_has_the_moment_and_the_noise_of_its_first_round_and_rewards_are
     for t, (context, x, y) in zip((0, 3, 6), player.told, strict=True):
         X = x if context is None else environment.joint_points(x, t)
         assert torch.equal(y, environment.pull(X, t) - 2.0)
-
-
-def test_the_same_contexts_come_whatever_is_played():
-    one, other = rotation(made("bump")), rotation(made("bump"))
-    play(one, made("bump"), 20)
-    other.told = [(torch.zeros(5), torch.zeros(3, 1), torch.zeros(3))]
-    play(other, made("bump"), 20)
-    assert not torch.equal(one.told[0][1], other.told[1][1])
-    for (ours, *_), (theirs, *_) in zip(one.told, other.told[1:], strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_what_ends_too_soon_is_refused_before_anything_is_played():
-    environment = SensorReplay(torch.zeros(1, 1), torch.zeros(5, 1), 0)
-    player = rotation(environment)
-    with pytest.raises(InputError, match="There are 5 rounds in this environment, and 6 are to be played"):
-        play(player, environment, 6)
-    assert player.told == []
-    assert play(player, environment, 5).rounds[-1] == 5
 
 
 def test_seconds_are_those_of_ask_and_tell_alone(monkeypatch):
@@ -187,10 +168,10 @@ def spec(*environments: dict, **changes):
 
 
 def test_specs_play_problems_that_change_or_have_contexts(tmp_path):
-    entries = [{"name": name} for name in ("moving-peak", "drift", "seattle-weather", "chessboard", "bump")]
+    entries = [{"name": name} for name in ("moving-peak", "seattle-weather", "bump")]
     outcome = run_experiment(spec(*entries, rounds=7), tmp_path, workers=1)
     assert not outcome.failures
-    assert len(outcome.records) == 5 * 2
+    assert len(outcome.records) == 3 * 2
     for record in outcome.records:
         assert record.recorded_rounds == [5, 7]
         assert record.cumulative_regret == sorted(record.cumulative_regret)
@@ -215,11 +196,8 @@ def test_an_algorithm_gets_what_the_environment_knows(monkeypatch):
     assert (words["noise_scale"], words["kernel"].lengthscale.item()) == (0.3, 0.5)
     candidates = build_bandit(chess, Changing(0.1, 0)).words["candidates"]
     assert (candidates.context_dim, candidates.action_dim) == (2, 1)
-    outcome, _ = run_one(chess)
-    assert (
-        outcome.cumulative_regret
-        == play(rotation(made("chessboard", 1)), made("chessboard", 1), 12, record_every=5).regret
-    )
+    regret = play(rotation(made("chessboard", 1)), made("chessboard", 1), 12, record_every=5).regret
+    assert run_one(chess)[0].cumulative_regret == regret
 
 
 def test_a_spec_replays_a_file(tmp_path):
@@ -238,7 +216,7 @@ def test_a_spec_replays_a_file(tmp_path):
 
 @pytest.mark.one_in(7)
 @pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "chessboard", "step-diagonal", DIGITS])
+@pytest.mark.parametrize("name", ["abrupt", "drift", "periodic", "bump", "step-diagonal", DIGITS])
 def test_named_algorithms_learn(name, batch):
     """Within 60 rounds, in which little changes, GP-UCB's regret is below that of random arms, for one seed."""
     slow = {"drift": {"variation_budget": 1.0}, "periodic": {"period": 2000}}.get(name, {})

@@ -28,13 +28,6 @@ def test_no_fixed_arm_has_less_regret(name, tmp_path):
     assert record.algorithm["label"] == "BestFixed"
 
 
-def test_where_nothing_moves_it_has_no_regret():
-    problem = environments.build("rkhs-function", num_arms=30, seed=0)
-    player = BestFixed(environment=problem, horizon=5)
-    assert float(problem.regret(player.ask())) == 0.0
-    assert torch.equal(player.recommend(), player.ask())
-
-
 def test_problems_that_they_cannot_play_are_refused():
     box = environments.build("test-function", domain="box", seed=0)
     with pytest.raises(InputError, match="is a box"):

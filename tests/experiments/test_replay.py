@@ -103,18 +103,15 @@ def test_acceptance_has_an_address_and_a_replay_stops_after_its_rounds():
         assert torch.equal(torch.random.get_rng_state(), state)
         return result
 
+    contexts, rewards = torch.zeros(2, 1, dtype=DOUBLE), torch.ones(2, dtype=DOUBLE)
+    none = LoggedInteractions(contexts, torch.tensor([0, 0]), rewards, 0.5 * rewards, ("shown", "never shown"))
+    result = replay_log(Policy(none.action_set, [1]), none, seed=0)
+    assert (result.mean, result.rewards.tolist(), result.offered, result.accepted) == (None, [], 2, 2)
     first, short = replayed(1).rows.tolist(), replayed(1, rounds=50)
     assert first == replayed(1).rows.tolist() != replayed(2).rows.tolist()
     assert short.rows.tolist() == first[:50]
     assert short.offered >= short.accepted >= len(short.rewards) == 50
     assert short.offered == int(short.rows[-1]) + 1
-
-
-def test_a_replay_without_a_match_has_no_mean():
-    contexts, rewards = torch.zeros(2, 1, dtype=DOUBLE), torch.ones(2, dtype=DOUBLE)
-    log = LoggedInteractions(contexts, torch.tensor([0, 0]), rewards, 0.5 * rewards, ("shown", "never shown"))
-    result = replay_log(Policy(log.action_set, [1]), log, seed=0)
-    assert (result.mean, result.rewards.tolist(), result.offered, result.accepted) == (None, [], 2, 2)
 
 
 @pytest.mark.parametrize(

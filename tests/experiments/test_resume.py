@@ -169,7 +169,7 @@ def test_a_directory_has_one_writer_and_a_lock_file_that_nobody_holds_blocks_nob
 # ---------------------------------------------------------------- real processes
 
 LONG = content(
-    rounds=1_500,  # enough for several kills on an idle machine
+    rounds=600,  # enough for several kills on an idle machine
     seeds=1,
     checkpoint_every=100,
     record_every=50,

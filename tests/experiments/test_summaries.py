@@ -66,7 +66,7 @@ def test_one_seed_has_no_spread_and_what_differs_is_not_mixed():
         summarize([*A, *B], baseline="BB")
 
 
-@pytest.mark.parametrize("n", range(2, 21))
+@pytest.mark.parametrize("n", [2, 5, 6, 11, 20])
 def test_the_interval_of_the_median_is_that_of_the_sign_test(n):
     """Its probability, summed over all orders of n signs, is at least 95 %, and not with one order statistic fewer."""
     outside = outside_median(n)
@@ -155,14 +155,10 @@ def many(algorithms: int, environments: int) -> list:
 ONE = [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]
 
 
-@pytest.mark.parametrize(
-    "records", [ONE, *(pytest.param(each, marks=pytest.mark.slow) for each in (many(9, 4), many(1, 1), A + B, A[:1]))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("records", [ONE, many(9, 4), A + B])
 def test_figures_are_drawn(tmp_path, records):
-    files = plot(records, tmp_path)
-    names = ["regret.png", "average-regret.png", "regret-against-time.png", "dictionary.png", "time.png"]
-    assert [file.name for file in files] == names
-    for file in files:
+    for file in plot(records, tmp_path):
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size > 8_000
 

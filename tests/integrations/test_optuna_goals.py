@@ -35,21 +35,19 @@ def bounded_without(trial):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["objectives", "constraints", "both"])
-def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(kind, tmp_path):
+def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(tmp_path):
     storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
 
     def objective(trial):
-        first, second = two(trial)
-        if kind != "objectives":
-            trial.set_constraint("sum", trial.params["x"] - trial.params["y"] - 0.5)
-        return first if kind == "constraints" else (first, second)
+        values = two(trial)
+        trial.set_constraint("sum", trial.params["x"] - trial.params["y"] - 0.5)
+        return values
 
-    words = {"directions": ["minimize"] if kind == "constraints" else BOTH}
-    whole = optuna.create_study(sampler=quick(), **words)
+    whole = optuna.create_study(sampler=quick(), directions=BOTH)
     whole.optimize(objective, n_trials=7)
+    words = {"storage": storage, "study_name": "s", "load_if_exists": True, "directions": BOTH}
     for number in (5, 2):
-        study = optuna.create_study(storage=storage, study_name="s", load_if_exists=True, sampler=quick(), **words)
+        study = optuna.create_study(sampler=quick(), **words)
         study.optimize(objective, n_trials=number)
     for mine, theirs in zip(parameters(study), parameters(whole), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-3)

@@ -1,12 +1,7 @@
 """A search that was stopped and is started again with the same words comes out as one that was not."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -141,49 +136,6 @@ def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
     assert len(found.cv_results_["params"]) == 5
     assert found.cv_results_["params"][3] == found.space_.decode(content["batches"][1]["points"])[0]
     assert len(found.bandit_.pending) == 0
-
-
-SCRIPT = """
-import sys
-sys.path[:0] = {paths!r}
-from test_sklearn_checkpoints import Slow, searched
-searched({checkpoint!r}, Slow(), **{words!r})
-"""
-
-
-class Slow(Tunable):
-    """Takes a while for each fit."""
-
-    def fit(self, X, y, sample_weight=None):
-        time.sleep(0.1)
-        return super().fit(X, y, sample_weight)
-
-
-def number_kept(path):
-    return len(read(path, "search")["batches"]) if Path(path).exists() else 0
-
-
-@pytest.mark.slow
-def test_a_search_that_is_killed_goes_on_in_another_process(tmp_path):
-    """SIGKILL at moments that are spread over the search, until it has ended."""
-    paths = [str(Path(__file__).parents[place]) for place in (0, 2)]
-    checkpoint, words = str(tmp_path / "search"), {"n_iter": 14, "num_initial": 4, "refit": True}
-    code, sizes = SCRIPT.format(paths=paths, checkpoint=checkpoint, words=words), []
-    for pause in np.random.default_rng(0).uniform(0.0, 0.4, 8):
-        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-        wanted = sizes[-1] + 2 if sizes else 1
-        while process.poll() is None and number_kept(checkpoint) < wanted:
-            time.sleep(0.05)
-        time.sleep(float(pause))
-        process.send_signal(signal.SIGKILL)
-        _, error = process.communicate()
-        assert process.returncode in (0, -signal.SIGKILL), error
-        sizes.append(number_kept(checkpoint))
-        if process.returncode == 0:
-            break
-    assert sizes == sorted(sizes)
-    assert len(sizes) > 3
-    assert table(searched(checkpoint, Slow(), **words)) == table(searched(None, Slow(), **words))
 
 
 # ---------------------------------------------------------------- what is refused

@@ -70,7 +70,7 @@ def labels(figure):
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("coordinate", [0, 2, "x2"])
-def test_a_line_is_the_dense_posterior_with_the_others_fixed(coordinate):
+def test_a_line_is_the_dense_posterior_with_the_others_fixed_or_recommended(coordinate):
     bandit = told(bkb())
     x, mean, lower, upper = curve(plot_line(bandit, coordinate, at=FIXED, resolution=30, center=2.0))
     column = 1 if coordinate == "x2" else coordinate
@@ -82,19 +82,14 @@ def test_a_line_is_the_dense_posterior_with_the_others_fixed(coordinate):
     margin = 1.5 * np.sqrt(expected.variance)
     assert np.abs(upper - mean - margin).max() < expected.upper_rounding(1.5)
     assert np.abs(mean - lower - margin).max() < expected.upper_rounding(1.5)
-
-
-def test_other_coordinates_are_those_of_the_recommended_point():
-    bandit = told(bkb())
-    figure = plot_line(bandit, 1, resolution=11)
-    best = bandit.recommend()
+    figure, best = plot_line(bandit, column, resolution=5), bandit.recommend()
     x, mean, *_ = curve(figure)
-    T = best.repeat(11, 1)
-    T[:, 1] = torch.tensor(x)
-    expected = believed(bandit, T)
-    assert np.abs(mean - expected.mean).max() < expected.rounding
+    T = best.repeat(5, 1)
+    T[:, column] = torch.tensor(x)
+    assert np.abs(mean - believed(bandit, T).mean).max() < expected.rounding
     title = figure.axes[0].get_title(loc="left")
-    assert f"x1 = {float(best[0, 0]):.4g}" in title
+    other = 2 if column == 0 else 0
+    assert f"x{other + 1} = {float(best[0, other]):.4g}" in title
     assert "(recommended)" in title
     assert "recommended" in labels(figure)
 
