@@ -26,16 +26,6 @@ FENCE = re.compile(r"^```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@$")
 REGISTRIES = ("__init__.py", "registry.py")
 
-#: The papers that are taken out and must be written again by their own files alone; a memory goes with the algorithm
-#: that is made of it.
-TAKEN_OUT = {
-    "algorithms/sw_gp_ucb.py": "SWGPUCB",
-    "algorithms/mini_gp_ucb.py": "MiniGPUCB",
-    "algorithms/dms_tv_gp_ucb.py": "DMSTVGPUCB",
-    "algorithms/tv_gp_ucb.py": "TVGPUCB",
-    "memory/back_to_prior.py": "BackToPrior",
-}
-
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
 DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
@@ -195,43 +185,6 @@ def test_a_piece_is_known_to_its_room_and_to_algorithms_made_of_it_only():
         if room == "confidence":
             allowed.add("experiments/widths.py")
         assert knowing(kind.__name__) <= allowed, f"{kind.__name__}: {sorted(knowing(kind.__name__) - allowed)}"
-
-
-@pytest.mark.slow
-def test_a_paper_that_is_taken_out_leaves_the_rest_and_comes_back_by_its_own_files(tmp_path):
-    root = copied(tmp_path)
-    package = root / "torch_kbandits"
-    names = re.compile(rf"\b({'|'.join(TAKEN_OUT.values())})\b")
-    for file in TAKEN_OUT:
-        (package / file).unlink()
-    registries = {f"{Path(file).parent}/{name}" for file in TAKEN_OUT for name in REGISTRIES}
-    registries = {file: package / file for file in registries if (package / file).exists()}
-    before = {file: path.read_text(encoding="utf-8") for file, path in registries.items()}
-    for file, path in registries.items():
-        kept = [line for line in before[file].splitlines(keepends=True) if not names.search(line)]
-        path.write_text("".join(kept), encoding="utf-8")
-    play = """
-        import torch
-        from gpytorch.kernels import RBFKernel
-        from torch_kbandits import algorithms
-
-        own = {"sw-gp-ucb": {"window": 4}, "mini-gp-ucb": {}, "dms-tv-gp-ucb": {}}
-        assert own.keys() <= set(algorithms.names()) if BACK else not own.keys() & set(algorithms.names())
-        arms = torch.linspace(0.0, 1.0, 50, dtype=torch.float64).unsqueeze(-1)
-        for name, words in (own if BACK else {"bkb": {}, "gp-ucb": {}, "w-gp-ucb": {"discount": 0.9}}).items():
-            bandit = algorithms.build(
-                name, candidates=arms, kernel=RBFKernel(), regularization=0.01, beta=2.0, seed=0, **words
-            )
-            for t in range(6):
-                x = bandit.ask()
-                bandit.tell(x, torch.sin(6.0 * x.squeeze(-1)))
-    """
-    run("BACK = False\n" + textwrap.dedent(play), root)
-    for file in TAKEN_OUT:
-        shutil.copy(PACKAGE / file, package / file)
-    for file, path in registries.items():
-        path.write_text(before[file], encoding="utf-8")
-    run("BACK = True\n" + textwrap.dedent(play), root)
 
 
 def way(title):

@@ -1,10 +1,4 @@
-"""Every ```python block of the documentation runs: the blocks of a page in order, in one fresh namespace.
-
-One with a title is written as a file, too. An ```output block shows what the block before it prints. A ```console block
-is typed in, and shows what the command line says.
-
-The quick suite runs a page of each kind, and of the others looks whether what they import is there.
-"""
+"""Blocks of the documentation run, output is what is printed, and consoles say what is shown; quick are three pages."""
 
 import ast
 import importlib.util
@@ -78,10 +72,7 @@ def execute(page: Path) -> dict[str, Any]:
 
 
 def words(text: str) -> str:
-    """Return a text without its numbers, which are those of a machine; what a page claims of them its code asserts.
-
-    What pads a number goes with it: 4.0 of a fast machine is as wide as 14.7 of a slow one.
-    """
+    """Return a text without its numbers, which are those of a machine, and what pads them."""
     return re.sub(r" *\d+(\.\d+)?", "…", text.strip())
 
 
@@ -99,10 +90,7 @@ def type_in(block: str) -> None:
 
 
 def agree(shown: str, said: str) -> bool:
-    """Whether a line is as shown, where … is anything; of a row of a table the name, T, seeds and about the regret.
-
-    Seconds are those of a machine, and another processor may round otherwise, after which a run may part from its twin.
-    """
+    """Whether a line is as shown, where … is anything; of a row of a table the name, T, seeds and about the regret."""
     if "│" not in shown:
         pattern = ".*".join(map(re.escape, DRAWN.sub(" ", shown).strip().split("…")))
         return re.fullmatch(pattern, DRAWN.sub(" ", said).strip()) is not None

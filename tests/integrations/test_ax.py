@@ -1,12 +1,18 @@
 """Experiments with Ax's client, as users run them: trials, contexts, pools, constraints of parameters and outcomes."""
 
+import json
 import math
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
+from ax.api.configs import DerivedParameterConfig
 from ax.core.trial_status import TrialStatus
+from ax.storage.json_store.decoder import object_from_json
+from ax.storage.json_store.encoder import object_to_json
 from ax_clients import (
     BRANIN,
     CONTEXT,
@@ -21,12 +27,20 @@ from ax_clients import (
     posterior_model,
     validation_error,
 )
+from botorch.models.kernels import CategoricalKernel
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, ScaleKernel
-from problems import rbf
+from gpytorch.constraints import Interval, Positive
+from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
+from problems import rbf, scaled
 
-from torch_kbandits import EmptyHistoryError, InputError
-from torch_kbandits.integrations.ax import recommend
+import torch_kbandits as kb
+from torch_kbandits import EmptyHistoryError, GreedyDictionary, InputError, Linear, confidence, dictionaries, memory
+from torch_kbandits.errors import DamagedFileError, StateMismatchError
+from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+from torch_kbandits.integrations.ax.models import ModelSettings
+from torch_kbandits.integrations.ax.storage import value_classes
+from torch_kbandits.memory import BackToPrior, UncertaintyInjection
+from torch_kbandits.priors import default_kernel
 
 FIXED = {"kernel": rbf(0.2, 1.0), "regularization": 0.01, "initialization_trials": 3}
 ON_GRID = {**FIXED, "candidates": GRID}
@@ -146,10 +160,8 @@ def test_a_pool_of_actions_is_played_in_every_context():
         client.get_next_trials(1)
 
 
-# ---------------------------------------------------------------- constraints on parameters
-
 X, Y = (RangeParameterConfig(name=name, bounds=(0.0, 1.0), parameter_type="float") for name in "xy")
-J, K = (RangeParameterConfig(name=name, bounds=(0, 6), parameter_type="int") for name in "jk")
+K = RangeParameterConfig(name="k", bounds=(0, 6), parameter_type="int")
 LOSS = ChoiceParameterConfig(name="loss", values=["a", "b", "c"], parameter_type="str", is_ordered=False)
 HOUR = RangeParameterConfig(name="hour", bounds=(5.0, 10.0), parameter_type="float")
 LINEAR = {"kernel": rbf(0.7), "regularization": 0.01, "initialization_trials": 6}
@@ -170,7 +182,6 @@ def _few_starts(monkeypatch):
 PROBLEMS = {
     "ranges": ([X, Y], "x + y <= 0.5", lambda x, y: x + y <= 0.5, lambda x, y: x + 2.0 * y),
     "an order": ([X, Y], "x <= y", lambda x, y: x <= y, lambda x, y: x - 0.5 * y),
-    "whole numbers": ([J, K], "j + k <= 4", lambda j, k: j + k <= 4, lambda j, k: j + 2.0 * k),
     "some of each": (
         [X, K, LOSS],
         "6*x + k <= 3",
@@ -225,9 +236,6 @@ def test_the_first_trials_too_are_made_in_contexts_of_any_kind(parameters, fixed
     assert all(fixed.items() <= each.items() for each in tried)
 
 
-# ---------------------------------------------------------------- constraints on outcomes
-
-
 def heat(x):
     """The score grows with x, and so does the heat: at most 75 up to x = 0.5."""
     return {"score": 3.0 * x, "heat": 50.0 + 100.0 * x**2}
@@ -249,7 +257,6 @@ def measured(client, measure, rounds):
     ("model", "pool", "sign", "outcomes", "best"),
     [
         ("nystrom", GRID, "", ["heat <= 75"], 0.5),
-        pytest.param("exact", GRID, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
         pytest.param("exact", None, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
         pytest.param("nystrom", GRID, "-", ["heat >= 66", "heat <= 90"], 0.4, marks=pytest.mark.slow),
     ],
@@ -316,3 +323,256 @@ def test_functions_are_minimised_better_than_at_random(problem):
         at_random = min(reward(**RANDOM[name](drawn)) for _ in tried)
         better.append(min(reward(**p) for p in tried) < at_random)
     assert sum(better) >= 9, better
+
+
+DEPENDENT = ChoiceParameterConfig(
+    name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
+)
+
+ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type="int", is_ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings", "message"),
+    [
+        (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
+        (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
+        (
+            [*UNIT, ORDERED],
+            {"constraints": ["x + size <= 1"]},
+            r"is on the choice\(s\) \['size'\]; what works is linear",
+        ),
+        ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
+        (
+            [*UNIT, DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")],
+            {},
+            "'twice' is a DerivedParameter",
+        ),
+    ],
+)
+def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
+    client = client_of(parameters, **settings)
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
+        ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
+        ({"dictionary": 30}, "dictionary must be a rule"),
+        ({"memory": BackToPrior(0.1)}, "needs points that know their time"),
+        ({"beta": -1.0}, "must be a finite number of at least 0"),
+        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
+        ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
+        ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
+        ({"constraint_mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
+        ({"memory": UncertaintyInjection(Linear(1.0), max_variance=3.0)}, "give regularization"),
+        ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
+        ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
+        ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
+        ({"candidates": pd.DataFrame({"x": [0.5, np.nan]})}, "1 are NaN or None, the first in column 'x', row 1"),
+    ],
+)
+def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
+    with pytest.raises(InputError, match=message):
+        kernel_bandit_strategy(**{"seed": 0, **settings})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda pool: pool.drop(columns=["depth"]), r"lacks the column\(s\) \['depth'\]: add them"),
+        (lambda pool: pool.assign(price=1.0), r"column\(s\) \['price'\], which are no parameters"),
+        (lambda pool: pool.assign(depth=3.5), "of 'depth' outside the search space, such as 3.5 in row 0"),
+        (lambda pool: pool.assign(loss="d"), "of 'loss' outside the search space, such as 'd' in row 0"),
+    ],
+)
+def test_pools_are_checked_against_the_search_space_before_the_first_trial(change, message):
+    client = client_of(MIXED, candidates=change(pool_of(10)))
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+WRONG_CONTEXTS = [
+    ({"y": 0.5}, "fixed_parameters has 'y', which is no parameter"),
+    ({"x": 1.5}, "fixed_parameters has 'x' = 1.5, outside"),
+    ({"x": 0.3}, r"No row of candidates has the fixed parameters \{'x': 0.3\}"),
+]
+
+
+@pytest.mark.parametrize(("fixed", "message"), WRONG_CONTEXTS)
+@pytest.mark.parametrize("trials", [0, 2])
+def test_fixed_parameters_are_checked(fixed, message, trials):
+    pool = pd.DataFrame({"x": [0.1, 0.2], "context": [0.1, 0.2]})
+    words = {"candidates": pool, "kernel": RBFKernel(), "regularization": 0.1, "initialization_trials": 2}
+    client = client_of([*CONTEXT, *UNIT], **words)
+    for index in client.get_next_trials(trials) if trials else ():
+        client.complete_trial(index, {"score": 0.0})
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1, fixed_parameters=fixed)
+
+
+def test_recommendations_are_of_these_strategies():
+    client = Client()
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+    client.configure_experiment([RangeParameterConfig(name="x", bounds=(0.0, 1.0), parameter_type="float")])
+    client.configure_optimization("y")
+    client.configure_generation_strategy("random_search")
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+
+
+def read_back(value):
+    return object_from_json(json.loads(json.dumps(object_to_json(value))))
+
+
+def on_two_columns():
+    kernel = RBFKernel(ard_num_dims=2, active_dims=(0, 1)).double()
+    kernel.lengthscale = torch.tensor([[0.1, 1.0 / 3.0]], dtype=torch.float64)
+    return kernel
+
+
+KERNELS = {
+    "scaled": lambda: scaled(on_two_columns(), 1.7),
+    "sum": lambda: scaled(RQKernel(), 1.7) + PeriodicKernel().double() * LinearKernel().double(),
+    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0)), 1.7),
+    "grouped": lambda: default_kernel(2, [0, 0]),
+    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,)), 1.7),
+    "single": lambda: ScaleKernel(MaternKernel()),
+}
+
+VALUES = [
+    memory.SlidingWindow(float("inf")),
+    memory.SlidingWindow(7, "observations"),
+    memory.UncertaintyInjection(kb.Quadratic(0.5), max_variance=4.0),
+    kb.RidgeLeverageSampling(2.0, "coupled"),
+    kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
+    confidence.IGPUCBWidth(
+        0.1, 1.0, 0.1, gain=confidence.SumGain((confidence.ConstantGain(2.0), confidence.ConstantGain(3.0)))
+    ),
+]
+
+
+def test_values_read_back_also_those_that_hold_values_and_tensors():
+    for value in VALUES:
+        assert read_back(value) == value
+    capped = read_back(kb.CappedDictionary(kb.KORS(), 50, "stop"))
+    assert (capped.rule, capped.max_size, capped.when_full) == (kb.KORS(), 50, "stop")
+    points = torch.rand(4, 2, dtype=torch.float64)
+    assert torch.equal(read_back(kb.FixedDictionary(points)).points, points)
+    gain = read_back(confidence.GreedyGain(on_two_columns(), points, 10, 0.1))
+    assert torch.equal(gain.candidates, points)
+    assert torch.equal(gain.kernel.lengthscale, on_two_columns().lengthscale)
+
+
+def test_every_value_of_the_package_is_registered():
+    names = {kind.__name__ for kind in value_classes()}
+    public = [getattr(module, name) for module in (memory, dictionaries, confidence) for name in module.__all__]
+    kinds = (memory.Memory, memory.Growth, kb.DictionaryRule, confidence.Width, confidence.InformationGain)
+    concrete = {
+        c.__name__ for c in public if isinstance(c, type) and issubclass(c, kinds) and not c.__abstractmethods__
+    }
+    assert concrete <= names
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_read_back_to_the_last_bit(name):
+    kernel = KERNELS[name]()
+    with torch.no_grad():  # numbers that no short decimal has
+        for parameter in kernel.parameters():
+            parameter += 0.1 * torch.rand_like(parameter)
+    again = read_back(ModelSettings(seed=0, kernel=kernel)).kernel
+    assert list(again.state_dict()) == list(kernel.state_dict())
+    for ours, theirs in zip(again.state_dict().values(), kernel.state_dict().values(), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    X = torch.rand(6, 2, dtype=kernel.dtype)
+    assert torch.equal(again(X).to_dense(), kernel(X).to_dense())
+
+
+class _Unknown(RBFKernel):
+    """A kernel that nobody else has."""
+
+
+def test_kernels_that_cannot_be_saved_are_refused():
+    with pytest.raises(InputError, match=r"file of an experiment can hold: kernels of the class _Unknown are not"):
+        client_of(UNIT, kernel=ScaleKernel(_Unknown()))
+    constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
+    with pytest.raises(InputError, match="a constraint has a transform of its own"):
+        client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=constraint))
+    with pytest.raises(InputError, match="no batch dimensions"):
+        client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
+
+
+def test_kernels_of_another_layout_or_changed_are_refused():
+    written = json.loads(json.dumps(object_to_json(ModelSettings(seed=0, kernel=on_two_columns()))))
+    early = {"__type": "kbandits.Kernel", "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
+    cut = deepcopy(written["kernel"])
+    del cut["description"]["tensors"]["raw_lengthscale"]
+    for kernel, kind, message in [
+        (early, StateMismatchError, "a kernel in the layout of an early version"),
+        ({**written["kernel"], "layout": 2}, StateMismatchError, "in the layout 2, and this version .* reads layout 1"),
+        (cut, DamagedFileError, "does not fit together"),
+    ]:
+        with pytest.raises(kind, match=message):
+            object_from_json({**deepcopy(written), "kernel": kernel})
+
+
+def score(**parameters):
+    return -sum(value * value for value in parameters.values() if not isinstance(value, str))
+
+
+def further(client):
+    """Three more rounds of two trials."""
+    trials = []
+    for _ in range(3):
+        for index, parameters in client.get_next_trials(2).items():
+            trials.append(parameters)
+            client.complete_trial(index, {"score": score(**parameters)})
+    return trials
+
+
+def test_a_saved_experiment_goes_on_as_it_would_have_and_its_pool_is_saved_a_few_times(tmp_path):
+    path = tmp_path / "experiment.json"
+    words = {"memory": memory.SlidingWindow(6), "beta": kb.ScaledWidth(kb.BKBWidth(1.0, 1.0, 0.1), 0.1)}
+    client, sizes = client_of(UNIT, candidates=GRID, **words), []
+    for _ in range(2):
+        play(client, lambda x: -((x - 1.0 / 3.0) ** 2), 1, parallel=3)
+        client.save_to_json_file(str(path))
+        sizes.append(path.read_text().count("kbandits.CandidatePool"))
+    assert sizes[0] == sizes[1] <= 4
+    waiting = client.get_next_trials(1)
+    client.save_to_json_file(str(path))
+    loaded = Client.load_from_json_file(str(path))
+    assert loaded.get_next_trials(1) == client.get_next_trials(1)
+    for c in (client, loaded):
+        c.complete_trial(next(iter(waiting)), {"score": 0.1})
+    assert loaded.get_next_trials(1) == client.get_next_trials(1)
+
+
+SAVED = {
+    "initial": (BRANIN, {}, 3),
+    "fitted": (BRANIN, {"beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 0.1)}, 8),
+    "mixed": (MIXED, {"transform_outcomes": True}, 7),
+    "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
+    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.Linear(0.1)), "dictionary": kb.KORS()}, 8),
+    "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
+    "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAVED)
+def test_whatever_its_settings_a_saved_experiment_goes_on_as_it_would_have(name, tmp_path):
+    parameters, settings, rounds = SAVED[name]
+    client, path = client_of(parameters, **settings), str(tmp_path / "experiment.json")
+    play(client, lambda **p: (score(**p), 0.1), rounds)
+    client.get_next_trials(1)  # one is pending
+    client.save_to_json_file(path)
+    assert further(Client.load_from_json_file(path)) == further(client)

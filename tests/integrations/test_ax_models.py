@@ -1,8 +1,4 @@
-"""What the models believe in Ax, against dense formulas, and what Ax's client says of it.
-
-Outcomes are in their own units, with standard errors, memories and unordered choices; the oracle of the latter knows
-nothing of codes: its squared distance adds 1 where two choices differ.
-"""
+"""What the models believe in Ax, against dense formulas, and what Ax's client says of it."""
 
 from itertools import permutations
 
@@ -16,7 +12,6 @@ from ax.adapter.cross_validation import cross_validate
 from ax.analysis.analysis import ErrorAnalysisCard
 from ax.analysis.diagnostics import DiagnosticAnalysis
 from ax.analysis.plotly.parallel_coordinates import ParallelCoordinatesPlot
-from ax.analysis.plotly.surface.contour import ContourPlot
 from ax.analysis.plotly.surface.slice import SlicePlot
 from ax.analysis.results import ResultsAnalysis
 from ax.core.analysis_card import AnalysisCardGroup
@@ -24,7 +19,6 @@ from ax.core.observation import ObservationFeatures
 from ax.exceptions.core import UnsupportedError
 from ax_clients import (
     BRANIN,
-    CONTEXT,
     GRID,
     MIXED,
     UNIT,
@@ -81,17 +75,15 @@ MEMORIES = {
     "all": (None, lambda fresh: fresh),
     "window": (SlidingWindow(5), lambda fresh: np.where(AGE <= 5, fresh, np.inf)),
     "latest": (SlidingWindow(4, "observations"), lambda fresh: np.where(AGE <= 4, fresh, np.inf)),
-    "restart": (Restart(8), lambda fresh: np.where(np.arange(TRIALS) >= 8, fresh, np.inf)),
     "restarted": (Restart(6), lambda fresh: fresh + np.inf),
     "discount": (Discount(0.8), lambda fresh: fresh * 0.8**-AGE),
-    "linear": (UncertaintyInjection(Linear(7.0)), lambda fresh: fresh + 7.0 * AGE),
     "dropping": (
         UncertaintyInjection(Linear(7.0), max_variance=60.0),
         lambda fresh: np.where(fresh + 7.0 * AGE <= 60.0, fresh + 7.0 * AGE, np.inf),
     ),
     "quadratic": (UncertaintyInjection(Quadratic(0.5)), lambda fresh: fresh * (0.5 * AGE**2 + 1.0)),
 }
-QUICK = {("all", "nystrom", 0), ("window", "exact", 1), ("linear", "exact", 0)}
+QUICK = {("all", "nystrom", 0), ("window", "exact", 1), ("discount", "exact", 0)}
 
 
 @pytest.mark.parametrize(
@@ -197,8 +189,6 @@ def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch
     assert isinstance(fitted(client).generator.surrogate.model.covar_module.base_kernel, MaternKernel)
 
 
-# ---------------------------------------------------------------- choices
-
 COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")
 
 
@@ -251,14 +241,11 @@ def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(model):
 REWARDS = {"a": 0.6, "b": 0.3, "c": 0.0, "d": 2.0, "e": 0.0, "f": 0.3, "g": 0.6}
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("order", ["abcdefg", "dgafbec", "gecabfd"])
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("order", ["abcdefg", "gecabfd"])
 @pytest.mark.parametrize("pooled", [False, True], ids=["space", "pool"])
 def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, pooled):
-    """Its neighbours in the list are the worst; told of all others, the next trial is the one of which least is known.
-
-    With positions for points it would be believed to be as bad as its neighbours, and as well known.
-    """
+    """By positions it would be believed to be as bad as its neighbours, the worst, and as well known."""
     pool = pd.DataFrame({"arm": sorted(REWARDS)}) if pooled else None
     words = {"kernel": rbf(0.8, 4.0), "regularization": 0.01, "candidates": pool, "initialization_trials": 6}
     client = client_of([choice("arm", order)], **words)
@@ -269,8 +256,6 @@ def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, poo
     client.complete_trial(6, {"score": REWARDS["d"]})
     assert recommend(client) == {"arm": "d"}
 
-
-# ---------------------------------------------------------------- what Ax's client says
 
 KNOWN = {"kernel": rbf(0.2, 0.7), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
 
@@ -317,26 +302,3 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     play(client, validation_error, 1, parallel=3)
     with pytest.raises(InputError, match=r"not one for each of the parameters \['rate', 'depth', 'loss'\]"):
         fitted(client).feature_importances("score")
-
-
-EXPERIMENTS = {
-    "choices": (MIXED, {"model": "exact"}, validation_error),
-    "ageing": (
-        [*CONTEXT, *UNIT],
-        {"memory": UncertaintyInjection(Linear(0.01)), "transform_outcomes": True},
-        lambda context, x: (x - context) ** 2,
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_all_that_ax_looks_at_by_itself_is_there(name):
-    parameters, settings, reward = EXPERIMENTS[name]
-    client = client_of(parameters, "-score", **settings)
-    play(client, reward, 6)
-    names = names_of(client.compute_analyses(display=False))
-    assert {"ArmEffectsPlot", "SensitivityAnalysisPlot", "SlicePlot", "CrossValidationPlot", "Summary"} <= {*names}
-    if name != "choices":
-        plot = ContourPlot("context", "x", "score")
-        assert names_of(client.compute_analyses([plot], display=False)) == ["ContourPlot"]

@@ -1,23 +1,22 @@
 """KernelBanditSampler in real studies: what it believes follows from the trials, whoever made them."""
 
-import copy
 import math
-import pickle
 import threading
 import warnings
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import numpy as np
 import optuna
 import pytest
 import torch
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
 from studies import bandit_of, branin, network, parameters, peak, play, quick, study_with
 
-from torch_kbandits import EmptyHistoryError, InputError, LearnedPrior
+from torch_kbandits import EmptyHistoryError, InfeasibleError, InputError, LearnedPrior
 from torch_kbandits.algorithms import GPEI
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.optuna import KernelBanditSampler
@@ -51,9 +50,6 @@ def told(study):
     study.sampler.recommend(study)
     history = bandit_of(study).history
     return history.X.flatten().tolist(), [None if math.isnan(y) else y for y in history.Y.tolist()]
-
-
-# ---------------------------------------------------------------- what is believed
 
 
 FAIL, PRUNED = TrialState.FAIL, TrialState.PRUNED
@@ -145,9 +141,6 @@ def test_recommended_is_the_trial_of_the_largest_posterior_mean():
         add(study, x, value)
     assert study.best_trial.params == {"x": 0.2}
     assert study.sampler.recommend(study).params == {"x": 0.8}
-
-
-# ---------------------------------------------------------------- one after another, together, again
 
 
 def unsteady(trial):
@@ -293,20 +286,6 @@ def test_threads_share_one_belief():
     assert sorted(bandit_of(study).history.Y.tolist()) == sorted(trial.value for trial in study.trials)
 
 
-def test_copies_go_on_alike_and_another_seed_parts_them():
-    study = study_with(quick())
-    play(study, peak, 4)
-    twin, other = copy.deepcopy(study.sampler), pickle.loads(pickle.dumps(study.sampler))
-    other.reseed_rng()
-    study.ask()
-    running = study.trials[-1]
-    mine, same, another = (each.sample_relative(study, running, SQUARE) for each in (study.sampler, twin, other))
-    assert mine == same != another
-
-
-# ---------------------------------------------------------------- spaces
-
-
 def hidden(trial):
     """A parameter that some trials have, which follows from no choice."""
     rate = trial.suggest_float("rate", 1e-5, 1.0, log=True)
@@ -420,18 +399,13 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
     """Of choices that are equal the first counts, as in Optuna, and none is sought that cannot be had."""
 
     def objective(trial):
-        values = (
-            trial.suggest_float("a", -1e-3, 1e6),
-            trial.suggest_float("b", 1e-30, 1e30, log=True),
-            trial.suggest_float("c", -0.3, 0.9, step=0.1),
-            trial.suggest_int("d", -7, 9, step=4),
-            trial.suggest_int("e", 1, 2**40, log=True),
-            trial.suggest_categorical("f", [None, True, 1, 1.0, "1", math.pi]),
-            trial.suggest_categorical("g", [False, True]),
-            trial.suggest_int("h", 3, 3, log=True),
-            len(trial.suggest_categorical("i", ["only"])),
-        )
-        return float(values[1] > 1.0) + values[2]
+        wide = trial.suggest_float("a", -1e-3, 1e6) + trial.suggest_int("e", 1, 2**40, log=True)
+        trial.suggest_int("d", -7, 9, step=4)
+        trial.suggest_categorical("f", [None, True, 1, 1.0, "1", math.pi])
+        trial.suggest_int("h", 3, 3, log=True)
+        trial.suggest_categorical("i", ["only"])
+        high = trial.suggest_float("b", 1e-30, 1e30, log=True) > 1.0
+        return float(high) + trial.suggest_float("c", -0.3, 0.9, step=0.1) + 0.0 * wide
 
     study = study_with(quick())
     study.optimize(objective, n_trials=5)  # Optuna refuses values outside
@@ -440,9 +414,6 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
     assert bandit.num_told == 4
     assert list(map(repr, bandit.candidates.space.parameters["f"].choices)) == ["None", "True", "'1'", repr(math.pi)]
     assert {"h", "i"}.isdisjoint(bandit.candidates.space.parameters)
-
-
-# ---------------------------------------------------------------- time
 
 
 @pytest.mark.one_in(2)
@@ -457,9 +428,6 @@ def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
     ended = [trial.datetime_complete for trial in study.trials]
     gaps = bandit_of(study).history.times.diff().tolist()
     assert gaps == pytest.approx([(b - a).total_seconds() for a, b in pairwise(ended)], abs=1e-5)
-
-
-# ---------------------------------------------------------------- whole runs
 
 
 @pytest.mark.slow
@@ -483,58 +451,9 @@ def test_half_the_regret_of_random_search(objective, least, first):
     assert sum(wins) >= 9
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-def test_ray_tune_plays_a_study_with_our_sampler(tmp_path):
-    import ray
-    from ray import tune
-    from ray.tune.search import ConcurrencyLimiter
-    from ray.tune.search.optuna import OptunaSearch
-
-    def trainable(config):
-        tune.report({"loss": (config["x"] - 0.3) ** 2 + (0.0 if config["kind"] == "b" else 0.5)})
-
-    sampler = quick()
-    search = OptunaSearch(metric="loss", mode="min", sampler=sampler)
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80 << 20, log_to_driver=False)
-    try:
-        tuner = tune.Tuner(
-            trainable,
-            param_space={"x": tune.uniform(0.0, 1.0), "kind": tune.choice(["a", "b", "c"])},
-            tune_config=tune.TuneConfig(search_alg=ConcurrencyLimiter(search, max_concurrent=2), num_samples=20),
-            run_config=tune.RunConfig(storage_path=str(tmp_path), verbose=0),
-        )
-        results = tuner.fit()
-    finally:
-        ray.shutdown()
-    assert len(results) == 20
-    assert not results.errors
-    assert bandit_of(study_with(sampler)).num_told > 10
-    chosen = results.get_best_result(metric="loss", mode="min").config
-    assert chosen["kind"] == "b"
-    assert abs(chosen["x"] - 0.3) < 0.1
-
-
-# ---------------------------------------------------------------- what is refused
-
-
-class Odd(BaseDistribution):
-    """A distribution that Optuna does not have."""
-
-    def to_internal_repr(self, value):
-        return value
-
-    def single(self):
-        return False
-
-    def _contains(self, value):
-        return True
-
-
 @pytest.mark.parametrize(
     ("distribution", "words"),
     [
-        (Odd(), "Odd, which KernelBanditSampler does not know"),
         (IntDistribution(0, 2**52), "at most 2.50 values"),
         (IntDistribution(1, 2**41, log=True), "at most 2.40"),
         (FloatDistribution(5e-324, 1.0, log=True), "low must be at least"),
@@ -542,9 +461,8 @@ class Odd(BaseDistribution):
     ],
 )
 def test_ranges_that_cannot_be_searched_are_named(distribution, words):
-    study = study_with(quick())
     with pytest.raises(InputError, match=f"parameter 'depth'.*{words}"):
-        study.ask()._suggest("depth", distribution)
+        study_with(quick()).ask({"depth": distribution})
 
 
 @pytest.mark.parametrize(
@@ -552,7 +470,6 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
     [
         ({"algorithm": "ek-ucbb"}, "ek-ucb"),
         ({"beta": -1.0}, "beta|value"),
-        ({"clock": "seconds"}, '"trials" or "dates"'),
         ({"clock": "dates"}, "give memory="),
         ({"pruned": "drop"}, '"learn" or "ignore"'),
         ({"n_startup_trials": 1}, "n_startup_trials must be at least 2"),
@@ -565,10 +482,192 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"constraint_mode": "safe"}, "give both or neither"),
         ({"constraint_mode": "safe", "safe_params": [0.5]}, "list of mappings"),
-        ({"objective": None}, "the study says"),
         ({"outcomes": ["cost"]}, "the study says"),
     ],
 )
 def test_words_that_do_not_fit_are_refused_at_once(words, message):
     with pytest.raises((InputError, TypeError), match=message):
         KernelBanditSampler(**{"seed": 0, **words})
+
+
+BOTH = ["minimize", "maximize"]
+
+
+def two(trial):
+    """Near (0, 0) the first is best, near (1, 0) the second, and a y of 0 is best for both."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    return x**2 + y, 1.0 - (x - 1.0) ** 2 - 0.5 * y
+
+
+def bounded(trial):
+    """To be maximised where x + y <= 1."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    trial.set_constraint("sum", x + y - 1.0)
+    return x + 0.3 * y
+
+
+def bounded_without(trial):
+    return trial.suggest_float("x", 0.0, 1.0) + 0.3 * trial.suggest_float("y", 0.0, 1.0)
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(tmp_path):
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
+
+    def objective(trial):
+        values = two(trial)
+        trial.set_constraint("sum", trial.params["x"] - trial.params["y"] - 0.5)
+        return values
+
+    whole = optuna.create_study(sampler=quick(), directions=BOTH)
+    whole.optimize(objective, n_trials=7)
+    words = {"storage": storage, "study_name": "s", "load_if_exists": True, "directions": BOTH}
+    for number in (5, 2):
+        study = optuna.create_study(sampler=quick(), **words)
+        study.optimize(objective, n_trials=number)
+    for mine, theirs in zip(parameters(study), parameters(whole), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_constraints_are_outcomes_that_may_be_at_most_zero():
+    study = study_with(quick(n_startup_trials=6))
+    study.optimize(bounded, n_trials=26)
+    bandit = bandit_of(study)
+    assert bandit.outcomes == ("constraint sum",)
+    played = [trial.params["x"] + trial.params["y"] for trial in study.trials]
+    assert bandit.history.outcomes[:, 0].tolist() == pytest.approx([each - 1.0 for each in played[:-1]])
+    late = [each for number, each in enumerate(played) if number >= 14 and number % 8]
+    # Posterior means keep it, so a trial where little is known may not.
+    assert sum(each > 1.05 for each in late) <= 2
+    chosen = study.sampler.recommend(study)
+    assert chosen.constraints["sum"] < 0.05
+    free = study_with(quick(n_startup_trials=6))
+    free.optimize(bounded_without, n_trials=20)
+    beyond = [trial.params["x"] + trial.params["y"] > 1.05 for trial in free.trials[10:]]
+    assert sum(beyond) > len(beyond) / 2  # it is the limit that holds
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("kind", [np.bool_, np.float32, int])
+def test_a_function_of_constraints_is_stored_as_optunas_samplers_do(kind):
+    """Numbers of any kind: True is a limit broken and False one kept."""
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_user_attr("c", (x - 0.5, -1.0))
+        return x
+
+    study = study_with(quick(constraints_func=lambda trial: (*trial.user_attrs["c"], kind(trial.params["x"] > 0.5))))
+    study.optimize(objective, n_trials=5)
+    expected = [(trial.params["x"] - 0.5, -1.0, float(trial.params["x"] > 0.5)) for trial in study.trials]
+    assert [tuple(trial.constraints.values()) for trial in study.trials] == expected
+    study.sampler.recommend(study)
+    assert bandit_of(study).outcomes == ("constraint 0", "constraint 1", "constraint 2")
+    assert bandit_of(study).history.outcomes[:, 2].tolist() == [row[2] for row in expected]
+    assert study.best_trial.params["x"] <= 0.5
+
+
+def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
+    study = study_with(quick())
+    study.optimize(bounded_without, n_trials=4)
+    study.optimize(bounded, n_trials=2)
+    study.sampler.recommend(study)
+    column = bandit_of(study).history.outcomes[:, 0]
+    assert column[:4].isnan().all()
+    assert column[4:].isfinite().all()
+
+
+@pytest.mark.slow
+def test_only_what_is_surely_feasible_is_tried_where_that_is_asked_for():
+    safe = [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]
+    study = study_with(quick(constraint_mode="safe", safe_params=safe))
+    study.optimize(bounded, n_trials=16)
+    assert study.trials[0].params == safe[0]
+    assert all(trial.constraints["sum"] <= 0.05 for trial in study.trials)
+    assert study.best_value > 0.5  # more than what was known to be safe
+
+
+def test_where_nothing_may_be_feasible_trials_cover_the_space():
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_constraint("never", 1.0 + 0.01 * x)
+        return x
+
+    study = study_with(quick())
+    study.optimize(objective, n_trials=10)
+    tried = sorted(trial.params["x"] for trial in study.trials)
+    assert max(later - earlier for earlier, later in pairwise(tried)) < 0.4
+    with pytest.raises(InfeasibleError):
+        study.sampler.recommend(study)
+
+
+def test_infinite_values_count_as_the_worst_or_best_so_far_and_failures_as_such():
+    study = optuna.create_study(directions=BOTH, sampler=quick())
+    study.optimize(two, n_trials=5)
+    words = {"params": {"x": 0.5, "y": 0.5}, "distributions": study.trials[0].distributions}
+    for values in ([math.inf, 0.5], [-math.inf, 0.5], [0.5, math.inf], [0.5, -math.inf]):
+        study.add_trial(create_trial(values=values, **words))
+    study.add_trial(create_trial(state=TrialState.FAIL, **words))
+    study.sampler.recommend(study)
+    history = bandit_of(study).history
+    first, second = -history.Y, history.outcomes[:, 0]
+    assert first[5:7].tolist() == [first[:5].max(), first[:5].min()]
+    assert second[7:9].tolist() == [second[:5].max(), second[:5].min()]
+    assert history.lost.tolist() == [False] * 9 + [True]
+    assert bool(second[9].isnan())
+
+
+SAFE = {"constraint_mode": "safe", "safe_params": [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kept", [-0.5, -math.inf])
+@pytest.mark.parametrize(
+    "words", [{}, {"failed": "ignore"}, pytest.param(SAFE, marks=pytest.mark.slow)], ids=["learn", "ignore", "safe"]
+)
+def test_a_trial_that_breaks_a_limit_without_end_is_not_recommended_and_its_like_not_sought(words, kept):
+    """Where all finite constraints are kept, no value that was seen says that a limit is broken."""
+
+    def objective(trial):
+        x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+        trial.set_constraint("fits", math.inf if x > 0.6 else kept)
+        return x + 0.1 * y
+
+    study = study_with(quick(**words))
+    if not words.get("safe_params"):
+        for x in (0.05, 0.95, 0.35, 0.75, 0.15, 0.65, 0.55, 0.85):
+            study.enqueue_trial({"x": x, "y": 0.5})
+    study.optimize(objective, n_trials=12)
+    chosen = study.sampler.recommend(study)
+    assert chosen.constraints["fits"] == kept
+    late = [trial.params["x"] for trial in study.trials[9:] if trial.number % 8]
+    assert np.mean(late) < 0.75  # as far as the limit, and not to the end
+    history = bandit_of(study).history
+    broken = [trial.params["x"] > 0.6 for trial in study.trials]
+    assert history.lost.tolist() == broken
+    seen = history.outcomes[:, 0]
+    assert bool((seen[history.lost & seen.isfinite()] > 0.0).all())
+
+
+def test_what_has_no_meaning_is_named():
+    study = study_with(quick(constraints_func=lambda trial: (1 + 2j,)))
+    with pytest.raises(InputError, match="constraint '0' of trial 0 must be a number, at most 0 where it is kept"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=3)
+    study = optuna.create_study(directions=BOTH, sampler=quick(algorithm="gp-ei"))
+    with pytest.raises(InputError, match="several have no meaning"):
+        study.optimize(two, n_trials=6)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_of_several_objectives_no_dominated_trial_is_recommended(seed):
+    """Nor one that is infinitely bad while there are others; with noise, by which posterior means differ."""
+    rng = np.random.default_rng(seed)
+    study = optuna.create_study(directions=BOTH, sampler=quick())
+    for x in rng.uniform(-3.0, 3.0, 9):
+        values = [float(x + rng.normal()), float(rng.normal() - x * x)]
+        values = [math.inf, values[1]] if x > 2.0 else [values[0], -math.inf] if x < -0.5 else values
+        study.add_trial(create_trial(params={"x": x}, distributions={"x": FloatDistribution(-3, 3)}, values=values))
+    front = study.best_trials
+    finite = [trial.number for trial in front if all(map(math.isfinite, trial.values))]
+    assert study.sampler.recommend(study).number in (finite or [trial.number for trial in front])

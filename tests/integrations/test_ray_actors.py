@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import ray
 import torch
+from local_workers import assert_alike, make, rounds
 from problems import data, matern
-from sharded_play import assert_alike, make, rounds
 
 from torch_kbandits import ArmBlocks, Arms, Bandit, ConstantWidth, InputError
 from torch_kbandits.acquisition import ThompsonRule

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
-from local_workers import sharded
+from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from problems import DOUBLE, data, linear, matern, play, rbf
-from sharded_play import CUTS, LAMBDA, assert_alike, make, noisy, rounds, some_arms
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
@@ -115,12 +114,13 @@ def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
 MEAN = {"memory": SlidingWindow(7), "mean": lambda X: 5.0 + 3.0 * torch.cos(4.0 * X).sum(-1)}
 LEARNED = {"kernel": None, "regularization": None, "prior": LearnedPrior(num_initial=5), "resampling": "coupled"}
 NAMED = {
-    "bbkb": ("bbkb", {}),
+    "bbkb": ("bbkb", {"batch_rule": "local"}),
     "gp-ei": ("gp-ei", {}),
     "full": ("bkb", {"max_dictionary": 5, "when_full": "stop"}),  # each shard learns what is not spanned of its arms
     "mean": ("bkb", MEAN),
     "learned": ("bkb", LEARNED),
     "sw-gp-ucb": ("sw-gp-ucb", {"window": 4.0}),
+    "bbkb, global": ("bbkb", {}),
     "gp-pi": ("gp-pi", {}),
     "gp-ucb": ("gp-ucb", {}),
     "mini-gp-ucb": ("mini-gp-ucb", {}),
@@ -179,20 +179,6 @@ def test_random_search_asks_no_shard():
     assert len(workers.sent) == 0
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("bbkb", {}), ("bbkb", {"batch_rule": "local"}), ("mini-gp-ucb", {})],
-    ids=["global", "local", "stay"],
-)
-def test_batches_that_a_rule_decides(name, settings):
-    bandits = pair(count=120, name=name, **settings)
-    for number in range(6):
-        asked = [bandit.ask(None) for bandit in bandits]
-        assert torch.equal(*asked), number
-        both(bandits, asked[0], number)
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("gap", [3.0, 50.0])
 def test_times_of_ones_own(gap):
@@ -227,9 +213,6 @@ def test_single_precision():
         assert float(single.acquisition()(x.unsqueeze(-2))) > float(values.max()) - 1e-4
 
 
-# ---------------------------------------------------------------- ties
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
@@ -252,9 +235,6 @@ def test_arms_that_are_all_equal(seed, group_size):
     kernel = rbf(1e6)  # and they are equal to the kernel all the same
     bandits = [make(each, seed=seed, kernel=kernel) for each in (Arms(arms), sharded(arms, 5, None, group_size))]
     assert torch.equal(*(bandit.ask(6) for bandit in bandits))
-
-
-# ---------------------------------------------------------------- what is sent
 
 
 def sent_by(bandit, count=5):
@@ -321,46 +301,28 @@ def test_shards_that_are_far_behind_are_started_anew(behind, memory):
     assert [number for number, _ in starts] == ([0, 1] if behind == 70 else [])
 
 
-# ---------------------------------------------------------------- workers that are lost
-
-
 @pytest.mark.one_in(3)
+@pytest.mark.parametrize(("group_size", "memory"), [(1, "observations"), (3, "none"), (2, "none")])
 @pytest.mark.parametrize(
-    ("memory", "name", "group_size"),
-    [("none", "bkb", 3), ("observations", "bkb", 1), ("none", "gp-ucb", 1), ("none", "bkb", 1), ("none", "bkb", 2)],
+    ("when", "gone"), [("before", (0, 1, 2)), ("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))]
 )
-def test_lost_workers_are_built_from_what_counts(memory, name, group_size):
-    words = {} if memory == "none" else {"memory": MEMORIES[memory]}
-    bandits = pair(3, group_size=group_size, name=name, **words)
-    workers = bandits[1].candidates.workers
-    for number, gone in enumerate([(0, 2), (), (0, 1, 2)]):
-        rounds(bandits, 3, 3 * number)
-        asked = [bandit.ask(2) for bandit in bandits]  # a new worker learns of these too
-        workers.starts.clear()
-        for shard in gone:
-            workers.lose(shard)
-        assert torch.equal(*(bandit.ask(2) for bandit in bandits))
-        assert sorted(shard for shard, _ in workers.starts) == list(gone)
-        assert memory == "none" or all(count <= 7 for _, count in workers.starts)
-        for bandit, X in zip(bandits, asked, strict=True):
-            bandit.forget(X)
-    workers.close()
-    rounds(bandits, 1, 9)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("group_size", [1, 3])
-@pytest.mark.parametrize(("when", "gone"), [("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))])
-def test_workers_that_end_while_they_work(group_size, when, gone):
+def test_workers_that_end_are_built_from_what_counts(group_size, memory, when, gone):
     """Those that one led which is lost go on, also where it is not known how far they came."""
-    bandits = pair(group_size=group_size)
-    rounds(bandits, 3)
+    bandits = pair(group_size=group_size, maker=composed, memory=memory)
+    rounds(bandits, 9)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
-    setattr(workers.line, when, set(gone))
-    rounds(bandits, 2, 3)
+    if when == "before":
+        for shard in gone:
+            workers.lose(shard)
+    else:
+        setattr(workers.line, when, set(gone))
+    rounds(bandits, 2, 9)
     assert_alike(bandits)
     assert sorted(number for number, _ in workers.starts) == list(gone)
+    assert memory == "none" or all(count <= 7 for _, count in workers.starts)
+    workers.close()
+    rounds(bandits, 1, 11)
 
 
 def assert_unchanged(bandit, before):
@@ -430,9 +392,6 @@ def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, group_size
     assert (1 in [number for number, _ in workers.starts]) == (failure != "an error")
 
 
-# ---------------------------------------------------------------- one object, many calls
-
-
 def test_bandits_that_share_workers_and_copies_and_looking_changes_nothing():
     arms = some_arms()
     candidates = sharded(arms, 2)
@@ -455,26 +414,15 @@ def test_bandits_that_share_workers_and_copies_and_looking_changes_nothing():
     assert_alike([single[0], ours[0]])
 
 
-def given(arms, source, folder):
-    """Arms in one of the forms that are taken."""
-    np.save(folder / "arms.npy", arms.numpy())
-    blocks = arms.split(37)
-    return {
-        "tensor": lambda: arms,
-        "file": lambda: MappedArms(folder / "arms.npy"),
-        "path": lambda: str(folder / "arms.npy"),
-        "blocks": lambda: ArmBlocks(blocks.__getitem__, len(blocks)),
-    }[source]()
-
-
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
-    ("source", "memory"),
-    [("tensor", "window"), ("file", "none"), ("path", "none"), ("blocks", "none"), ("tensor", "none")],
+    ("source", "memory"), [("path", "none"), ("file", "none"), ("blocks", "none"), ("tensor", "window")]
 )
 def test_saved_states_go_from_one_form_to_the_other(source, memory, tmp_path):
-    arms = some_arms()
-    cut = given(arms, source, tmp_path)
+    arms, path = some_arms(), tmp_path / "arms.npy"
+    np.save(path, arms.numpy())
+    blocks = ArmBlocks(arms.split(37).__getitem__, 5)
+    cut = {"tensor": arms, "file": MappedArms(path), "path": str(path), "blocks": blocks}[source]
     ours, single, again, replayed = (
         composed(each, memory=memory) for each in (sharded(cut, 3), Arms(arms), sharded(cut, 2), sharded(cut, 5))
     )
@@ -538,9 +486,6 @@ def test_arms_that_failed_are_left(name):
     loaded = make(sharded(arms, 2), name)
     loaded.load_state_dict(bandit.state_dict())
     assert torch.equal(loaded.ask(), bandit.ask())
-
-
-# ---------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """KernelBanditSearchCV is a search of scikit-learn's in every respect but one: it chooses, and better than chance."""
 
+import os
 import pickle
 import warnings
 
@@ -28,14 +29,24 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import GridSearchCV, GroupKFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import Categorical, Float, InputError, Integer, KernelBanditWarning
+from torch_kbandits import (
+    Categorical,
+    DamagedFileError,
+    FileError,
+    Float,
+    InputError,
+    Integer,
+    KernelBanditWarning,
+    StateMismatchError,
+)
 from torch_kbandits.algorithms import GPTS
+from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -52,9 +63,6 @@ def searched(estimator=None, space=SPACE, X=X, y=Y, **settings):
 def table(search):
     """What a search found, without times."""
     return {key: list(column) for key, column in search.cv_results_.items() if "time" not in key}
-
-
-# ---------------------------------------------------------------- the contract of a search
 
 
 SEVERAL = {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True}
@@ -123,26 +131,20 @@ def test_data_frames_groups_weights_and_routing():
         assert routed.fit(X, Y, sample_weight=weights, groups=groups).best_estimator_.weight_ == 10.0
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("is_one", [False, True])
-def test_several_metrics_are_all_kept_and_one_is_maximised(is_one):
-    def deep(estimator, X, y):
-        return estimator.depth
-
+def test_several_metrics_are_all_kept_and_one_is_maximised():
     def both(estimator, X, y):
         return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
 
-    scoring = both if is_one else {"deep": deep, "accuracy": "accuracy"}
-    search = searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", n_iter=5, num_initial=3)
-    assert search.best_params_["depth"] == 30
-    assert search.best_score_ == 30.0
-    assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
-    assert search.score(X, Y) == search.best_params_["depth"]
+    scorings = both, {"deep": lambda estimator, X, y: estimator.depth, "accuracy": "accuracy"}
+    searches = [
+        searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", n_iter=5, num_initial=3)
+        for scoring in scorings
+    ]
+    assert table(searches[0]) == table(searches[1])
+    assert searches[0].best_score_ == searches[0].best_params_["depth"] == searches[0].score(X, Y) == 30
+    assert {"mean_test_deep", "mean_test_accuracy"} <= {*searches[0].cv_results_}
     search = searched(n_iter=3, num_initial=3, refit=lambda results: int(np.argmin(results["mean_test_score"])))
     assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
-
-
-# ---------------------------------------------------------------- what is evaluated
 
 
 def test_the_same_seed_gives_the_same_search_and_all_configurations_meet_the_same_splits():
@@ -214,9 +216,6 @@ def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
     assert search.best_params_ == search.space_.decode(bandit.history.X)[search.best_index_]
 
 
-# ---------------------------------------------------------------- fits that fail
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
 def test_failed_fits_are_rows_of_the_table_as_in_randomized_search():
     words = {"n_iter": 14, "num_initial": 8, "batch_size": 3, "random_state": 1}
@@ -266,9 +265,6 @@ def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
     assert search.best_score_ > 0.8
 
 
-# ---------------------------------------------------------------- against chance
-
-
 def found(search_class, seed, **settings):
     """The noise-free quality of what a search of 30 configurations recommends."""
     search = search_class(
@@ -288,9 +284,6 @@ def test_it_finds_better_configurations_than_random_search():
     ours = [found(KernelBanditSearchCV, seed) for seed in seeds]
     theirs = [found(RandomizedSearchCV, seed) for seed in seeds]
     assert wilcoxon(ours, theirs, alternative="greater").pvalue < 0.01
-
-
-# ---------------------------------------------------------------- spaces
 
 
 BRANCHES = [
@@ -355,10 +348,8 @@ def test_distributions_of_any_shape_are_searched_by_their_quantiles(shape, low, 
     "given",
     [
         rv_discrete(values=((0.1, 0.5, 0.9), (0.3, 0.3, 0.4)))(),
-        rv_discrete(values=((1, 2, 4), (0.3, 0.3, 0.4))),
         rv_discrete(values=((1, 2, 4), (0.3, 0.3, 0.4)))(loc=0.5),
         rv_discrete(values=((1.0, 2.0), (0.5, 0.5)))(),
-        randint(-3, 2),
         randint(0, 5, loc=0.5),
         binom(5, 0.5, loc=-2),
         poisson(3),
@@ -407,15 +398,11 @@ def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
         assert not isinstance(given, list) or any(row["noise"] is value for value in given)
 
 
-# ---------------------------------------------------------------- bad input
-
-
 @pytest.mark.parametrize(
     ("space", "message"),
     [
         ([{"rate": [0.1]}, "depth"], "must be a dict from names to distributions, or a list of such"),
         ([], "or a list of such"),
-        ("rate", "must be a dict"),
         ({}, "at least one entry"),
         ({"rate": gamma}, "'rate' cannot be searched: the distribution 'gamma' is not frozen"),
         ({"rate": multivariate_normal([0.0, 0.0])}, "'rate' cannot .* has no quantiles.*a frozen distribution"),
@@ -426,7 +413,6 @@ def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
         ({"rate": 0.1}, "'rate' is 0.1 of type float"),
         ({"kind": []}, "'kind' must have a list of at least one value"),
         ({"rate": np.eye(2)}, "one-dimensional"),
-        ({"kind": {"a", "b"}}, "no distribution"),
         ({"rate": uniform(0.0, np.inf)}, "'rate'"),
     ],
 )
@@ -439,7 +425,6 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
     ("settings", "message"),
     [
         ({"n_iter": 0}, "n_iter must be a whole number of at least 1"),
-        ({"n_iter": None}, "n_iter must be a whole number"),
         ({"num_initial": 1}, "num_initial must be at least 2"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"recommend": "median"}, 'recommend must be "score" or "posterior"'),
@@ -447,7 +432,6 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
         ({"algorithm": "tpe"}, "tpe"),
         ({"bandit_options": {"windo": 3}}, "windo"),
         ({"scoring": ["accuracy"], "refit": False}, "refit must be the name of that one"),
-        ({"scoring": lambda *_: {"a": 1.0}, "refit": False}, "refit must be the name of that one"),
         ({"scoring": lambda *_: {"a": 1.0}, "refit": "b"}, "'b'"),
         ({"space": {"colour": uniform()}}, "colour"),
     ],
@@ -455,3 +439,224 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
 def test_bad_words_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         searched(**settings)
+
+
+X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
+FRAME = pd.DataFrame(X, columns=["left", "right"])
+
+
+class Counted(Tunable):
+    """Counts its fits, and is interrupted at one of them."""
+
+    fits, last = 0, np.inf
+
+    def fit(self, X, y, sample_weight=None):
+        if Counted.fits >= Counted.last:
+            raise KeyboardInterrupt
+        Counted.fits += 1
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_fitted():
+    Counted.fits, Counted.last = 0, np.inf
+
+
+def kept(path, estimator=None, space=SPACE, X=X, y=Y, fit_words=None, **settings):
+    settings = {"n_iter": 5, "num_initial": 3, "cv": 2, "random_state": 0, "refit": False} | settings
+    search = KernelBanditSearchCV(Counted() if estimator is None else estimator, space, checkpoint=path, **settings)
+    return search.fit(X, y, **(fit_words or {}))
+
+
+def texts(search):
+    """What a search found, without times."""
+    return {key: list(map(str, column)) for key, column in search.cv_results_.items() if "time" not in key}
+
+
+def stopped(path, fits, **settings):
+    """Search until so many fits are done."""
+    Counted.fits, Counted.last = 0, fits
+    with pytest.raises(KeyboardInterrupt):
+        kept(path, **settings)
+    Counted.fits, Counted.last = 0, np.inf
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"batch_size": 2, "recommend": "posterior", "refit": True, "cv": KFold(2, shuffle=True, random_state=3)},
+        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
+        {"estimator": Counted(limit=4), "error_score": np.float32(-1.0)},
+        {"X": FRAME, "y": pd.Series(Y), "fit_words": {"sample_weight": np.ones(20)}, "batch_size": 2},
+    ],
+    ids=["plain", "batches", "several", "failures", "frames"],
+)
+def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitFailedWarning)
+        whole = kept(None, **settings)
+        total = Counted.fits
+        path, stops = tmp_path / "search", [total - 3, 1] if settings == {} else [total - 3]
+        for each in stops:  # also again and again
+            stopped(path, each, **settings)
+        found = kept(path, **settings)
+    assert texts(found) == texts(whole)
+    assert found.multimetric_ == whole.multimetric_
+    assert torch.equal(found.bandit_.history.Y, whole.bandit_.history.Y)
+    assert vars(found).keys() == vars(whole).keys()
+    assert getattr(found, "best_index_", None) == getattr(whole, "best_index_", None)
+    assert Counted.fits <= total - sum(stops) + 2 * settings.get("batch_size", 1)
+
+
+def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(tmp_path):
+    """scikit-learn's ``fit`` needs something that was evaluated in it; what was measured is kept."""
+    path = str(tmp_path / "search")
+    whole = kept(path, n_iter=3, refit=True)
+    times = list(whole.cv_results_["mean_fit_time"])
+    Counted.fits = 0
+    again = clone(whole).fit(X, Y)
+    assert Counted.fits == 3  # two splits, and the refit
+    assert texts(again) == texts(whole)
+    assert list(again.cv_results_["mean_fit_time"]) == times
+    assert again.best_params_ == whole.best_params_
+    assert again.best_estimator_.rate == whole.best_estimator_.rate
+
+
+@pytest.mark.slow
+def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
+    settings = {"estimator": Counted(limit=5), "num_initial": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scikit-learn, that fits failed and scores are not finite
+        whole = kept(None, **settings)
+        failed = np.isnan(whole.cv_results_["mean_test_score"])
+        assert 0 < failed.sum() < 5
+        stopped(tmp_path / "search", 7, **settings)
+        assert texts(kept(tmp_path / "search", **settings)) == texts(whole)
+    words = settings | {"estimator": Counted(limit=0)}
+    for _ in range(2):  # also from what is left of the first
+        with pytest.raises(ValueError, match="All the"), pytest.warns(FitFailedWarning):
+            kept(tmp_path / "never", **words)
+
+
+def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
+    """As if the file was written on a machine that rounds otherwise."""
+    path = tmp_path / "search"
+    stopped(path, 9)
+    content = read(path, "search")
+    content["batches"][1]["points"][:, 0] += 0.25
+    write(path, "search", content)
+    with pytest.warns(KernelBanditWarning, match="other configurations than those in"):
+        found = kept(path)
+    assert len(found.cv_results_["params"]) == 5
+    assert found.cv_results_["params"][3] == found.space_.decode(content["batches"][1]["points"])[0]
+    assert len(found.bandit_.pending) == 0
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """The content of a file that a search left behind."""
+    path = tmp_path_factory.mktemp("started") / "search"
+    stopped(path, 9)
+    return path.read_bytes()
+
+
+class Other(Counted):
+    pass
+
+
+PIPELINE = {"space": {"counted__depth": randint(1, 11)}, "n_iter": 2, "num_initial": 2}
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_iter": 9}, "n_iter: 5 there, 9 here"),
+        ({"random_state": 1}, r"random_state: \d+ there, \d+ here"),
+        ({"scoring": "accuracy"}, "scoring: None there, 'accuracy' here"),
+        ({"algorithm": "gp-ucb", "beta": 1.0}, "beta: None there, 1.0 here"),
+        ({"bandit_options": {"oversampling": 3.0}}, "bandit_options: None there, {'oversampling': 3.0} here"),
+        ({"space": SPACE | {"kind": ["a", "b", "d"]}}, "param_distributions kind: .*'c'.* there, .*'d'.* here"),
+        ({"space": SPACE | {"seed": [1, 2, 3]}}, "param_distributions seed: nothing there, .* here"),
+        ({"estimator": Counted(noise=0.5)}, "estimator__noise: 0.0 there, 0.5 here"),
+        ({"estimator": Other()}, "estimator: .*Counted there, .*Other here"),
+        ({"X": X[:18], "y": Y[:18]}, r"X: \(20, 2\) float64 \w+ there, \(18, 2\) float64 \w+ here"),
+        ({"y": 1 - Y}, "y: .* there, .* here"),
+        ({"fit_words": {"sample_weight": np.ones(20)}}, "sample_weight: nothing there, .* here"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_another_search_is_refused_by_what_differs(settings, message, started, tmp_path):
+    path = tmp_path / "search"
+    path.write_bytes(started)
+    with pytest.raises(StateMismatchError, match=f"checkpoint of another search.*{message}"):
+        kept(path, **settings)
+    assert path.read_bytes() == started
+    assert Counted.fits == 0
+
+
+def test_differences_within_a_pipeline_and_splits_that_are_drawn_anew_are_refused_before_anything_is_fitted(tmp_path):
+    path = tmp_path / "pipeline"
+    kept(path, make_pipeline(StandardScaler(), Counted()), **PIPELINE)
+    with pytest.raises(StateMismatchError, match=r"search\. estimator__counted__noise: 0.0 there, 0.5 here\. Give"):
+        kept(path, make_pipeline(StandardScaler(), Counted(noise=0.5)), **PIPELINE)
+    with pytest.raises(StateMismatchError, match=r"estimator__steps: .*StandardScaler.* there, .*MinMaxScaler"):
+        kept(path, make_pipeline(MinMaxScaler(), Counted()), **PIPELINE)
+    path = tmp_path / "search"
+    stopped(path, 7, cv=ShuffleSplit(2, random_state=np.random.RandomState(0)))
+    with pytest.raises(StateMismatchError):  # the state of the splitter is another one
+        kept(path, cv=ShuffleSplit(2, random_state=np.random.RandomState(1)))
+    path.unlink()
+    stopped(path, 7, cv=ShuffleSplit(2))
+    with pytest.raises(StateMismatchError, match=r"draws other splits.*Give cv a random_state"):
+        kept(path, cv=ShuffleSplit(2))
+    assert Counted.fits == 0
+    path.unlink()
+    halves = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
+    stopped(path, 7, cv=(split for split in halves))
+    with pytest.raises(StateMismatchError, match="has 6 fits of 3 configuration"):
+        kept(path, cv=(split for split in [*halves, halves[0]]))
+
+
+def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
+    path = tmp_path / "search"
+    for content in (started[:-7], b"", b"torch_kbandits bandit\n{}\n", started[:-3] + b"xyz"):
+        path.write_bytes(content)
+        with pytest.raises(DamagedFileError, match=r"another checkpoint=, the search begins anew"):
+            kept(path)
+        assert path.read_bytes() == content
+    write(path, "search", {"words": {}})
+    with pytest.raises(DamagedFileError, match="no checkpoint of a search"):
+        kept(path)
+    path.write_bytes(started.replace(b'"format": 2', b'"format": 9'))
+    with pytest.raises(StateMismatchError, match="has format 9"):
+        kept(path)
+    with pytest.raises(FileError, match="Make its directory first"):
+        kept(tmp_path / "nowhere" / "search")
+    with pytest.raises(FileError, match="path of a file"):
+        kept(tmp_path)
+    with pytest.raises(InputError, match="checkpoint must be the path of a file or None, got 3"):
+        kept(3)
+    with pytest.raises(InputError, match="needs a random_state"):
+        kept(tmp_path / "new", random_state=None)
+    assert Counted.fits == 0
+
+
+def test_a_disk_that_fills_up_costs_the_checkpoint_and_not_the_search(tmp_path, monkeypatch):
+    path, original, calls = tmp_path / "search", os.replace, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) > 3:
+            raise OSError(28, "No space left on device")
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.warns(KernelBanditWarning, match="goes on without its checkpoint.*No space left"):
+            found = kept(path)
+    assert len(read(path, "search")["batches"]) == 2  # and before them an empty one
+    assert texts(kept(path)) == texts(found)
+    assert [file.name for file in tmp_path.iterdir()] == ["search"]

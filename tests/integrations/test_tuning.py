@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from botorch.test_functions import Branin
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 from problems import DOUBLE, matern, on_a_cube
 from scipy.stats import loguniform, uniform, wilcoxon
 from studies import parameters, quick, study_with
@@ -85,9 +84,6 @@ def test_every_eighth_evaluation_is_chosen_whatever_was_seen(tried):
     assert [number for number, (one, other) in enumerate(pairs) if one == other] == [0, 1, 2, 3, 8]
 
 
-# ---------------------------------------------------------------- choices
-
-
 class Largest(TorchDispatchMode):
     """Notes how many numbers the largest tensor has that is made."""
 
@@ -100,17 +96,8 @@ class Largest(TorchDispatchMode):
         return result
 
 
-def one_by_optuna(number):
-    """Suggest once among so many choices after three trials."""
-    ranges = {"c": CategoricalDistribution([(value,) for value in range(number)]), "x": FloatDistribution(0.0, 1.0)}
-    study = study_with(quick(n_startup_trials=3))
-    for _ in range(4):
-        trial = study.ask(ranges)
-        study.tell(trial, trial.params["x"] + trial.params["c"][0] / number)
-
-
 def one_by_a_condition(number):
-    """The same of a bandit, where another parameter is there with half of the choices."""
+    """Ask once, where another parameter is there with half of so many choices."""
     choices = [(value,) for value in range(number)]
     deep = Float(0.0, 1.0, when={"c": choices[::2]})
     space = ParameterSpace({"c": Categorical(choices), "depth": deep, "k": Integer(0, 4)})
@@ -121,13 +108,11 @@ def one_by_a_condition(number):
 
 
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-@pytest.mark.parametrize("suggest", [one_by_optuna, one_by_a_condition])
-def test_memory_grows_with_the_number_of_choices_and_not_with_its_square(suggest):
+def test_memory_grows_with_the_number_of_choices_and_not_with_its_square():
     sizes = {}
     for number in (200, 400):
         with Largest() as largest:
-            suggest(number)
+            one_by_a_condition(number)
         sizes[number] = largest.size
     assert sizes[400] <= 2.1 * sizes[200]
 
@@ -139,9 +124,6 @@ def test_of_many_choices_some_are_tried_in_the_place_of_one_and_of_few_all():
         assert 7 not in found
         assert 190 < len(found) <= most
         assert np.diff(sorted(found | {0, number})).max() <= 6 * number / len(found)  # spread evenly
-
-
-# ---------------------------------------------------------------- against chance, caps, memories
 
 
 @pytest.mark.slow
@@ -180,9 +162,6 @@ def test_a_dictionary_stops_without_a_word_at_its_cap_which_is_saved_and_may_be_
         on_a_cube(kernel=matern(1e-4), num_initial=1_000, oversampling=2.0).load_state_dict(bandit.state_dict())
     with pytest.raises(DictionaryFullError, match="max_dictionary"):
         play(on_a_cube(max_dictionary=3, when_full="raise"), 12)
-
-
-# ---------------------------------------------------------------- extras
 
 
 @pytest.mark.parametrize("name", ["optuna", "sklearn", "ax"])

@@ -28,15 +28,10 @@ def make(name):
     kernel = "features" if name == "lin-ucb" else "kernel"
     words = {kernel: rbf(0.3), "regularization": 0.05, "seed": 3, "candidates": ARMS}
     takes = algorithms.registry.signature(name).parameters
-    words |= {
-        key: value
-        for key, value in WORDS.items()
-        if key in takes and (key == "beta" or takes[key].default is inspect.Parameter.empty)
-    }
-    if name == "sw-gp-ucb":  # a window or what the theorem takes instead
-        words["window"] = 12.0
-    if name == "r-gp-ucb":
-        words["period"] = 25.0
+    needs = {key for key in takes if key == "beta" or takes[key].default is inspect.Parameter.empty}
+    words |= {key: value for key, value in WORDS.items() if key in needs}
+    own = {"sw-gp-ucb": {"window": 12.0}, "r-gp-ucb": {"period": 25.0}}  # or what the theorem takes instead
+    words |= own.get(name, {})
     return algorithms.build(name, **words)
 
 
