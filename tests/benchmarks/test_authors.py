@@ -17,7 +17,6 @@ SURROGATE = Surrogate(1.0, REGULARIZATION, MULTIPLIER)
 
 
 def told(player, rounds, seed=0):
-    """Let a player learn uniform points; return them with their rewards."""
     random = np.random.default_rng(seed)
     X, Y = random.random((rounds, 6)), random.normal(size=rounds)
     for point, reward in zip(X, Y, strict=True):
@@ -123,7 +122,6 @@ LENGTHSCALE, NOISE, BETA, ROUNDS = 0.3, 0.01, 2.0, 300
 
 
 def curves(seed, oversampling):
-    """Cumulative regrets (rounds,) of ours and theirs."""
     problem = environments.gaussian_bumps(500, 2, lengthscale=LENGTHSCALE, seed=seed)
     kernel = RBFKernel().double().initialize(lengthscale=torch.tensor(LENGTHSCALE, dtype=torch.float64))
     words = {"kernel": kernel, "regularization": NOISE, "beta": BETA, "seed": seed}

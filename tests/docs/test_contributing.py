@@ -23,7 +23,6 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(torch_kbandits.__file__).parent
 PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@$")
 REGISTRIES = ("__init__.py", "registry.py")
 
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
@@ -36,59 +35,27 @@ DEFAULTS = {
 
 
 def section(title):
-    """The text below a heading, up to the next one of any level."""
     return re.split(r"^#+ ", PAGE.partition(f" {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def example(title):
-    """The diff of a section, and the lines that are run once it is applied."""
     (diff, code) = FENCE.findall(section(title))
     assert (diff[0], code[0]) == ("diff", "python")
     return diff[1], code[1]
 
 
 def patches(diff):
-    """The hunks of each file of a unified diff, as lists of the lines before and after; None for a new file."""
+    """The files of a unified diff: the name, whether it is new, and the lines that go and come."""
     for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
         old, new, *lines = part.splitlines()
-        hunks = []
-        for line in lines:
-            if header := HUNK.match(line):
-                hunks.append(([], [], [int(count or 1) for count in header.groups()]))
-            else:
-                before, after, _ = hunks[-1]
-                sign, text = line[:1] or " ", line[1:]
-                assert sign in " +-", line
-                if sign != "+":
-                    before.append(text)
-                if sign != "-":
-                    after.append(text)
-        assert all([len(before), len(after)] == counts for before, after, counts in hunks), f"{new}: lines miscounted"
-        name = new.removeprefix("+++ b/")
-        assert old in ("/dev/null", f"a/{name}")
-        yield name, old == "/dev/null", [(before, after) for before, after, _ in hunks]
-
-
-def patched(name, is_new, hunks, root):
-    """The text of a file after a patch; what it expects must be there once, wherever that is by now."""
-    if is_new:
-        assert not (root / name).exists(), f"{name} is there already"
-        return "\n".join(hunks[0][1]) + "\n"
-    text = "\n" + (root / name).read_text(encoding="utf-8")
-    for before, after in hunks:
-        old, new = ("\n" + "\n".join(lines) + "\n" for lines in (before, after))
-        assert text.count(old) == 1, f"docs/contributing.md: {name} has no longer, or more than once:{old}"
-        text = text.replace(old, new)
-    return text[1:]
-
-
-def apply(diff, root):
-    for name, is_new, hunks in patches(diff):
-        (root / name).write_text(patched(name, is_new, hunks, root), encoding="utf-8")
+        yield (
+            new.removeprefix("+++ b/"),
+            old == "/dev/null",
+            *([x[1:] for x in lines if x[:1] == sign] for sign in "-+"),
+        )
 
 
 def copied(tmp_path):
-    """A copy of the package and of its pages."""
     shutil.copytree(PACKAGE, tmp_path / "torch_kbandits", ignore=shutil.ignore_patterns("__pycache__", "data"))
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("images"))
     return tmp_path
@@ -109,11 +76,10 @@ THINGS = ["A memory", "A width", "A dictionary rule", "An algorithm", "An enviro
 @pytest.mark.parametrize("thing", THINGS)
 def test_a_new_piece_touches_its_own_file_its_registry_and_its_page_only(thing):
     files = list(patches(example(thing)[0]))
-    ((own, _, ((_, lines),)),) = [file for file in files if file[1]]
+    ((own, _, _, lines),) = [file for file in files if file[1]]
     (name,) = re.findall(r"^(?:class|def) ([A-Za-z]\w*)", "\n".join(lines), re.MULTILINE)
-    for touched, is_new, hunks in files:
-        added = [line for before, after in hunks for line in after if line not in before]
-        assert all(line in after for before, after in hunks for line in before), f"{touched} loses lines"
+    for touched, is_new, lost, added in files:
+        assert not lost, f"{touched} loses lines"
         assert is_new or all(name in line or Path(own).stem in line for line in added if touched.endswith(".py"))
         is_registry = touched in {f"{Path(own).parent}/{file}" for file in REGISTRIES}
         lines = 1 if touched.startswith("torch_kbandits/algorithms/") else 2
@@ -125,7 +91,8 @@ def test_new_pieces_are_built_and_play_one_after_another_and_are_in_style(tmp_pa
     root = copied(tmp_path)
     for thing in THINGS:
         diff, code = example(thing)
-        apply(diff, root)
+        done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"docs/contributing.md, {thing}: {done.stderr}"
         run(code, root)
     shutil.copy(ROOT / "pyproject.toml", root)
     for command in (["check"], ["format", "--check"]):
@@ -150,7 +117,6 @@ def known():
 
 
 def pieces():
-    """The pieces that papers bring, by name."""
     rooms = {
         algorithms: torch_kbandits.Bandit,
         memory: memory.Memory,
@@ -170,7 +136,6 @@ def pieces():
 
 
 def knowing(name):
-    """The files of the package that use a name, but for registries."""
     return {file for file, names in known().items() if name in names and Path(file).name not in REGISTRIES}
 
 
@@ -188,7 +153,6 @@ def test_a_piece_is_known_to_its_room_and_to_algorithms_made_of_it_only():
 
 
 def way(title):
-    """The functions that the page names, in order: file and name."""
     steps = re.findall(r"^(\d+)\. `([\w/]+\.py)`, `([\w.]+)`: .+\.?$", section(title), re.MULTILINE)
     assert [int(number) for number, _, _ in steps] == list(range(1, 13))
     return [(file, name) for _, file, name in steps]

@@ -51,7 +51,6 @@ def blocks(text: str) -> list[tuple[int, str, re.Match[str]]]:
 
 
 def execute(page: Path) -> dict[str, Any]:
-    """Run the page's blocks; tracebacks name the page and its lines."""
     namespace: dict[str, Any] = {"__name__": "__docs__"}
     printed = StringIO()
     for line, code, fence in blocks(page.read_text(encoding="utf-8")):
@@ -186,7 +185,6 @@ DEFAULT = re.compile(
 
 
 def test_documented_defaults_are_those_of_the_signatures():
-    """Of one of the algorithms whose registry names stand on the page."""
     checked = 0
     for page in (ROOT / "docs" / "algorithms").glob("*.md"):
         text = page.read_text(encoding="utf-8")
@@ -224,7 +222,6 @@ def test_the_glossary_has_every_argument_once_and_no_other():
 
 
 def test_the_readme_is_a_first_screen_and_its_links_lead_somewhere():
-    """At most 6 kB, with a picture before the first line of code."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.encode()) <= 6_000
     assert 0 < readme.find("![") < readme.find("```")

@@ -24,7 +24,6 @@ def outcome(script, folder, *arguments):
 
 
 def written(folder):
-    """The record that an example left beside its figures."""
     names = {path.name for path in folder.iterdir() if path.is_file()}
     assert names >= {"figure.png", "record.json"}
     for name in names - {"record.json"}:

@@ -151,7 +151,6 @@ def test_a_missing_extra_has_the_command_that_installs_it(monkeypatch):
 
 
 def test_help_and_wrong_words_import_nothing_heavy():
-    """In a process of its own, since all is imported here."""
     script = """if True:
         import sys
         from torch_kbandits.cli import main

@@ -112,7 +112,6 @@ def test_an_own_algorithm_plays_an_own_environment(folder, tmp_path):
 
 
 def test_a_table_a_path_and_a_spec_are_the_same_experiment(folder, tmp_path, monkeypatch):
-    """Paths are relative to the file of the spec."""
     (folder / "spec.json").write_text(json.dumps(content()), encoding="utf-8")
     with pytest.raises(InputError, match=r"environments\[0\]\.name: .*mine\.py"):
         parse_spec(content())

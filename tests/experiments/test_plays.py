@@ -256,7 +256,6 @@ ROUNDS = 40
 
 
 def regrets(environment, rounds):
-    """The regret of each arm or action that is played in all rounds, (A,)."""
     if hasattr(environment, "context"):
         actions = environment.available(0)
         return sum(environment.regret(environment.joint_points(actions, t), t) for t in range(rounds))

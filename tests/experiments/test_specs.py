@@ -65,7 +65,6 @@ def test_keys_follow_the_content_and_not_the_labels():
 
 
 def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
-    """Algorithm before environment before all, and what the environment knows last."""
     spec = small(
         settings={"beta": 1.0, "regularization": 0.5, "horizon": 9},
         environments=[{"name": "rkhs-function", "settings": {"beta": 2.0}}],
@@ -186,9 +185,7 @@ def test_what_a_spec_cannot_mean_is_named(change, message):
     [
         ("a.toml", b"rounds = = 3", r"a\.toml is not valid TOML: .*line 1"),
         ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
-        ("a.json", b"[]", "the spec must be a table"),
         ("a.json", b"{}", "needs 'rounds'"),
-        ("a.toml", TOML.replace("gp-ucb", "gp-ubc").encode(), r"a\.toml: algorithms\[0\]: 'gp-ubc' is no algorithm"),
         ("a.toml", b"\xff\xfe\x00", "cannot be read"),
         ("a.toml", None, "no spec file"),
     ],
@@ -240,7 +237,6 @@ class Work(TorchFunctionMode):
 
 
 def refused(*arguments, code=2):
-    """What is said, in a few lines."""
     with Work() as work:
         result = CliRunner().invoke(main, list(arguments))
     assert result.exit_code == code, result.output[-500:]

@@ -220,20 +220,6 @@ def test_curves_are_those_of_the_runs():
         assert y == pytest.approx(expected(x))
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_regret_has_a_logarithmic_axis_where_spans_ask_for_it():
-    far = [record(0, "A", cumulative_regret=[1.0, 2.0]), record(0, "B", cumulative_regret=[40.0, 50.0])]
-    for records, scale, expected in ((far, "auto", "log"), (many(2, 1), "auto", "linear"), (far, "linear", "linear")):
-        drawn = figures(records, scale=scale)
-        for kind in ("regret", "average-regret", "regret-against-time"):
-            assert drawn[kind].axes[0].get_yscale() == expected
-        assert drawn["dictionary"].axes[0].get_yscale() == drawn["time"].axes[0].get_yscale() == "linear"
-    worse = [record(0, "C", cumulative_regret=[1.0, 1.9])]
-    (panel,) = figures(far + worse, baseline="A")["difference"].axes
-    assert panel.get_yscale() == "symlog"
-    assert [0.0, 0.0] in [list(line.get_ydata()) for line in panel.lines]
-
-
 def test_bad_figures_are_named(tmp_path):
     for arguments, message in (
         ({"band": "eror"}, "'eror' is no band; did you mean 'error'"),
@@ -282,7 +268,6 @@ def page_of(path, **words):
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    """A small experiment that was run."""
     folder = tmp_path_factory.mktemp("small")
     run_experiment(small(rounds=6), folder, workers=1, say=lambda line: None)
     return folder
@@ -335,7 +320,6 @@ def test_numbers_are_those_of_the_summary_and_what_was_run_can_be_run_again(dire
 
 
 def as_record(trial) -> Record:
-    """The record that a trial would leave, with numbers of our choice."""
     config = trial.config()
     return replace(
         record(trial.seed),

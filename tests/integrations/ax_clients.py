@@ -44,7 +44,6 @@ def validation_error(rate, depth, loss):
 
 
 def client_of(parameters, objective="score", constraints=None, outcomes=None, **settings):
-    """A client with a kernel bandit; ``settings`` are its."""
     client = Client()
     client.configure_experiment(parameters=parameters, parameter_constraints=constraints)
     client.configure_optimization(objective=objective, outcome_constraints=outcomes)
@@ -53,7 +52,6 @@ def client_of(parameters, objective="score", constraints=None, outcomes=None, **
 
 
 def play(client, reward, rounds, parallel=1, fixed=lambda t: None, metric="score"):
-    """Play rounds of trials; return what was tried and what came of it, in order."""
     tried, seen = [], []
     for t in range(rounds):
         for index, parameters in client.get_next_trials(parallel, fixed_parameters=fixed(t)).items():
@@ -74,7 +72,6 @@ def tell(client, trials, outcomes, metric="score"):
 
 
 def pool_of(size, seed=0):
-    """Candidates for the mixed space."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {

@@ -329,6 +329,7 @@ DEPENDENT = ChoiceParameterConfig(
     name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
 )
 
+TWICE = DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")
 ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type="int", is_ordered=True)
 
 
@@ -337,17 +338,9 @@ ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type
     [
         (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
         (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
-        (
-            [*UNIT, ORDERED],
-            {"constraints": ["x + size <= 1"]},
-            r"is on the choice\(s\) \['size'\]; what works is linear",
-        ),
+        ([*UNIT, ORDERED], {"constraints": ["x + size <= 1"]}, r"on the choice\(s\) \['size'\]; what works is linear"),
         ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
-        (
-            [*UNIT, DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")],
-            {},
-            "'twice' is a DerivedParameter",
-        ),
+        ([*UNIT, TWICE], {}, "'twice' is a DerivedParameter"),
     ],
 )
 def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
@@ -529,7 +522,6 @@ def score(**parameters):
 
 
 def further(client):
-    """Three more rounds of two trials."""
     trials = []
     for _ in range(3):
         for index, parameters in client.get_next_trials(2).items():

@@ -60,7 +60,6 @@ def told(sems=None, **settings):
 
 
 def believed(client, T):
-    """Means and variances of the model in Ax."""
     mean, covariance = fitted(client).predict([ObservationFeatures(t) for t in T])
     return np.array(mean["score"]), np.array(covariance["score"]["score"])
 

@@ -34,12 +34,10 @@ def line(trial):
 
 
 def add(study, x, value=None, state=TrialState.COMPLETE):
-    """Add a finished trial at a point of the unit interval."""
     study.add_trial(create_trial(params={"x": x}, distributions=UNIT, value=value, state=state))
 
 
 def next_parameters(study, objective=line):
-    """Return what is suggested next; the trial keeps running."""
     trial = study.ask()
     objective(trial)
     return trial.params
@@ -96,7 +94,6 @@ def test_trials_are_told_in_the_order_in_which_they_ended():
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [{}, {"failed": "ignore"}], ids=["learn", "ignore"])
 def test_what_fails_is_not_suggested_again_and_again(words):
-    """Where evaluations fail as often as not, no two suggestions are equal and the good half is found."""
     study = study_with(quick(**words))
     play(study, lambda trial: peak(trial) if line(trial) < 0.5 else math.nan, 12)
     chosen = [tuple(trial.params.values()) for trial in study.trials]
@@ -144,7 +141,6 @@ def test_recommended_is_the_trial_of_the_largest_posterior_mean():
 
 
 def unsteady(trial):
-    """The network's objective, with trials that fail and trials that are pruned."""
     loss = network(trial)
     if trial.number == 6:
         raise ArithmeticError
@@ -293,7 +289,6 @@ def hidden(trial):
 
 
 def together(study):
-    """The names of the parameters that are chosen together."""
     return {*study.sampler.infer_relative_search_space(study, study.trials[-1])}
 
 

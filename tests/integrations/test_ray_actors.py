@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from local_workers import assert_alike, make, rounds
 from problems import data, matern
 
 from torch_kbandits import ArmBlocks, Arms, Bandit, ConstantWidth, InputError
-from torch_kbandits.acquisition import ThompsonRule
+from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.memory import SlidingWindow
@@ -45,11 +46,11 @@ def _ray_ends():
     ray.shutdown()
 
 
+WORDS = {"kernel": matern(0.4), "regularization": 0.02, "width": ConstantWidth(1.0), "seed": 0}
 GROUPS = pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
 
 
 def pair(arms, groups=None, name="bkb", **settings):
-    """A bandit on one table of arms, one on shards of the same, and these."""
     candidates = ShardedArms(arms, num_shards=2)
     candidates.workers.groups = candidates.workers.groups if groups is None else groups
     words = {"resampling": "coupled"} | settings if name == "bkb" else settings
@@ -58,7 +59,6 @@ def pair(arms, groups=None, name="bkb", **settings):
 
 
 def kill(candidates, number):
-    """Kill the process of a worker, as a machine that fails would."""
     ray.kill(candidates.workers._actors[number])
 
 
@@ -84,41 +84,31 @@ def test_rounds_with_workers_killed_on_the_way(groups, name, memory):
     candidates.close()
 
 
+@dataclass(frozen=True)
+class Deadly(UpperConfidenceRule):
+    """Ends the process of a worker from within, so that its reply never comes, and takes a file with it."""
+
+    path: str = ""
+    home: int = 0
+
+    def on_arms(self, posterior, beta, seed):
+        if os.getpid() != self.home and os.path.exists(self.path):
+            os.unlink(self.path)
+            os._exit(1)
+        return super().on_arms(posterior, beta, seed)
+
+
 @pytest.mark.usefixtures("_ray")
 @GROUPS
-def test_a_worker_that_dies_while_it_works(groups):
-    """Its process is ended from within, by the question itself, so that its reply never comes."""
-    arms = data(300, 2, 1)[0]
-    bandits, candidates = pair(arms, groups)
-    rounds(bandits, 8)
-    original = candidates.workers.send
-
-    def deadly(message, numbers, question):
-        candidates.workers.send = original
-        return original(message, numbers, Deadly(question, arms[0].tolist()))
-
-    candidates.workers.send = deadly
-    rounds(bandits, 8, 8)
-    assert candidates.workers.send == original
-    assert_alike(bandits)
+def test_a_worker_that_dies_while_it_works(groups, tmp_path):
+    (bandits, candidates), path = pair(data(300, 2, 1)[0], groups), tmp_path / "file"
+    ours = Bandit(candidates=candidates, acquisition=Deadly(str(path), os.getpid()), **WORDS)
+    single = Bandit(candidates=bandits[0].candidates, **WORDS)
+    rounds([single, ours], 8)
+    path.touch()
+    rounds([single, ours], 8, 8)
+    assert not path.exists()
     candidates.close()
-
-
-class Deadly:
-    """A question that ends the processes of all shards but the one of the first arm."""
-
-    is_small = True
-
-    def __init__(self, question, first):
-        self.question, self.first = question, first
-
-    def merged(self, answers):
-        return self.question.merged(answers)
-
-    def asked_of(self, ahead):
-        if ahead.arms.block(0, 1)[0].tolist() != self.first:
-            os._exit(1)
-        return self.question.asked_of(ahead)
 
 
 @pytest.mark.usefixtures("_ray")
@@ -151,13 +141,12 @@ def test_arms_computed_by_the_workers_and_an_error_of_theirs():
     candidates = ShardedArms(ArmBlocks(lambda number: blocks[number], len(blocks)), num_shards=2)
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 5)
-    words = {"kernel": matern(0.4), "regularization": 0.02, "width": ConstantWidth(1.0), "seed": 0}
     for rule, kind, message in (
         (Failing(), ZeroDivisionError, "division"),
         (Locked(), InputError, "rule cannot be sent to another process"),
     ):
         with pytest.raises(kind, match=message):
-            Bandit(candidates=candidates, acquisition=rule, **words).ask()
+            Bandit(candidates=candidates, acquisition=rule, **WORDS).ask()
     rounds(bandits, 5, 5)
     assert_alike(bandits)
     candidates.close()

@@ -61,8 +61,7 @@ def searched(estimator=None, space=SPACE, X=X, y=Y, **settings):
 
 
 def table(search):
-    """What a search found, without times."""
-    return {key: list(column) for key, column in search.cv_results_.items() if "time" not in key}
+    return {key: list(map(str, column)) for key, column in search.cv_results_.items() if "time" not in key}
 
 
 SEVERAL = {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True}
@@ -468,13 +467,7 @@ def kept(path, estimator=None, space=SPACE, X=X, y=Y, fit_words=None, **settings
     return search.fit(X, y, **(fit_words or {}))
 
 
-def texts(search):
-    """What a search found, without times."""
-    return {key: list(map(str, column)) for key, column in search.cv_results_.items() if "time" not in key}
-
-
 def stopped(path, fits, **settings):
-    """Search until so many fits are done."""
     Counted.fits, Counted.last = 0, fits
     with pytest.raises(KeyboardInterrupt):
         kept(path, **settings)
@@ -502,7 +495,7 @@ def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_pa
         for each in stops:  # also again and again
             stopped(path, each, **settings)
         found = kept(path, **settings)
-    assert texts(found) == texts(whole)
+    assert table(found) == table(whole)
     assert found.multimetric_ == whole.multimetric_
     assert torch.equal(found.bandit_.history.Y, whole.bandit_.history.Y)
     assert vars(found).keys() == vars(whole).keys()
@@ -518,7 +511,7 @@ def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(
     Counted.fits = 0
     again = clone(whole).fit(X, Y)
     assert Counted.fits == 3  # two splits, and the refit
-    assert texts(again) == texts(whole)
+    assert table(again) == table(whole)
     assert list(again.cv_results_["mean_fit_time"]) == times
     assert again.best_params_ == whole.best_params_
     assert again.best_estimator_.rate == whole.best_estimator_.rate
@@ -533,7 +526,7 @@ def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
         failed = np.isnan(whole.cv_results_["mean_test_score"])
         assert 0 < failed.sum() < 5
         stopped(tmp_path / "search", 7, **settings)
-        assert texts(kept(tmp_path / "search", **settings)) == texts(whole)
+        assert table(kept(tmp_path / "search", **settings)) == table(whole)
     words = settings | {"estimator": Counted(limit=0)}
     for _ in range(2):  # also from what is left of the first
         with pytest.raises(ValueError, match="All the"), pytest.warns(FitFailedWarning):
@@ -556,7 +549,6 @@ def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
 
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
-    """The content of a file that a search left behind."""
     path = tmp_path_factory.mktemp("started") / "search"
     stopped(path, 9)
     return path.read_bytes()
@@ -658,5 +650,5 @@ def test_a_disk_that_fills_up_costs_the_checkpoint_and_not_the_search(tmp_path, 
         with pytest.warns(KernelBanditWarning, match="goes on without its checkpoint.*No space left"):
             found = kept(path)
     assert len(read(path, "search")["batches"]) == 2  # and before them an empty one
-    assert texts(kept(path)) == texts(found)
+    assert table(kept(path)) == table(found)
     assert [file.name for file in tmp_path.iterdir()] == ["search"]

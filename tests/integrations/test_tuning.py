@@ -62,8 +62,6 @@ def tried_by_optuna(best):
 
 
 def tried_by_scikit_learn(best, **words):
-    """The same of a search."""
-
     def score(estimator, X, y):
         return -abs(np.log10(estimator.rate) + 4.0 * best) - abs(estimator.noise - best)
 

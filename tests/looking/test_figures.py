@@ -51,7 +51,6 @@ UNIT = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 2.0]], dtype=DOUBLE)
 
 
 def told(bandit, n=25, seed=0):
-    """A bandit that was told points of which some come twice."""
     X, _ = data(n, bandit.candidates.example.shape[-1], seed=seed)
     X = torch.cat([X, X[: n // 5]])
     bandit.tell(X, torch.sin(5.0 * X).sum(-1))
@@ -64,7 +63,6 @@ def bkb(**words):
 
 
 def believed(bandit, points):
-    """The dense posterior of a bandit of ``bkb``."""
     history = bandit.history
     X, y, Z, T = dense(history.X, history.Y, bandit.inducing_points, points)
     return oracles.dtc(oracles.matern52(0.5, 1.7), X, y, np.full(len(X), 0.05), Z, T)

@@ -36,7 +36,6 @@ def make(name):
 
 
 def same(left, right) -> bool:
-    """Whether two states are equal, number by number."""
     if isinstance(left, torch.Tensor):
         return isinstance(right, torch.Tensor) and torch.equal(left, right)
     if isinstance(left, dict):

@@ -63,7 +63,6 @@ STAND_INS = {"SingleTaskGP": SingleTaskGP, "NystromGP": with_defaults(NystromGP)
 
 
 def pytest_configure() -> None:
-    """Put the class in the places from which tests import."""
     gp_regression.SingleTaskGP = models.SingleTaskGP = STAND_INS[os.environ["STAND_IN"]]
     # The tests are of a commit that exports it there too.
     models.SaasFullyBayesianSingleTaskGP = SaasFullyBayesianSingleTaskGP  # pyright: ignore
@@ -75,5 +74,4 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the outcomes down."""
     Path(os.environ["OUTCOMES"]).write_text(json.dumps(_outcomes, indent=1))

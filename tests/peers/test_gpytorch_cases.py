@@ -20,8 +20,6 @@ from torch_kbandits.memory import Quadratic
 
 
 class OneColumnCase(BaseKernelTestCase):
-    """A kernel that takes one column."""
-
     def create_data_no_batch(self):
         return torch.rand(50, 10)
 

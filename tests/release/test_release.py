@@ -84,7 +84,6 @@ def test_links_of_pages_at_the_root_lead_somewhere(page):
 
 
 def run(*command, **options):
-    """Return what a command prints."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -96,7 +95,6 @@ def uv(*words, **options):
 
 @pytest.fixture(scope="module")
 def _registry():
-    """Skip where packages cannot be had."""
     try:
         uv("pip", "compile", "-", "--no-cache", "--quiet", input="hatchling", timeout=60)
     except (AssertionError, subprocess.TimeoutExpired) as error:

@@ -197,7 +197,6 @@ def test_while_the_bandit_computes_it_is_ready_and_a_crowd_is_sent_away(app, ser
 
 
 def test_an_answer_waits_for_the_disk_and_the_bandit_does_not(app, service, monkeypatch):
-    """Also one that shows what another request changed."""
     entered, leave, sync = threading.Event(), threading.Event(), os.fsync
 
     def slow(file):

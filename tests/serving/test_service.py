@@ -42,7 +42,6 @@ STEPS = st.lists(
 
 
 def numbers(value):
-    """Actions, or a context, as numbers to compare and to give to a bandit."""
     if isinstance(value, list) and isinstance(value[0], dict):
         value = [[each["rate"], " abc".index(each["kind"])] for each in value]
     return torch.as_tensor(value, dtype=DOUBLE)
@@ -366,7 +365,6 @@ def seen(served):
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("name", BANDITS)
 def test_what_was_taken_can_be_read_again_however_odd_it_is(name, tmp_path):
-    """Requests some of whose fields are wrong: what was answered is there after a crash."""
     odd, served, taken = random.Random(len(name)), Service.open(saved(BANDITS[name], tmp_path), compact_after=10**6), 0
     for number in range(80):
         operation = odd.choice(["ask", "tell", "tell", "forget"] if served.bandit.pending_ids else ["ask"])
