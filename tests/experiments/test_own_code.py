@@ -7,7 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from torch_kbandits import InputError, StateMismatchError, algorithms, environments
+from torch_kbandits import InputError, StateMismatchError
 from torch_kbandits.cli import main
 from torch_kbandits.experiments import load_spec, parse_spec, play, read_records, run_experiment, spec_in
 from torch_kbandits.experiments.specification import specs_of
@@ -254,15 +254,3 @@ def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
     changed = CliRunner().invoke(main, ["resume", str(tmp_path / "run")])
     assert changed.exit_code == 1
     assert "has changed" in changed.output
-
-
-def test_registries_make_own_classes_too():
-    class Turns:
-        def __init__(self, candidates, **others):
-            self.candidates = candidates
-
-    assert algorithms.build(Turns, candidates=3).candidates == 3
-    with pytest.raises(InputError, match="Turns takes other arguments: missing a required argument: 'candidates'"):
-        algorithms.build(Turns)
-    with pytest.raises(InputError, match="Environment 'gp_sample' has no option 'arms'"):
-        environments.build(environments.gp_sample, seed=0, arms=3)

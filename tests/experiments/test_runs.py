@@ -4,10 +4,8 @@ import io
 import os
 import pty
 import re
-import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import oracles
@@ -154,9 +152,6 @@ def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
         load_experiment(tmp_path)
 
 
-ROOT = Path(__file__).parents[2]
-
-
 def plain(text):
     """A terminal's text without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
@@ -212,28 +207,16 @@ def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_on_a_terminal_workers_say_how_their_runs_are_doing(tmp_path):
-    command = [
-        sys.executable, "-m", "torch_kbandits.cli", "compare", "-e", "rkhs-function:num_arms=2000", "-a", "bkb",
-        "--rounds", "600", "--seeds", "2", "--beta", "2", "--workers", "2",
-    ]  # fmt: skip
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"COLUMNS": "140", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, cwd=ROOT, env=environment)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            part = os.read(ours, 65536)
-        except OSError:  # the other end is gone
-            break
-        if not part:
-            break
-        shown += part
-    os.close(ours)
-    table, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    text = plain(shown.decode(errors="replace"))
+def test_on_a_terminal_workers_say_how_their_runs_are_doing():
+    words = ["compare", "-e", "rkhs-function:num_arms=2000", "-a", "bkb", "--rounds", "600", "--seeds", "2"]
+    words, shown = [*words, "--beta", "2", "--workers", "2"], []
+
+    def read(file):
+        shown.append(os.read(file, 65536))
+        return shown[-1]
+
+    command = ["env", "COLUMNS=140", "TERM=xterm", sys.executable, "-m", "torch_kbandits.cli", *words]
+    assert pty.spawn(command, read) == 0
+    text = plain(b"".join(shown).decode(errors="replace"))
     assert re.search(r"bkb on rkhs-function, seed [01]: \d+/600, [\d.e+]+ rounds/s, best .*, m = \d+, β = 2", text)
     assert "2/2 runs" in text
-    assert b"bkb" in table

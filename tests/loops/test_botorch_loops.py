@@ -328,21 +328,6 @@ def test_paths_sample_this_posterior_and_not_the_exact_one(case):
         assert float((drawn.var(0) - everything.variance.flatten().detach()).abs().max()) > 0.2 * scale
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.filterwarnings("ignore:Data .outcome observations. is not standardized")
-@pytest.mark.parametrize("batch", [(), (3,)])
-@pytest.mark.parametrize("outputs", [1, 2])
-def test_paths_of_outputs_and_batches_have_botorchs_shapes(batch, outputs):
-    many_X, many_Y = X.expand(*batch, 40, 2), Y.expand(*batch, 40, outputs)
-    ours = NystromGP(many_X, many_Y, inducing_points=Z.expand(*batch, -1, 2), regularization=0.1)
-    theirs = SingleTaskGP(many_X, many_Y, outcome_transform=None)
-    T = torch.rand(*batch, 6, 2, dtype=DOUBLE)
-    if batch and outputs > 1:
-        T = T.unsqueeze(-3)
-    shapes = [draw_matheron_paths(m, torch.Size([5]))(T).shape for m in (ours, theirs)]
-    assert shapes[0] == shapes[1]
-
-
 def test_pathwise_thompson_sampling_of_models_and_lists():
     acquisition = PathwiseThompsonSampling(model())
     points, _ = optimize_acqf(acquisition, BOUNDS, q=2, num_restarts=2, raw_samples=8, options={"maxiter": 5})

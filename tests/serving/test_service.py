@@ -15,11 +15,9 @@ from calls import VALID, WRONG
 from gpytorch.kernels import RBFKernel
 from problems import DOUBLE, examples, rbf
 from served import ARMS, BANDITS, about_round, bkb, crash, saved
-from torch.overrides import TorchFunctionMode
 
 from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.observations import History
 from torch_kbandits.serving import Service, book, journal
 from torch_kbandits.serving import service as service_module
 from torch_kbandits.serving.refusals import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
@@ -502,27 +500,3 @@ def test_no_fit_is_made_again_after_a_crash_and_outcomes_without_a_reward_are_re
     kernels = [each.prior.kernel.state_dict() for each in (again.bandit, served.bandit)]
     assert str(kernels[0]) == str(kernels[1])
     assert torch.equal(again.bandit.ask(4), served.bandit.ask(4))
-
-
-class Work(TorchFunctionMode):
-    """Counts the entries of all tensors that are made."""
-
-    entries = 0
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        self.entries += made.numel() if isinstance(made, torch.Tensor) else 0
-        return made
-
-
-def test_a_replay_reads_its_history_once():
-    """Work as a function of rounds, of which none is counted twice: of four times as many five times at most."""
-
-    def work(rounds):
-        history = History(ARMS[:1].expand(rounds, 2), torch.zeros(rounds, dtype=DOUBLE), torch.arange(rounds))
-        bandit = algorithms.GPUCB(candidates=ARMS[:2], kernel=rbf(0.4), regularization=0.1, beta=2.0, seed=0)
-        with Work() as counted:
-            bandit.replay(history)
-        return counted.entries
-
-    assert work(800) < 5 * work(200)
