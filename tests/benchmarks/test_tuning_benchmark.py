@@ -26,8 +26,9 @@ def bowl():
     return Objective(space, lambda given, number: given["x"] - number, lambda given, number: given["x"])
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize(
+    "name", [name if name == "drift" else pytest.param(name, marks=pytest.mark.slow) for name in PROBLEMS]
+)
 def test_a_problem_is_a_function_of_seed_configuration_and_trial(name):
     first, again, other = (PROBLEMS[name].make(seed) for seed in (5, 5, 6))
     shown = configurations(first, 2)

@@ -123,6 +123,7 @@ def few_networks(monkeypatch):
     return few | {".BANDITS": {name: policies.BANDITS[name]}}
 
 
+@pytest.mark.slow
 def test_train_networks(tmp_path, sized, few_networks):
     process, record, tiny = sized("train_networks.py", tmp_path / "all", ["--jobs", 13], ["--quick"], **few_networks)
     number = 13 if tiny else 80
@@ -153,6 +154,7 @@ def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypa
         assert played.get("regularization") == stopped[name].get("regularization")
 
 
+@pytest.mark.slow
 def test_follow_the_weather(tmp_path, sized):
     sizes = ["--runs", 1, "--days", 3], ["--quick"]
     process, record, tiny = sized("follow_the_weather.py", tmp_path / "quick", *sizes)

@@ -21,15 +21,6 @@ MIXED = [
 ]
 #: Where how the search goes is not what is tested.
 GRID = pd.DataFrame({"x": np.linspace(0.0, 1.0, 101)})
-#: What the first trials draw at random, in the order of the parameters above.
-RANDOM = {
-    "branin": lambda rng: {"x1": rng.uniform(-5, 10), "x2": rng.uniform(0, 15)},
-    "mixed": lambda rng: {
-        "rate": 10 ** rng.uniform(-4, 0),
-        "depth": int(rng.integers(1, 21)),
-        "loss": str(rng.choice(["a", "b", "c"])),
-    },
-}
 
 
 def branin(x1, x2):
