@@ -60,6 +60,7 @@ def sized(request, monkeypatch, capsys):
     return play
 
 
+@pytest.mark.slow
 def test_tune_classifier(tmp_path, sized):
     sizes = [["--runs", 1, "--evaluations", number] for number in (3, 4)]
     constants = {"_task.DEVELOPMENT_SIZE": 160, "_task.VALIDATION_SIZE": 32, "_task.EPOCHS": 1, "_task.REFITS": 2}
@@ -123,7 +124,6 @@ def few_networks(monkeypatch):
     return few | {".BANDITS": {name: policies.BANDITS[name]}}
 
 
-@pytest.mark.slow
 def test_train_networks(tmp_path, sized, few_networks):
     process, record, tiny = sized("train_networks.py", tmp_path / "all", ["--jobs", 13], ["--quick"], **few_networks)
     number = 13 if tiny else 80
@@ -137,6 +137,7 @@ def test_train_networks(tmp_path, sized, few_networks):
     assert sum(learned["regret"]) < 0.8 * sum(record["policies"]["random settings"]["regret"]) or tiny
 
 
+@pytest.mark.slow
 def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypatch, capsys):
     """Stopped between two saves they end as if they had not been stopped."""
     main = main_of("train_networks.py", monkeypatch)

@@ -71,7 +71,7 @@ def test_who_sends_no_more_is_cut_off_or_makes_room_and_requests_in_a_row_are_an
             assert closed(connection).count(b"200 OK") == sent.count(ASK)
             connection.close()
     for sent in (b"", ASK[:-1]):
-        idle = [connected(port, sent) for _ in range(12)]
+        idle = [connected(port, sent) for _ in range(6)]
         assert insist(port, "POST", "/ask", {"key": "a"})["ids"] == [2]
         for each in idle:
             each.close()
