@@ -6,10 +6,14 @@ import torch
 from gpytorch.kernels import RBFKernel
 from scipy.spatial.distance import cdist
 
+import benchmarks.replays as replays
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior, bkb_round
+from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretch
+from benchmarks.replay_known import Known, ridge
+from benchmarks.replays import RECOMMENDED, fixed_players, play
 from benchmarks.report import Report, Table, save_summary
-from torch_kbandits import NystromGP
+from torch_kbandits import LearnedPrior, NystromGP, algorithms
 
 REGULARIZATION = 0.01
 LENGTHSCALE = 0.5
@@ -34,7 +38,10 @@ QUICK = {"bkb_rounds", "nystrom_fit", "online_tells"}
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENCHMARKS]
 )
-def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
+def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys, monkeypatch):
+    """Without the code of other authors, which tables say: ours play alone."""
+    for variable in ("AUTHORS_BKB", "AUTHORS_UITVBO", "AUTHORS_UITVBO_PYTHON"):
+        monkeypatch.delenv(variable, raising=False)
     main([name, "--quick", "--markdown", "--output", str(tmp_path)])
     saved = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
     assert saved["name"] == name
@@ -43,6 +50,9 @@ def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys):
     for table in saved["tables"]:
         assert table["rows"]
         assert {len(row) for row in table["rows"]} == {len(table["columns"])}
+    whose = {each.get("whose", "ours") for each in saved["measurements"]}
+    alone = "was not played: set AUTHORS" in str(saved["tables"])
+    assert not name.startswith("authors_bkb") or (alone and whose == {"ours"})
     shown = capsys.readouterr().out
     assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") in shown
     assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", f"{name}.md", "summary.json"}
@@ -86,26 +96,15 @@ def test_numpy_bkb_has_the_posterior_of_nystrom_gp(problem):
     mean, variance = bkb_posterior(problem, dictionary, played, rewards)
     kernel = RBFKernel().double().initialize(lengthscale=LENGTHSCALE)
     arms = torch.from_numpy(problem.arms)
-    model = NystromGP(
-        arms[played],
-        torch.from_numpy(rewards).unsqueeze(-1),
-        inducing_points=arms[dictionary],
-        covar_module=kernel,
-        regularization=REGULARIZATION,
-    )
+    words = {"inducing_points": arms[dictionary], "covar_module": kernel, "regularization": REGULARIZATION}
+    model = NystromGP(arms[played], torch.from_numpy(rewards).unsqueeze(-1), **words)
     with torch.no_grad():
         posterior = model.posterior(arms.unsqueeze(-2))
     np.testing.assert_allclose(mean, posterior.mean.flatten().numpy(), atol=1e-8)
     np.testing.assert_allclose(variance, posterior.variance.flatten().numpy(), atol=1e-8)
-
-
-def test_numpy_bkb_round_plays_the_best_arm_and_keeps_played_ones(problem):
-    played, rewards = np.array([3, 3, 7]), np.array([0.1, 0.2, 1.0])
-    dictionary = np.array([3, 7])
-    mean, variance = bkb_posterior(problem, dictionary, played, rewards)
     choice, kept = bkb_round(problem, dictionary, played, rewards, 1e9, np.random.default_rng(0))
     assert choice == np.argmax(mean + 2.0 * np.sqrt(variance))
-    assert set(kept) == {3, 7, choice}
+    assert set(kept) == {*played.tolist(), choice}
 
 
 def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):
@@ -121,3 +120,89 @@ def test_the_authors_bkb_has_the_dtc_posterior_and_plays_its_best_arm(problem):
         upper = mean + 2.0 * np.sqrt(variance)
         assert upper[authors.ask()] >= upper.max() - 1e-5
     assert len(set(played)) < 30
+
+
+#: Their tables take seconds to read.
+SLOW = {"flights", "networks, trainings"}
+
+
+def made_up(kind: str) -> Replay:
+    generator = torch.Generator().manual_seed(0)
+    rewards = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    rewards[:, 2] += 1.0
+    contexts = torch.empty(40, 0, dtype=torch.float64)
+    arms = torch.arange(4.0, dtype=torch.float64).unsqueeze(-1)
+    if kind == "phases":
+        contexts = (torch.arange(40) % 2).double().unsqueeze(-1)
+    if kind == "contexts":
+        contexts, arms = torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.eye(4).double()
+    rounds = Rounds(contexts, rewards, rewards + 0.1 * contexts.sum(-1, keepdim=True).sin())
+    return Replay("made up", 0, kind, arms, rounds.rows(slice(24)), rounds.rows(slice(24, None)))  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in REPLAYS]
+)
+def test_what_is_known_ends_before_what_is_played_and_both_are_whole(name):
+    for choosing in (False, True):
+        replay = stretch(name, 0, choosing=choosing)
+        for rounds in (replay.train, replay.play):
+            assert rounds.rewards.shape == rounds.means.shape == (len(rounds.contexts), len(replay.arms))
+            assert bool(torch.isfinite(rounds.rewards).all() & torch.isfinite(rounds.contexts).all())
+        assert (replay.kind == "arms") == (replay.train.contexts.shape[1] == 0)
+        known = {tuple(row) for row in torch.cat([replay.train.contexts, replay.train.rewards], dim=1).tolist()}
+        played = {tuple(row) for row in torch.cat([replay.play.contexts, replay.play.rewards], dim=1).tolist()}
+        assert not known & played
+    assert RECOMMENDED[name] in replays._PLAYERS[replay.kind]
+
+
+@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
+def test_players_without_a_bandit_know_the_past_alone(kind):
+    replay = made_up(kind)
+    train, test = replay.train.rewards.numpy(), replay.play.means.numpy()
+    chosen = fixed_players(replay, Known(replay))
+    assert set(chosen["best historical mean"].tolist()) == {int(train.mean(0).argmax())}
+    assert set(chosen["best arm in hindsight"].tolist()) == {int(test.mean(0).argmax())}
+    if kind == "phases":
+        of_phases = [int(train[t % 2 :: 2].mean(0).argmax()) for t in range(24, 40)]
+        assert chosen["best historical mean of the phase"].tolist() == of_phases
+    if kind == "contexts":
+        features = replay.train.contexts.numpy()
+        stacked = np.vstack([features, np.eye(3)])
+        slopes = [np.linalg.lstsq(stacked, np.append(y - y.mean(), np.zeros(3)), rcond=None)[0] for y in train.T]
+        scores = train.mean(0) + replay.play.contexts.numpy() @ np.array(slopes).T
+        assert chosen["ridge regression of the past"].tolist() == scores.argmax(1).tolist()
+        joint = torch.cat([replay.play.contexts, replay.arms[torch.arange(16) % 4]], dim=-1)
+        np.testing.assert_allclose(ridge(replay.train)(joint), scores[np.arange(16), np.arange(16) % 4], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["arms", "phases", "contexts"])
+def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
+    replay = made_up(kind)
+    bandit = algorithms.build("random", candidates=Known(replay).candidates(), prior=LearnedPrior(), seed=0)
+    chosen = play(bandit, replay)
+    assert len(set(chosen.tolist())) == 4
+    assert bandit.history.Y.flatten().tolist() == [float(replay.play.rewards[t, arm]) for t, arm in enumerate(chosen)]
+    joint = torch.cat([replay.play.contexts, replay.arms[chosen]], dim=-1)
+    assert torch.equal(bandit.history.X, joint)
+
+
+def test_claims_are_judged_by_the_intervals():
+    def runs(**regrets: list[float]) -> list[dict]:
+        players = {"history": "best historical mean", "mine": RECOMMENDED["flights"], "other": "LinUCB, told the log"}
+        return [
+            {"replay": "flights", "stretch": stretch, "player": players[player], "regret": regret}
+            for player, values in regrets.items()
+            for stretch, regret in enumerate(values)
+        ]
+
+    history = [0.5] * 6
+    cases = {
+        ("✓", "✓", "✓"): runs(history=history, mine=[0.4] * 5 + [0.6], other=[0.38] * 6),
+        ("✗", "✓", "✗"): runs(history=history, mine=[0.4] * 5 + [1.1], other=[0.3] * 6),
+        ("✓", "✗", "✓"): runs(history=history, mine=[0.6] * 6, other=[0.58] * 6),
+    }
+    for marks, measurements in cases.items():
+        (row,) = replays._claims(measurements, ("flights",)).rows
+        assert tuple(cell[-1] for cell in row[2:5]) == marks
+        assert row[5] == "LinUCB, told the log"

@@ -23,18 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(torch_kbandits.__file__).parent
 PAGE = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@$")
 REGISTRIES = ("__init__.py", "registry.py")
-
-#: The papers that are taken out and must be written again by their own files alone; a memory goes with the algorithm
-#: that is made of it.
-TAKEN_OUT = {
-    "algorithms/sw_gp_ucb.py": "SWGPUCB",
-    "algorithms/mini_gp_ucb.py": "MiniGPUCB",
-    "algorithms/dms_tv_gp_ucb.py": "DMSTVGPUCB",
-    "algorithms/tv_gp_ucb.py": "TVGPUCB",
-    "memory/back_to_prior.py": "BackToPrior",
-}
 
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
 DEFAULTS = {
@@ -46,59 +35,24 @@ DEFAULTS = {
 
 
 def section(title):
-    """The text below a heading, up to the next one of any level."""
     return re.split(r"^#+ ", PAGE.partition(f" {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def example(title):
-    """The diff of a section, and the lines that are run once it is applied."""
     (diff, code) = FENCE.findall(section(title))
     assert (diff[0], code[0]) == ("diff", "python")
     return diff[1], code[1]
 
 
 def patches(diff):
-    """The hunks of each file of a unified diff, as lists of the lines before and after; None for a new file."""
+    """The files of a unified diff: the name, whether it is new, and the lines that go and come."""
     for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
         old, new, *lines = part.splitlines()
-        hunks = []
-        for line in lines:
-            if header := HUNK.match(line):
-                hunks.append(([], [], [int(count or 1) for count in header.groups()]))
-            else:
-                before, after, _ = hunks[-1]
-                sign, text = line[:1] or " ", line[1:]
-                assert sign in " +-", line
-                if sign != "+":
-                    before.append(text)
-                if sign != "-":
-                    after.append(text)
-        assert all([len(before), len(after)] == counts for before, after, counts in hunks), f"{new}: lines miscounted"
-        name = new.removeprefix("+++ b/")
-        assert old in ("/dev/null", f"a/{name}")
-        yield name, old == "/dev/null", [(before, after) for before, after, _ in hunks]
-
-
-def patched(name, is_new, hunks, root):
-    """The text of a file after a patch; what it expects must be there once, wherever that is by now."""
-    if is_new:
-        assert not (root / name).exists(), f"{name} is there already"
-        return "\n".join(hunks[0][1]) + "\n"
-    text = "\n" + (root / name).read_text(encoding="utf-8")
-    for before, after in hunks:
-        old, new = ("\n" + "\n".join(lines) + "\n" for lines in (before, after))
-        assert text.count(old) == 1, f"docs/contributing.md: {name} has no longer, or more than once:{old}"
-        text = text.replace(old, new)
-    return text[1:]
-
-
-def apply(diff, root):
-    for name, is_new, hunks in patches(diff):
-        (root / name).write_text(patched(name, is_new, hunks, root), encoding="utf-8")
+        changed = ([line[1:] for line in lines if line.startswith(sign)] for sign in "-+")
+        yield new.removeprefix("+++ b/"), old == "/dev/null", *changed
 
 
 def copied(tmp_path):
-    """A copy of the package and of its pages."""
     shutil.copytree(PACKAGE, tmp_path / "torch_kbandits", ignore=shutil.ignore_patterns("__pycache__", "data"))
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("images"))
     return tmp_path
@@ -119,11 +73,10 @@ THINGS = ["A memory", "A width", "A dictionary rule", "An algorithm", "An enviro
 @pytest.mark.parametrize("thing", THINGS)
 def test_a_new_piece_touches_its_own_file_its_registry_and_its_page_only(thing):
     files = list(patches(example(thing)[0]))
-    ((own, _, ((_, lines),)),) = [file for file in files if file[1]]
+    ((own, _, _, lines),) = [file for file in files if file[1]]
     (name,) = re.findall(r"^(?:class|def) ([A-Za-z]\w*)", "\n".join(lines), re.MULTILINE)
-    for touched, is_new, hunks in files:
-        added = [line for before, after in hunks for line in after if line not in before]
-        assert all(line in after for before, after in hunks for line in before), f"{touched} loses lines"
+    for touched, is_new, lost, added in files:
+        assert not lost, f"{touched} loses lines"
         assert is_new or all(name in line or Path(own).stem in line for line in added if touched.endswith(".py"))
         is_registry = touched in {f"{Path(own).parent}/{file}" for file in REGISTRIES}
         lines = 1 if touched.startswith("torch_kbandits/algorithms/") else 2
@@ -131,19 +84,12 @@ def test_a_new_piece_touches_its_own_file_its_registry_and_its_page_only(thing):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("thing", THINGS)
-def test_a_new_piece_is_built_and_plays(thing, tmp_path):
-    diff, code = example(thing)
-    root = copied(tmp_path)
-    apply(diff, root)
-    run(code, root)
-
-
-@pytest.mark.slow
-def test_all_diffs_go_together_and_are_in_style(tmp_path):
+def test_all_diffs_go_together_are_in_style_and_play(tmp_path):
     root = copied(tmp_path)
     for thing in THINGS:
-        apply(example(thing)[0], root)
+        diff, _ = example(thing)
+        done = subprocess.run(["git", "apply", "-"], input=diff, cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"docs/contributing.md, {thing}: {done.stderr}"
     shutil.copy(ROOT / "pyproject.toml", root)
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(
@@ -167,7 +113,6 @@ def known():
 
 
 def pieces():
-    """The pieces that papers bring, by name."""
     rooms = {
         algorithms: torch_kbandits.Bandit,
         memory: memory.Memory,
@@ -187,7 +132,6 @@ def pieces():
 
 
 def knowing(name):
-    """The files of the package that use a name, but for registries."""
     return {file for file, names in known().items() if name in names and Path(file).name not in REGISTRIES}
 
 
@@ -204,45 +148,7 @@ def test_a_piece_is_known_to_its_room_and_to_algorithms_made_of_it_only():
         assert knowing(kind.__name__) <= allowed, f"{kind.__name__}: {sorted(knowing(kind.__name__) - allowed)}"
 
 
-@pytest.mark.slow
-def test_a_paper_that_is_taken_out_leaves_the_rest_and_comes_back_by_its_own_files(tmp_path):
-    root = copied(tmp_path)
-    package = root / "torch_kbandits"
-    names = re.compile(rf"\b({'|'.join(TAKEN_OUT.values())})\b")
-    for file in TAKEN_OUT:
-        (package / file).unlink()
-    registries = {f"{Path(file).parent}/{name}" for file in TAKEN_OUT for name in REGISTRIES}
-    registries = {file: package / file for file in registries if (package / file).exists()}
-    before = {file: path.read_text(encoding="utf-8") for file, path in registries.items()}
-    for file, path in registries.items():
-        kept = [line for line in before[file].splitlines(keepends=True) if not names.search(line)]
-        path.write_text("".join(kept), encoding="utf-8")
-    play = """
-        import torch
-        from gpytorch.kernels import RBFKernel
-        from torch_kbandits import algorithms
-
-        own = {"sw-gp-ucb": {"window": 4}, "mini-gp-ucb": {}, "dms-tv-gp-ucb": {}}
-        assert own.keys() <= set(algorithms.names()) if BACK else not own.keys() & set(algorithms.names())
-        arms = torch.linspace(0.0, 1.0, 50, dtype=torch.float64).unsqueeze(-1)
-        for name, words in (own if BACK else {"bkb": {}, "gp-ucb": {}, "w-gp-ucb": {"discount": 0.9}}).items():
-            bandit = algorithms.build(
-                name, candidates=arms, kernel=RBFKernel(), regularization=0.01, beta=2.0, seed=0, **words
-            )
-            for t in range(6):
-                x = bandit.ask()
-                bandit.tell(x, torch.sin(6.0 * x.squeeze(-1)))
-    """
-    run("BACK = False\n" + textwrap.dedent(play), root)
-    for file in TAKEN_OUT:
-        shutil.copy(PACKAGE / file, package / file)
-    for file, path in registries.items():
-        path.write_text(before[file], encoding="utf-8")
-    run("BACK = True\n" + textwrap.dedent(play), root)
-
-
 def way(title):
-    """The functions that the page names, in order: file and name."""
     steps = re.findall(r"^(\d+)\. `([\w/]+\.py)`, `([\w.]+)`: .+\.?$", section(title), re.MULTILINE)
     assert [int(number) for number, _, _ in steps] == list(range(1, 13))
     return [(file, name) for _, file, name in steps]

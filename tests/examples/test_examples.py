@@ -15,21 +15,15 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(script, *arguments):
-    """Run an example in a process of its own and return it."""
-    command = [sys.executable, str(EXAMPLES / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
-
-
 def outcome(script, folder, *arguments):
-    """Run an example that must succeed and return what it printed and its record; the figure must be a PNG."""
-    process = run(script, "--output", folder, *arguments)
+    """What an example printed in a process of its own, and its record; the figure must be a PNG."""
+    command = [sys.executable, str(EXAMPLES / script), "--output", str(folder), *map(str, arguments)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr
     return process, written(folder)
 
 
 def written(folder):
-    """The record that an example left beside its figures."""
     names = {path.name for path in folder.iterdir() if path.is_file()}
     assert names >= {"figure.png", "record.json"}
     for name in names - {"record.json"}:
@@ -66,6 +60,7 @@ def sized(request, monkeypatch, capsys):
     return play
 
 
+@pytest.mark.slow
 def test_tune_classifier(tmp_path, sized):
     sizes = [["--runs", 1, "--evaluations", number] for number in (3, 4)]
     constants = {"_task.DEVELOPMENT_SIZE": 160, "_task.VALIDATION_SIZE": 32, "_task.EPOCHS": 1, "_task.REFITS": 2}
@@ -73,28 +68,13 @@ def test_tune_classifier(tmp_path, sized):
     assert "random search" in process.stdout
     assert "Dictionary at the end of run 1" in process.stdout
     assert "training" in process.stderr  # the progress bar
-    assert len(record["runs"]) == 1
-    evaluations = 3 if tiny else 4
-    for trial in record["runs"]:
-        assert [len(search) for search in trial["searches"].values()] == [evaluations] * 2
-        for evaluation in trial["searches"]["BKB"]:
-            assert 0.0 <= evaluation["score"] <= 1.0
-            assert isinstance(evaluation["configuration"]["hidden_units"], int)
-            assert 1e-4 <= evaluation["configuration"]["learning_rate"] <= 1.0
-        last = trial["searches"]["BKB"][-1]
-        assert 1 <= last["dictionary_size"] <= evaluations
-        assert len(trial["results"]) == 4
-        assert all(len(result["held_out"]) == record["settings"]["refits"] for result in trial["results"])
-
-
-@pytest.mark.slow
-def test_a_run_of_the_classifier_is_a_function_of_its_seed(tmp_path):
-    """The second of two is played again by itself."""
-    _, record = outcome("tune_classifier.py", tmp_path / "both", "--evaluations", 6, "--runs", 2)
-    _, alone = outcome("tune_classifier.py", tmp_path / "alone", "--evaluations", 6, "--runs", 1, "--seed", 1)
-    for search, evaluations in alone["runs"][0]["searches"].items():
-        again = record["runs"][1]["searches"][search]
-        assert [evaluation["score"] for evaluation in evaluations] == [evaluation["score"] for evaluation in again]
+    (trial,) = record["runs"]
+    assert [len(search) for search in trial["searches"].values()] == [3 if tiny else 4] * 2
+    for evaluation in trial["searches"]["BKB"]:
+        assert 0.0 <= evaluation["score"] <= 1.0
+        assert isinstance(evaluation["configuration"]["hidden_units"], int)
+        assert 1e-4 <= evaluation["configuration"]["learning_rate"] <= 1.0
+    assert [len(result["held_out"]) for result in trial["results"]] == [record["settings"]["refits"]] * 4
 
 
 @pytest.mark.slow
@@ -117,26 +97,21 @@ def test_variance_starvation_reproduces_the_figure_of_the_paper(tmp_path):
 
 def test_personalise_prices(tmp_path, sized):
     sizes = ["--runs", 1, "--offers", 50], ["--quick"]
-    process, record, tiny = sized(
-        "personalise_prices.py", tmp_path / "quick", *sizes, **{".believed.__defaults__": (5,)}
-    )
-    offers = 50 if tiny else 300
+    constants = {".believed.__defaults__": (5,)}
+    process, record, tiny = sized("personalise_prices.py", tmp_path / "quick", *sizes, **constants)
     assert "EK-UCB, traveller and price" in process.stdout
     (only,) = record["runs"]
     assert len(only["policies"]) == 4
     for played in only["policies"].values():
-        assert len(played["regret"]) == offers
+        assert len(played["regret"]) == (50 if tiny else 300)
         # From expected margins: no offer can do better than the best one, whatever the luck.
         assert all(later >= earlier for earlier, later in pairwise([0.0, *played["regret"]]))
-        assert played["last_quarter"] <= only["best_margin"]
         # An offer stays open for 8 hours at most; one is made every 3 minutes, and outcomes are told 10 offers apart.
         assert 20 < played["most_open"] < 170 or tiny
     lost = {name: played["regret"][-1] for name, played in only["policies"].items()}
     assert lost["EK-UCB, traveller and price"] < 0.6 * lost["random prices"] or tiny
-    assert 1 <= only["dictionary_size"] <= offers
     for curve in only["belief"]["curves"]:
         assert len(curve["mean"]) == len(curve["truth"]) == len(record["settings"]["prices"])
-        assert min(curve["deviation"]) > 0.0
 
 
 @pytest.fixture
@@ -162,6 +137,7 @@ def test_train_networks(tmp_path, sized, few_networks):
     assert sum(learned["regret"]) < 0.8 * sum(record["policies"]["random settings"]["regret"]) or tiny
 
 
+@pytest.mark.slow
 def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypatch, capsys):
     """Stopped between two saves they end as if they had not been stopped."""
     main = main_of("train_networks.py", monkeypatch)
@@ -179,6 +155,7 @@ def test_networks_go_on_where_they_were_stopped(tmp_path, few_networks, monkeypa
         assert played.get("regularization") == stopped[name].get("regularization")
 
 
+@pytest.mark.slow
 def test_follow_the_weather(tmp_path, sized):
     sizes = ["--runs", 1, "--days", 3], ["--quick"]
     process, record, tiny = sized("follow_the_weather.py", tmp_path / "quick", *sizes)
@@ -221,13 +198,11 @@ def test_tune_pipeline(tmp_path):
     process, record = outcome("tune_pipeline.py", tmp_path, "--quick")
     assert "random search" in process.stdout
     (only,) = record["runs"]
-    assert [len(scores) for scores in only["scores"].values()] == [8, 8]
     for name, result in only["results"].items():
-        assert 0.1 < result["score"] <= 1.0, name
         assert 0.1 < result["held_out"] <= 1.0, name
         assert {*result["configuration"]} == {"scale", "pca__n_components", "pca__whiten", "svc__C", "svc__gamma"}
-    for name, scores in only["scores"].items():
-        assert only["results"][name]["score"] == max(scores)
+        assert len(only["scores"][name]) == 8
+        assert result["score"] == max(only["scores"][name])
 
 
 @pytest.mark.slow
@@ -236,25 +211,12 @@ def test_choose_learning_rate(tmp_path):
     assert "cosine 1.0" in process.stdout
     (only,) = record["runs"]
     assert len(only["contenders"]) == 10
-    rates, momenta = record["settings"]["rates"], record["settings"]["momenta"]
     for name, played in only["contenders"].items():
         assert len(played["test_loss"]) == 6, name
         assert min(played["reward"]) >= -math.log(record["settings"]["tolerance"])
         assert played["undone"] == sum(reward < -0.22 for reward in played["reward"]), name
-        if name.startswith(("bandit", "random")):
-            assert {*played["rate"]} <= {*rates}
-            assert {*played["momentum"]} <= {*momenta}
-    constant = only["contenders"]["constant 0.1"]
-    assert constant["accuracy"] > 0.8
-    assert [len(curve) for curve in only["looks"].values()] == [len(rates)] * 2
-
-
-def refusal(script, arguments, monkeypatch, capsys):
-    """What an example says of arguments that it does not take."""
-    with pytest.raises(SystemExit) as stopped:
-        main_of(script, monkeypatch)([*map(str, arguments)])
-    assert stopped.value.code == 2
-    return capsys.readouterr().err
+        assert not name.startswith(("bandit", "random")) or {*played["rate"]} <= {*record["settings"]["rates"]}
+    assert only["contenders"]["constant 0.1"]["accuracy"] > 0.8
 
 
 @pytest.mark.parametrize(
@@ -262,15 +224,16 @@ def refusal(script, arguments, monkeypatch, capsys):
     [
         ("follow_the_weather.py", ["--days", "1096"], "argument --days: must be from 1 to 1095, got 1096"),
         ("tune_classifier.py", ["--evaluations", "0"], "argument --evaluations: must be at least 3, got 0"),
-        ("tune_classifier.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("tune_classifier.py", ["--runs", "many"], "argument --runs: invalid whole number value: 'many'"),
         ("variance_starvation.py", ["--seed", "none"], "invalid int value"),
         ("train_networks.py", ["--jobs", "2"], "argument --jobs: must be at least 12, got 2"),
         ("personalise_prices.py", ["--offers", "0"], "argument --offers: must be at least 50, got 0"),
         ("run_a_reactor.py", ["--batches", "9"], "argument --batches: must be at least 10, got 9"),
-        ("tune_pipeline.py", ["--runs", "0"], "argument --runs: must be at least 1, got 0"),
         ("choose_learning_rate.py", ["--epochs", "0"], "argument --epochs: must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments_are_named(script, arguments, message, monkeypatch, capsys):
-    assert message in refusal(script, arguments, monkeypatch, capsys)
+    with pytest.raises(SystemExit) as stopped:
+        main_of(script, monkeypatch)(arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err

@@ -29,7 +29,6 @@ CONTENT: dict[str, Any] = tomllib.loads(TOML)
 
 
 def content(**changes: Any) -> dict[str, Any]:
-    """The small experiment as a table, with some keys changed."""
     return copy.deepcopy(CONTENT) | changes
 
 
@@ -44,7 +43,6 @@ def outcome(record: Record) -> tuple:
 
 
 def record(seed: int = 0, algorithm: str = "A", **changes: Any) -> Record:
-    """A record with numbers of our choice."""
     values: dict[str, Any] = {
         "key": f"{algorithm}{seed}{sorted(changes.items())}",
         "algorithm": {"label": algorithm, "name": "bkb", "options": {"oversampling": algorithm}, "batch": 1},

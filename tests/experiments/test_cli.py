@@ -71,7 +71,8 @@ def test_run_summarize_plot(spec, tmp_path):
         assert near in refused.output
 
     assert kbandits("plot", str(directory), "--output", str(tmp_path / "figures")).exit_code == 0
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 5
+    names = {"regret", "average-regret", "regret-against-time", "dictionary", "time"}
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == {f"{name}.png" for name in names}
     with (directory / "records.jsonl").open("a", encoding="utf-8") as stream:
         stream.write('{"key": ')
     cut = kbandits("summarize", str(directory))
@@ -80,7 +81,12 @@ def test_run_summarize_plot(spec, tmp_path):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_compare_takes_options_as_in_toml(tmp_path):
+def test_compare_leaves_nothing_behind_and_takes_options_as_in_toml(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = kbandits("compare", *E, *A, "--rounds", "2", "--seeds", "7,", "--workers", "1")
+    assert result.exit_code == 0, result.output
+    assert "random" in result.output
+    assert not list(tmp_path.iterdir())
     result = kbandits(
         "compare",
         "-e", "rkhs-function:num_arms=20,kernel=matern-2.5,label=rough",
@@ -99,15 +105,6 @@ def test_compare_takes_options_as_in_toml(tmp_path):
     assert records[1].settings == {"regularization": 0.2, "beta": 1.5}
 
 
-def test_compare_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ("-e", "rkhs-function", "-a", "random", "--rounds", "2", "--seeds", "7,", "--workers", "1")
-    result = kbandits("compare", *words)
-    assert result.exit_code == 0, result.output
-    assert "random" in result.output
-    assert not list(tmp_path.iterdir())
-
-
 E, A = ("-e", "rkhs-function"), ("-a", "random")
 
 
@@ -115,14 +112,10 @@ E, A = ("-e", "rkhs-function"), ("-a", "random")
     ("arguments", "message"),
     [
         (("compare", *E, "-a", "randon"), "'randon' is no algorithm; did you mean 'random'"),
-        (("compare", "-e", "rkhs-function:arms=3", *A), "'arms' is no option of environment"),
         (("compare", "-e", "rkhs-function:num_arms", *A), "'num_arms' must be KEY=VALUE"),
-        (("compare", "-e", "rkhs-function:num_arms=many", *A), "num_arms must be"),
         (("compare", *E, *A, "--seeds", "some"), "--seeds must be a number"),
-        (("compare", *E, *A, "--workers", "0"), "workers must be a whole number of at least 1"),
         (("compare", *E, *A, "--setting", "bta=1"), "'bta' is no setting; did you mean 'beta'"),
         (("compare", *E, *A, "--baseline", "bkb"), "--baseline: 'bkb' is no algorithm"),
-        (("compare", "-e", "gaussian-bumps", *A), "needs kernel and regularization"),
         (("compare", *A), "Missing option '--environment'"),
         (("run", "none.toml"), "There is no spec file 'none.toml'"),
         (("plot", "none"), "The records 'none' cannot be read"), (("list", "widhts"), "'widhts' is not one of"),
@@ -158,7 +151,6 @@ def test_a_missing_extra_has_the_command_that_installs_it(monkeypatch):
 
 
 def test_help_and_wrong_words_import_nothing_heavy():
-    """In a process of its own, since all is imported here."""
     script = """if True:
         import sys
         from torch_kbandits.cli import main

@@ -1,5 +1,10 @@
 """Runs are kept, taken up again, and equal however they are made."""
 
+import io
+import os
+import pty
+import re
+import sys
 from importlib.metadata import version
 
 import numpy as np
@@ -7,13 +12,16 @@ import oracles
 import pytest
 import torch
 from problems import dense
+from rich.console import Console
 from small_experiments import content, outcome, small
 
 from torch_kbandits import InputError, KernelBanditError
 from torch_kbandits.environments import build
-from torch_kbandits.experiments import load_experiment, play, read_records, run_experiment, run_one
+from torch_kbandits.experiments import live, load_experiment, play, read_records, run_experiment, run_one
 from torch_kbandits.experiments import run as run_module
 from torch_kbandits.experiments import trial as trial_module
+from torch_kbandits.experiments.live import LiveRuns, Status
+from torch_kbandits.looking import Reading
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
@@ -62,7 +70,7 @@ def test_only_what_is_new_is_run(tmp_path, monkeypatch):
     assert len(read_records(tmp_path / "records.jsonl")[0]) == 8
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("damage", "kept", "said"),
     [
@@ -72,7 +80,6 @@ def test_only_what_is_new_is_run(tmp_path, monkeypatch):
         (lambda text: text.replace('"rounds": 4', '"rounds": "four"', 1), 3, "line 1: its rounds is not what"),
         (lambda text: text.replace('"cumulative_regret": [', '"cumulative_regret": [0.0, ', 1), 3, "different lengths"),
         (lambda text: text + "\x00\x00", 4, "line 5: it is cut or is not JSON"),
-        (lambda text: "", 0, None),
     ],
 )
 def test_a_damaged_file_keeps_its_good_lines(tmp_path, damage, kept, said):
@@ -104,8 +111,14 @@ def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
 
     monkeypatch.setattr(run_module, "run_one", fragile)
     lines: list[str] = []
-    result = run_experiment(small(rounds=4), tmp_path, workers=1, say=lines.append)
-    assert [(record.algorithm["label"], record.seed) for record in result.records] == [("gp-ucb", 0), ("BKB", 0)]
+    monkeypatch.setattr(run_module, "available_cores", lambda: 1)
+    result = run_experiment(small(rounds=4, seeds=3), tmp_path, workers=64, say=lines.append)
+    assert lines[0] == "64 workers were asked for and there are 1 core(s): 1 will run."
+    labels = [line.partition(":")[0] for line in lines[1:] if not line.startswith("failed")]
+    assert labels == ["gp-ucb", "BKB"]  # a warning is said once for each
+    assert [(record.algorithm["label"], record.seed) for record in result.records] == [
+        ("gp-ucb", 0), ("BKB", 0), ("gp-ucb", 2), ("BKB", 2)
+    ]  # fmt: skip
     reasons = {failure.trial.algorithm.label: failure.reason for failure in result.failures}
     assert reasons["gp-ucb"] == "on purpose"
     assert reasons["BKB"].startswith("ZeroDivisionError: no such luck (test_runs.py, line ")
@@ -114,7 +127,7 @@ def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
     assert "Traceback" in log
     assert '"name": "bkb"' in log
     monkeypatch.setattr(run_module, "run_one", run_one)
-    assert run_experiment(small(rounds=4), tmp_path, workers=1).skipped == 2
+    assert run_experiment(small(rounds=4, seeds=3), tmp_path, workers=1).skipped == 4
 
 
 def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
@@ -139,9 +152,71 @@ def test_what_does_not_fit_is_said_before_anything_runs(tmp_path):
         load_experiment(tmp_path)
 
 
-def test_workers_are_at_most_the_cores_and_a_warning_is_said_once_for_each_label(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_module, "available_cores", lambda: 1)
-    lines: list[str] = []
-    run_experiment(small(rounds=2, seeds=3), tmp_path, workers=64, say=lines.append)
-    assert lines[0] == "64 workers were asked for and there are 1 core(s): 1 will run."
-    assert [line.partition(":")[0] for line in lines[1:]] == ["gp-ucb", "BKB"]
+def plain(text):
+    """A terminal's text without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def test_nobody_reports_without_a_terminal_where_news_are_lines(tmp_path, monkeypatch, capsys):
+    reports = []
+    monkeypatch.setattr(run_module, "run_one", lambda trial, report, **rest: reports.append(report) or run_one(trial))
+    assert not run_experiment(small(rounds=3), tmp_path, workers=1).failures
+    assert set(reports) == {None}
+    capsys.readouterr()
+    with LiveRuns(3, 0, "small", Console(file=io.StringIO(), force_terminal=False)) as shown:
+        shown.say("a long line " * 20)
+    assert capsys.readouterr().err == "a long line " * 20 + "\n"
+
+
+def test_lines_of_runs_come_and_go():
+    stream, labels = io.StringIO(), ("BKB on smooth, seed 0", "a [bold]label[/bold]")
+    with LiveRuns(3, 1, "small", Console(file=stream, force_terminal=True, width=120, legacy_windows=False)) as shown:
+
+        def look():
+            before = len(stream.getvalue())
+            shown._live.refresh()
+            return plain(stream.getvalue()[before:])
+
+        for key, label in zip("ab", labels, strict=True):
+            shown.show(Status(key, label, 12, 300, Reading(12, 34.0, 1.5, 0.25, 7, 2.0)))
+        said = look()
+        for label in labels:
+            assert f"{label}: 12/300, 34 rounds/s, best 1.5, recent 0.25, m = 7, β = 2" in said
+        assert "1/3 runs" in said
+        shown.finish("a")
+        said = look()
+        assert labels[0] not in said
+        assert "2/3 runs" in said
+        shown.show(Status("a", labels[0], 13, 300, Reading(12, 34.0, 1.5, 0.25, 7, 2.0)))  # sent before it was finished
+        assert labels[0] not in look()
+
+
+def test_a_run_reports_how_it_is_doing_and_comes_out_the_same(monkeypatch):
+    monkeypatch.setattr(live, "INTERVAL", 0.0)
+    trial = next(small(algorithms=[{"name": "bkb", "label": "BKB"}]).trials())
+    statuses = []
+    reported, _ = run_one(trial, report=statuses.append)
+    silent, _ = run_one(trial)
+    assert outcome(reported) == outcome(silent)
+    assert [status.played for status in statuses] == list(range(1, 31))
+    last = statuses[-1]
+    assert (last.key, last.rounds, last.reading.round) == (trial.key, 30, 30)
+    assert last.reading.dictionary_size == reported.dictionary_size[-1]
+    assert str(last).startswith("BKB on smooth, seed 0: 30/30, ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_workers_say_how_their_runs_are_doing():
+    words = ["compare", "-e", "rkhs-function:num_arms=2000", "-a", "bkb", "--rounds", "600", "--seeds", "2"]
+    words, shown = [*words, "--beta", "2", "--workers", "2"], []
+
+    def read(file):
+        shown.append(os.read(file, 65536))
+        return shown[-1]
+
+    command = ["env", "COLUMNS=140", "TERM=xterm", sys.executable, "-m", "torch_kbandits.cli", *words]
+    assert pty.spawn(command, read) == 0
+    text = plain(b"".join(shown).decode(errors="replace"))
+    assert re.search(r"bkb on rkhs-function, seed [01]: \d+/600, [\d.e+]+ rounds/s, best .*, m = \d+, β = 2", text)
+    assert "2/2 runs" in text

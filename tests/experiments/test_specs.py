@@ -1,21 +1,24 @@
 """A spec says the same in TOML and in JSON, and what it cannot mean is named, with where it stands."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import oracles
 import pytest
 import torch
+from click.testing import CliRunner
 from problems import DOUBLE, data, dense, difference
 from small_experiments import CONTENT, TOML, content, small
+from torch.overrides import TorchFunctionMode
 
 from torch_kbandits import BKBWidth, InputError, RidgeLeverageSampling, ScaledWidth
+from torch_kbandits.cli import main
 from torch_kbandits.confidence import (
     BayesianGPUCBWidth,
     ConstantGain,
     GPUCBWidth,
-    GreedyGain,
     GuessAndDouble,
     IGPUCBWidth,
     RateGain,
@@ -62,7 +65,6 @@ def test_keys_follow_the_content_and_not_the_labels():
 
 
 def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
-    """Algorithm before environment before all, and what the environment knows last."""
     spec = small(
         settings={"beta": 1.0, "regularization": 0.5, "horizon": 9},
         environments=[{"name": "rkhs-function", "settings": {"beta": 2.0}}],
@@ -124,17 +126,14 @@ def test_widths_by_name(value, expected):
     assert build_width(value, WORDS | {"candidates": torch.zeros(7, 2, dtype=DOUBLE)}) == expected
 
 
-def test_the_greedy_gain_is_given_the_arms_and_the_horizon():
-    arms, kernel = data(5, 2)[0], build_kernel("rbf")
-    words = WORDS | {"kernel": kernel, "horizon": 9, "regularization": 0.1}
+def test_a_width_names_what_it_needs_and_the_greedy_gain_gets_it():
+    arms, words = data(5, 2)[0], WORDS | {"kernel": build_kernel("rbf"), "horizon": 9, "regularization": 0.1}
     gain = build_width({"width": "igp-ucb", "gain": "certified-greedy"}, words | {"candidates": arms}).gain
-    assert isinstance(gain, GreedyGain)
-    assert (gain.kernel, gain.candidates, gain.horizon, gain.regularization) == (kernel, arms, 9, 0.1)
-    assert gain.certified
-    with pytest.raises(InputError, match="greedy gain needs candidates"):
-        build_width({"width": "igp-ucb", "gain": "greedy"}, words)
-    with pytest.raises(InputError, match="width 'igp-ucb' needs norm_bound"):
-        build_width("igp-ucb", {"noise_scale": 0.1, "failure_probability": 0.1})
+    assert (gain.candidates, gain.horizon, gain.regularization, gain.certified) == (arms, 9, 0.1, True)
+    greedy = {"width": "igp-ucb", "gain": "greedy"}
+    for value, given, needed in ((greedy, words, "candidates"), ("igp-ucb", {}, "norm_bound")):
+        with pytest.raises(InputError, match=f"needs .*{needed}"):
+            build_width(value, {"noise_scale": 0.1, "failure_probability": 0.1} | given)
 
 
 E, A = {"name": "rkhs-function"}, {"name": "bkb"}
@@ -152,13 +151,9 @@ def kernel(value):
     ("change", "message"),
     [
         ({"algorithms": [A, {"name": "gp-uct"}]}, r"algorithms\[1\]: 'gp-uct' is no algorithm; did you mean 'gp-uc"),
-        ({"environments": [{"name": "rkhs"}]}, "'rkhs' is no environment; did you mean 'rkhs-function'"),
         ({"environments": [E | {"lenghtscale": 1}]}, "'lenghtscale' is no option of env.*mean 'lengthscale'"),
-        ({"algorithms": [A | {"seed": 1}]}, "'seed' is no option"),
-        ({"algorithms": [{"name": "gp-ucb", "horizon": 9}]}, "'horizon' is no option of algorithm 'gp-ucb'"),
         ({"environments": [{"name": "sensors"}]}, "environment 'sensors' needs csv"),
         ({"setings": {}}, "'setings' is no key; did you mean 'settings'"),
-        ({"settings": {"beta": -1}}, r"settings\.beta must be a finite number of at least 0, got -1"),
         (beta(width="igpucb"), "'igpucb' is no width; did you mean 'igp-ucb'"), (beta(scale=0.1), "table with width"),
         (beta(width="bkb", scal=1), "'scal' is no option of width.*mean 'scale'"),
         (beta(width="bkb", gain="greedy"), "'gain' is no option of width 'bkb'"),
@@ -167,7 +162,6 @@ def kernel(value):
         ({"settings": {"gain": "realised"}}, "'realised' is no information gain; did you mean 'realized'"),
         ({"settings": {"gain": {"nu": 2.5}}}, "needs a rate"), (kernel({"lengthscale": 1}), "kernel needs a name"),
         (kernel({"name": "rbf", "lengthscale": 0}), r"kernel\.lengthscale must be"),
-        (kernel({"name": "rbf", "lengthscale": []}), "empty list"),
         (kernel({"name": "linear", "lengthscale": 1}), "'lengthscale' is no option of kernel"),
         (kernel(3), "settings.kernel must be a table"),
         ({"settings": {"failure_probability": 1}}, "strictly between 0 and 1"),
@@ -176,10 +170,9 @@ def kernel(value):
         ({"algorithms": [A, A]}, "Two algorithms are called 'bkb'"),
         ({"algorithms": []}, "algorithms must be a list of at least one"),
         ({"algorithms": ["bkb"]}, r"algorithms\[0\] must be a table"),
-        ({"environments": [{"name": 3}]}, r"environments\[0\] needs a name"),
         ({"rounds": 2.5}, "rounds must be a whole number"), ({"record_every": 0}, "record_every must be"),
         ({"seeds": []}, "seeds must be"), ({"seeds": [1, 1]}, "differ from each other"),
-        ({"seeds": [-1]}, "at least 0"), ({"name": "a/b"}, "without slashes"),
+        ({"name": "a/b"}, "without slashes"),
     ],
 )  # fmt: skip
 def test_what_a_spec_cannot_mean_is_named(change, message):
@@ -192,9 +185,7 @@ def test_what_a_spec_cannot_mean_is_named(change, message):
     [
         ("a.toml", b"rounds = = 3", r"a\.toml is not valid TOML: .*line 1"),
         ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
-        ("a.json", b"[]", "the spec must be a table"),
         ("a.json", b"{}", "needs 'rounds'"),
-        ("a.toml", TOML.replace("gp-ucb", "gp-ubc").encode(), r"a\.toml: algorithms\[0\]: 'gp-ubc' is no algorithm"),
         ("a.toml", b"\xff\xfe\x00", "cannot be read"),
         ("a.toml", None, "no spec file"),
     ],
@@ -227,3 +218,83 @@ def test_the_papers_specs_are_valid(file, tmp_path, monkeypatch):
             make_up_records(trial.environment.options, trial.rounds)
         if trial.environment.name != "hpolib":
             build_bandit(trial, build(trial.environment.name, seed=trial.seed, **trial.environment.options))
+
+
+DIGITS = "9" * 5000
+HUGE = str(10**21)
+
+
+class Work(TorchFunctionMode):
+    """The bytes of the largest tensor that is made."""
+
+    largest = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.largest = max(self.largest, made.nbytes)
+        return made
+
+
+def refused(*arguments, code=2):
+    with Work() as work:
+        result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == code, result.output[-500:]
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert "Traceback" not in result.output
+    assert len(result.output) < 1500
+    assert work.largest < 2**26
+    return result.output
+
+
+def toml(rest="", environment="", rounds="10", **words):
+    lines = [f"rounds = {rounds}", *(f"{key} = {value}" for key, value in words.items()), rest]
+    return "\n".join([*lines, '[[environments]]\nname = "rkhs-function"', environment, '[[algorithms]]\nname = "bkb"'])
+
+
+HOSTILE = {
+    "deep.json": ("[" * 10**5 + "]" * 10**5, "nested too deeply"),
+    "deep.toml": (f"x = {'[' * 10**4}{']' * 10**4}", "nested too deeply"),
+    "dotted.toml": (toml(environment="x" + ".a" * 10**5 + " = 1"), "nested too deeply"),
+    "tables.toml": (toml(rest="settings.beta = " + "{width = " * 50 + "1" + "}" * 50), "nested too deeply"),
+    "digits.json": (json.dumps({"rounds": 0}).replace("0", DIGITS), "too many digits"),
+    "digits.toml": (toml(rounds=DIGITS), "too many digits"),
+    "rounds.toml": (toml(rounds=HUGE), "rounds must be at most"),
+    "seeds.toml": (toml(seeds=HUGE), "seeds must be at most 100,000"),
+    "list.toml": (toml(seeds='["1"]'), r"seeds\[0\] must be a whole number"),
+    "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most"),
+    "columns.toml": (toml(environment=f"dimension = {HUGE}"), "num_arms × dimension must be at most"),
+    "large.toml": ("# " + "x" * 10**6, "more than 1,000,000 characters"),
+    "zeros.toml": ("\0" * 100, "not valid TOML"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_spec_that_no_one_means_is_refused(name, tmp_path):
+    text, message = HOSTILE[name]
+    (tmp_path / name).write_text(text)
+    said = refused("run", str(tmp_path / name), "--directory", str(tmp_path / "runs"), "--workers", "1")
+    assert re.search(message, " ".join(said.split()))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    "environment", ["rkhs-function", "gp-sample", "gaussian-bumps", "test-function", "moving-peak", "abrupt", "drift"]
+)
+def test_more_arms_than_memory_has_are_refused(environment):
+    for number in (10**8 if environment in ("rkhs-function", "gp-sample") else 10**9, HUGE):
+        said = refused("compare", "-e", f"{environment}:num_arms={number}", "-a", "bkb", "--beta", "2")
+        assert "num_arms" in said
+        assert "2 GB" in said
+
+
+HOSTILE_WORDS = [
+    ("--seeds", HUGE), ("--seeds", DIGITS), ("--rounds", HUGE), ("--rounds", "9" * 400), ("--beta", "[" * 10**4),
+    ("--beta", DIGITS), ("--setting", f"regularization={DIGITS}"), ("--setting", 'regularization="0.1"'),
+    ("--setting", "beta=" + "{width=" * 30 + "1" + "}" * 30), ("-a", f"bkb:max_dictionary={DIGITS},label=more"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", HOSTILE_WORDS, ids=range(len(HOSTILE_WORDS)))
+def test_words_that_no_one_means_are_refused(words):
+    refused("compare", "-e", "rkhs-function", "-a", "bkb:label=one", *words)

@@ -1,20 +1,43 @@
 """Summaries equal numbers computed by hand; figures are drawn for every shape of data."""
 
+import base64
 import csv
 import io
+import json
 import math
+import re
 import statistics
+import struct
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
 
 import hypothesis.strategies as st
 import pytest
 import torch
+from click.testing import CliRunner
 from hypothesis import given
 from problems import examples
-from small_experiments import record
+from small_experiments import record, small
 
 from torch_kbandits import InputError
-from torch_kbandits.experiments import Difference, Estimate, plot, render, summarize
+from torch_kbandits.cli import main
+from torch_kbandits.errors import DamagedFileError
+from torch_kbandits.experiments import (
+    Difference,
+    Estimate,
+    parse_spec,
+    plot,
+    read_records,
+    render,
+    run_experiment,
+    summarize,
+    write_report,
+)
+from torch_kbandits.experiments import report as report_module
 from torch_kbandits.experiments.plots import figures
+from torch_kbandits.experiments.records import Record, append_records
+from torch_kbandits.experiments.specification import spec_text, specs_of
 from torch_kbandits.experiments.summary import difference, estimate, group, outside_median
 
 # Regrets 2, 4, 9: mean 5, deviations −3, −1, 4, variance 26 / 2 = 13, standard error √(13/3).
@@ -66,7 +89,7 @@ def test_one_seed_has_no_spread_and_what_differs_is_not_mixed():
         summarize([*A, *B], baseline="BB")
 
 
-@pytest.mark.parametrize("n", range(2, 21))
+@pytest.mark.parametrize("n", [2, 5, 6, 11, 20])
 def test_the_interval_of_the_median_is_that_of_the_sign_test(n):
     """Its probability, summed over all orders of n signs, is at least 95 %, and not with one order statistic fewer."""
     outside = outside_median(n)
@@ -130,9 +153,6 @@ def test_formats_hold_the_same_numbers():
         render(rows, "html")
 
 
-# ---------------------------------------------------------------- figures
-
-
 def many(algorithms: int, environments: int) -> list:
     rounds = list(range(2, 102, 2))
     return [
@@ -152,17 +172,10 @@ def many(algorithms: int, environments: int) -> list:
     ]
 
 
-ONE = [record(recorded_rounds=[4], cumulative_regret=[1.0], cumulative_seconds=[1.0], dictionary_size=[1])]
-
-
-@pytest.mark.parametrize(
-    "records", [ONE, *(pytest.param(each, marks=pytest.mark.slow) for each in (many(9, 4), many(1, 1), A + B, A[:1]))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("records", [many(13, 1), many(9, 4), A + B])
 def test_figures_are_drawn(tmp_path, records):
-    files = plot(records, tmp_path)
-    names = ["regret.png", "average-regret.png", "regret-against-time.png", "dictionary.png", "time.png"]
-    assert [file.name for file in files] == names
-    for file in files:
+    for file in plot(records, tmp_path):
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size > 8_000
 
@@ -173,35 +186,15 @@ def test_algorithms_are_told_apart_without_colours_named_once_and_look_the_same_
     for name, figure in figures(many(6, 2), band="seeds", baseline="algorithm 0").items():
         assert [panel.get_title() for panel in figure.axes] == ["problem 0", "problem 1"]
         (legend,) = figure.legends
-        # The baseline has no difference from itself.
-        names = [f"algorithm {a}" for a in range(int(name == "difference"), 6)]
+        names = [f"algorithm {a}" for a in range(int(name == "difference"), 6)]  # the baseline has none from itself
         assert [text.get_text() for text in legend.get_texts()] == names
         for line, own in zip(legend.get_lines(), names, strict=True):
             looks.setdefault(own, set()).add((line.get_color(), line.get_marker()))
         for panel in figure.axes:
-            assert panel.get_xlabel()
-            assert panel.get_ylabel()
             lines = [line for line in panel.lines if len(line.get_xdata()) > 2 and line.get_alpha() is None]
             assert len({line.get_color() for line in lines}) == len(names)
             assert len({(line.get_marker(), line.is_dashed()) for line in lines}) == len(names)
-            thin = [line for line in panel.lines if line.get_alpha() is not None]
-            assert len(thin) == (0 if name == "difference" else 3 * 6)
     assert [len(each) for each in looks.values()] == [1] * 6
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_many_algorithms_have_several_panels_before_the_others_in_grey():
-    figure = figures(many(13, 1))["regret"]
-    assert [panel.get_title() for panel in figure.axes] == ["problem 0"] * 3
-    assert not figure.legends
-    named = [[text.get_text() for text in panel.get_legend().get_texts()] for panel in figure.axes]
-    assert [name for names in named for name in names] == [f"algorithm {a}" for a in range(13)]
-    for panel, names in zip(figure.axes, named, strict=True):
-        assert max(map(len, named)) == 5
-        grey = [line for line in panel.lines if line.get_color() == "0.8"]
-        assert (len(panel.lines), len(grey)) == (13, 13 - len(names))
-        assert panel.get_ylim() == figure.axes[0].get_ylim()
-        assert panel.get_ylim()[1] >= max(line.get_ydata().max() for line in panel.lines)
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -227,20 +220,6 @@ def test_curves_are_those_of_the_runs():
         assert y == pytest.approx(expected(x))
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_regret_has_a_logarithmic_axis_where_spans_ask_for_it():
-    far = [record(0, "A", cumulative_regret=[1.0, 2.0]), record(0, "B", cumulative_regret=[40.0, 50.0])]
-    for records, scale, expected in ((far, "auto", "log"), (many(2, 1), "auto", "linear"), (far, "linear", "linear")):
-        drawn = figures(records, scale=scale)
-        for kind in ("regret", "average-regret", "regret-against-time"):
-            assert drawn[kind].axes[0].get_yscale() == expected
-        assert drawn["dictionary"].axes[0].get_yscale() == drawn["time"].axes[0].get_yscale() == "linear"
-    worse = [record(0, "C", cumulative_regret=[1.0, 1.9])]
-    (panel,) = figures(far + worse, baseline="A")["difference"].axes
-    assert panel.get_yscale() == "symlog"
-    assert [0.0, 0.0] in [list(line.get_ydata()) for line in panel.lines]
-
-
 def test_bad_figures_are_named(tmp_path):
     for arguments, message in (
         ({"band": "eror"}, "'eror' is no band; did you mean 'error'"),
@@ -251,3 +230,198 @@ def test_bad_figures_are_named(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             plot(directory=tmp_path, **({"records": A} | arguments))
+
+
+VOID = {"meta", "img", "link", "br", "hr", "input"}
+NASTY = "<script>alert('1')</script> & \"quoted\" {{ 7 * 7 }}"
+
+
+class Page(HTMLParser):
+    """What a page holds, refused if its elements are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.words = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+        self.text = " ".join(" ".join(self.words).split())
+        self.blocks = [unescape(block) for block in re.findall(r"<pre[^>]*>(.*?)</pre>", text, re.DOTALL)]
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, *pair) for pair in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def page_of(path, **words):
+    return Page(write_report(path, **words).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    run_experiment(small(rounds=6), folder, workers=1, say=lambda line: None)
+    return folder
+
+
+@pytest.fixture
+def _without_figures(monkeypatch):
+    monkeypatch.setattr(report_module, "figures", lambda records, **words: {})
+
+
+def test_it_needs_nothing_else_and_its_figures_are_whole_and_have_words(directory):
+    page = page_of(directory)
+    for tag, name, value in page.attributes:
+        if name in ("src", "href", "srcset", "action", "data"):
+            assert value.startswith(("data:image/png;base64,", "#")), (tag, name, value[:50])
+    assert not {"script", "link", "iframe", "object"} & set(page.tags)
+    style = " ".join(page.words)
+    assert "@import" not in style
+    assert "url(" not in style
+    assert ("meta", "content", "default-src 'none'; img-src data:; style-src 'unsafe-inline'") in page.attributes
+    assert "prefers-color-scheme: dark" in style
+    images = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
+    assert len(images) == 5
+    for image in images:
+        png = base64.b64decode(image.partition(",")[2], validate=True)
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        assert png.endswith(b"IEND\xaeB`\x82")
+        assert struct.unpack(">I", png[16:20])[0] >= 600  # wide enough to be read
+    words = [value for tag, name, value in page.attributes if (tag, name) == ("img", "alt")]
+    assert len(set(words)) == 5
+    assert all(words)
+
+
+@pytest.mark.usefixtures("_without_figures")
+def test_numbers_are_those_of_the_summary_and_what_was_run_can_be_run_again(directory):
+    page = page_of(directory, baseline="gp-ucb")
+    records, _ = read_records(directory)
+    for row in summarize(records, "gp-ucb"):
+        for value in (row.regret, row.seconds, row.dictionary_size, row.simple_regret, row.regret.mean_and_error):
+            assert str(value) in page.text
+    assert "of 2" in page.text
+    assert "Differences are paired by seed" in page.text
+    assert "4 finished runs: 2 algorithms on 1 environment, 2 seeds, 6 rounds" in page.text
+    for name, version in records[0].versions.items():
+        assert f"{name} {version}" in page.text
+    command, text = page.blocks[-2:]
+    assert command == "kbandits run small.json --directory runs/small-again"
+    again = {trial.key for trial in parse_spec(json.loads(text)).trials()}
+    assert again == {record.key for record in records}
+
+
+def as_record(trial) -> Record:
+    config = trial.config()
+    return replace(
+        record(trial.seed),
+        key=trial.key,
+        algorithm={"label": trial.algorithm.label, **config["algorithm"]},
+        environment={"label": trial.environment.label, **config["environment"]},
+        settings=config["settings"],
+        rounds=trial.rounds,
+        record_every=trial.record_every,
+    )
+
+
+ENVIRONMENTS = [
+    {"name": "rkhs-function", "label": "smooth", "num_arms": 25},
+    {"name": "rkhs-function", "label": "rough", "num_arms": 25, "settings": {"beta": 1.0}},
+]
+PLAYERS = [{"name": "gp-ucb"}, {"name": "bkb", "label": "BKB", "oversampling": 2.0}, {"name": "bbkb", "batch": "rule"}]
+SPECS = [small(rounds=rounds, seeds=3, environments=ENVIRONMENTS, algorithms=PLAYERS) for rounds in (4, 5)]
+TRIALS = [trial for spec in SPECS for trial in spec.trials()]
+
+
+@examples(12)
+@given(st.sets(st.sampled_from(range(len(TRIALS))), min_size=1))
+def test_specs_of_records_make_these_runs_and_no_others(chosen):
+    records = [as_record(TRIALS[i]) for i in sorted(chosen)]
+    specs = [parse_spec(json.loads(spec_text(spec))) for spec in specs_of(records, "again")]
+    keys = [trial.key for spec in specs for trial in spec.trials()]
+    assert sorted(keys) == sorted(record.key for record in records)
+
+    grid = [as_record(trial) for trial in TRIALS if trial.rounds == 4]
+    assert len(specs_of(grid, "again")) == 1
+    same = [replace(run, algorithm={**run.algorithm, "label": "A"}) for run in grid]
+    keys = [trial.key for spec in specs_of(same, "again") for trial in parse_spec(spec).trials()]
+    assert sorted(keys) == sorted(run.key for run in grid)
+
+
+@pytest.mark.usefixtures("_without_figures")
+def test_everything_is_escaped(tmp_path):
+    runs = [
+        record(seed, NASTY, environment={"label": NASTY + "E", "name": "rkhs-function", "options": {"note": NASTY}})
+        for seed in (0, 1)
+    ]
+    append_records(tmp_path, runs)
+    index = {"name": NASTY, "runs": [[run.key, NASTY + "E", NASTY] for run in runs] + [["k", NASTY, NASTY]]}
+    (tmp_path / "experiment.json").write_text(json.dumps(index), encoding="utf-8")
+    (tmp_path / "failures.log").write_text(f"{NASTY}\n</pre>{NASTY}\n", encoding="utf-8")
+    page = page_of(tmp_path, baseline=NASTY)
+    assert "script" not in page.tags
+    assert page.text.count(NASTY) >= 6
+    assert "49" not in page.text
+    assert f"{NASTY} on {NASTY}: 1 seed" in page.text
+    assert any(f"</pre>{NASTY}" in block for block in page.blocks)
+    assert re.search(r"kbandits run [\w.-]+\.json --directory runs/[\w.-]+$", page.blocks[-2])
+
+
+@pytest.mark.usefixtures("_without_figures")
+def test_what_failed_or_is_missing_is_said(tmp_path, directory):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    for name in ("records.jsonl", "experiment.json"):
+        (folder / name).write_bytes((directory / name).read_bytes())
+    assert "Not finished" not in page_of(folder).text
+    (folder / "experiment.json").write_text("{", encoding="utf-8")
+    with pytest.raises(DamagedFileError, match=r"is damaged: .* writes it anew and keeps the finished runs"):
+        write_report(folder)
+    (folder / "experiment.json").unlink()  # the records alone are enough
+    assert write_report(folder / "records.jsonl") == folder / "report.html"
+    (folder / "experiment.json").write_bytes((directory / "experiment.json").read_bytes())
+    lines = (folder / "records.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "records.jsonl").write_text("".join(lines[:-1]) + lines[-1][:40], encoding="utf-8")
+    (folder / "failures.log").write_text("x" * 30_000 + "\nthe last words\n", encoding="utf-8")
+    page = page_of(folder)
+    assert "Not finished: 1 run, listed below" in page.text
+    assert "BKB on smooth: 1 seed" in page.text
+    assert "line 4: it is cut" in page.text
+    assert "failures.log (its end)" in page.text
+    assert "the last words" in page.text
+
+
+@pytest.mark.usefixtures("_without_figures")
+def test_it_is_written_whole_or_not_at_all(tmp_path, directory, monkeypatch):
+    output, nowhere = str(tmp_path / "page.html"), str(tmp_path / "no" / "p.html")
+    done = CliRunner().invoke(main, ["report", str(directory), "-o", output, "--baseline", "gp-ucb"])
+    assert (done.exit_code, done.output.strip()) == (0, output)
+    before = (tmp_path / "page.html").read_bytes()
+
+    def broken(*arguments, **words):
+        raise RuntimeError("in the middle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(report_module, "figures", broken)
+        with pytest.raises(RuntimeError, match="in the middle"):
+            write_report(directory, output)
+    for arguments, code, message in [
+        (["report", "none"], 2, "cannot be read"),
+        (["report", str(directory), "--baseline", "bkb"], 2, "did you mean 'BKB'"),
+        (["report", str(directory), "-o", nowhere], 1, "No such file"),
+    ]:
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == code
+        assert message in done.stderr
+        assert "Traceback" not in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+    write_report(directory, output, baseline="gp-ucb")
+    assert (tmp_path / "page.html").read_bytes() == before  # the same page for the same records

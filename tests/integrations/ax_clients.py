@@ -21,15 +21,6 @@ MIXED = [
 ]
 #: Where how the search goes is not what is tested.
 GRID = pd.DataFrame({"x": np.linspace(0.0, 1.0, 101)})
-#: What the first trials draw at random, in the order of the parameters above.
-RANDOM = {
-    "branin": lambda rng: {"x1": rng.uniform(-5, 10), "x2": rng.uniform(0, 15)},
-    "mixed": lambda rng: {
-        "rate": 10 ** rng.uniform(-4, 0),
-        "depth": int(rng.integers(1, 21)),
-        "loss": str(rng.choice(["a", "b", "c"])),
-    },
-}
 
 
 def branin(x1, x2):
@@ -44,7 +35,6 @@ def validation_error(rate, depth, loss):
 
 
 def client_of(parameters, objective="score", constraints=None, outcomes=None, **settings):
-    """A client with a kernel bandit; ``settings`` are its."""
     client = Client()
     client.configure_experiment(parameters=parameters, parameter_constraints=constraints)
     client.configure_optimization(objective=objective, outcome_constraints=outcomes)
@@ -53,7 +43,6 @@ def client_of(parameters, objective="score", constraints=None, outcomes=None, **
 
 
 def play(client, reward, rounds, parallel=1, fixed=lambda t: None, metric="score"):
-    """Play rounds of trials; return what was tried and what came of it, in order."""
     tried, seen = [], []
     for t in range(rounds):
         for index, parameters in client.get_next_trials(parallel, fixed_parameters=fixed(t)).items():
@@ -74,7 +63,6 @@ def tell(client, trials, outcomes, metric="score"):
 
 
 def pool_of(size, seed=0):
-    """Candidates for the mixed space."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {

@@ -2,23 +2,18 @@
 
 from itertools import pairwise
 
+import torch
+from problems import data, matern, reward
 from ray import cloudpickle
 
+from torch_kbandits import algorithms
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.integrations.ray.nodes import Line, Node, WorkerLost
 from torch_kbandits.integrations.ray.workers import Workers
 
 
 class LocalCalls(Line):
-    """Calls that are made when their reply is heard.
-
-    Attributes:
-        living: the worker of each shard, None for one that was lost.
-        asked: the shards whose workers were asked, in order.
-        dies_on_receipt: shards whose worker ends with the next message.
-        dies_with_reply: shards whose worker ends once it has done what the next message says.
-        fails_on_receipt: what shards raise on the next message, by number.
-    """
+    """Calls that are made when their reply is heard; of those to these shards the workers end or fail."""
 
     def __init__(self):
         self.living, self.asked = {}, []
@@ -46,13 +41,7 @@ class LocalCalls(Line):
 
 
 class LocalWorkers(Workers):
-    """Workers without Ray.
-
-    Attributes:
-        starts: how many unique played points each table was built from, with the number of its shard, in order.
-        sent: bytes of each message, for each shard.
-        refuses: shards for which no worker can be had.
-    """
+    """Workers without Ray; they note the points each was started with, and the bytes of each message."""
 
     def __init__(self, source, shards, group_size=None):
         super().__init__(shards, LocalCalls(), group_size)
@@ -101,10 +90,7 @@ class LocalWorkers(Workers):
 
 
 def sharded(arms, num_shards, borders=None, group_size=None):
-    """Arms over workers in this process; with borders (num_shards - 1,) the shards have any sizes.
-
-    Seven or more are asked in groups of three.
-    """
+    """Arms over workers in this process, cut at borders (num_shards - 1,); seven or more are asked in threes."""
     result = ShardedArms(arms, num_shards=num_shards)
     shards = result.workers.shards
     if borders is not None:
@@ -112,3 +98,49 @@ def sharded(arms, num_shards, borders=None, group_size=None):
         shards = [range(*pair) for pair in pairwise(ends)]
     result.workers = LocalWorkers(result.source, shards, group_size or (3 if num_shards >= 7 else 1))
     return result
+
+
+LAMBDA = 0.02
+
+#: Where 160 arms are cut: shards of very different sizes.
+CUTS = {1: None, 2: [23], 3: [7, 90], 7: [1, 3, 40, 41, 99, 150]}
+
+
+def make(candidates, name="bkb", **settings):
+    words = {"kernel": matern(0.4), "regularization": LAMBDA, "seed": 0}
+    if name not in ("gp-ei", "gp-pi", "random") and "prior" not in settings:
+        words["beta"] = 2.0
+    return algorithms.build(name, candidates=candidates, **(words | settings))
+
+
+def some_arms(count=160, d=2):
+    """Arms of which the last third repeats others, in other shards."""
+    arms = data(count - count // 3, d)[0]
+    return torch.cat([arms, arms[torch.randperm(len(arms))[: count // 3]]])
+
+
+def noisy(X, number):
+    return reward(X) + 0.2 * torch.randn(len(X), generator=torch.Generator().manual_seed(number), dtype=X.dtype)
+
+
+def rounds(bandits, count, first=0):
+    """Play with several bandits at once: single points, batches, late and lost ones, strangers, rewards in pairs."""
+    for number in range(first, first + count):
+        by_rule = bandits[0].batches is not None and len(bandits[0].pending) == 0
+        asked = [bandit.ask(None if by_rule else 1 + number % 3) for bandit in bandits]
+        for bandit, X in zip(bandits, asked, strict=True):
+            assert torch.equal(X, asked[0]), number
+            if number % 11 == 5:
+                bandit.forget(X[:1])
+                X = X[1:]
+            elif number % 11 == 7:
+                bandit.tell(torch.tensor([[0.3, 0.1 * (number % 5)]], dtype=X.dtype), 0.4)
+            if number % 4 != 2 and len(bandit.pending):  # else told a round later
+                X = bandit.pending
+                bandit.tell(X, noisy(X, number))
+
+
+def assert_alike(bandits):
+    """The next five choices, each of which knows that those before it are pending, and the dictionaries agree."""
+    assert torch.equal(*(bandit.ask(5, remember=False) for bandit in bandits))
+    assert torch.equal(*(bandit.inducing_points for bandit in bandits))

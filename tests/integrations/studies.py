@@ -23,7 +23,6 @@ def frozen(dimension):
 
 
 def quick(**words):
-    """A sampler that starts early and fits little."""
     return KernelBanditSampler(**{"seed": 0, "n_startup_trials": 4, "kernel": frozen, **words})
 
 
@@ -32,7 +31,6 @@ def study_with(sampler, **words):
 
 
 def peak(trial):
-    """A smooth peak in two dimensions, at (0.3, 0.3)."""
     x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
     return -((x - 0.3) ** 2) - (y - 0.3) ** 2
 

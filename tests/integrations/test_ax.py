@@ -1,13 +1,18 @@
 """Experiments with Ax's client, as users run them: trials, contexts, pools, constraints of parameters and outcomes."""
 
+import json
 import math
-import time
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from ax import ChoiceParameterConfig, Client, RangeParameterConfig
+from ax.api.configs import DerivedParameterConfig
 from ax.core.trial_status import TrialStatus
+from ax.storage.json_store.decoder import object_from_json
+from ax.storage.json_store.encoder import object_to_json
 from ax_clients import (
     BRANIN,
     CONTEXT,
@@ -21,61 +26,62 @@ from ax_clients import (
     posterior_model,
     validation_error,
 )
+from botorch.models.kernels import CategoricalKernel
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel, ScaleKernel
-from problems import rbf
+from gpytorch.constraints import Interval, Positive
+from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
+from problems import rbf, scaled
 
-from torch_kbandits import EmptyHistoryError, InputError
+import torch_kbandits as kb
+from torch_kbandits import EmptyHistoryError, GreedyDictionary, InputError, Linear, confidence, dictionaries, memory
+from torch_kbandits.errors import DamagedFileError, StateMismatchError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
+from torch_kbandits.integrations.ax.models import ModelSettings
+from torch_kbandits.integrations.ax.storage import value_classes
+from torch_kbandits.memory import BackToPrior, UncertaintyInjection
+from torch_kbandits.priors import default_kernel
 
 FIXED = {"kernel": rbf(0.2, 1.0), "regularization": 0.01, "initialization_trials": 3}
 ON_GRID = {**FIXED, "candidates": GRID}
 
 
-@pytest.mark.slow
-def test_branin_is_minimised():
-    client = client_of(BRANIN, "-branin")
-    play(client, branin, 1, parallel=5, metric="branin")
-    _, seen = play(client, branin, 5, metric="branin")
-    assert min(seen) < 2.0
-    best = recommend(client)
-    assert branin(**best) < 2.0
-
-
 def test_equal_seeds_get_equal_trials_and_minimising_is_maximising_the_negative():
+    """Whatever else is measured of one of them."""
+
     def tried(sign, seed):
-        client = client_of(UNIT, "score" if sign > 0.0 else "-score", seed=seed, **ON_GRID)
-        return [p["x"] for p in play(client, lambda x: -sign * (x - 0.3) ** 2, 2, parallel=3)[0]]
+        client, found = client_of(UNIT, "score" if sign > 0.0 else "-score", seed=seed, **ON_GRID), []
+        for _ in range(2):
+            for index, p in client.get_next_trials(3).items():
+                tracked = {"seconds": 3.0 + p["x"]} if sign > 0.0 else {}
+                client.complete_trial(index, {"score": -sign * (p["x"] - 0.3) ** 2, **tracked})
+                found.append(p["x"])
+        return found
 
     first, other, most = tried(-1.0, 3), tried(-1.0, 4), tried(1.0, 3)
     assert first != other
     assert most == pytest.approx(first, abs=1e-6)
 
 
-def test_pending_trials_spread_and_shrink_the_variance_only():
+def test_trials_are_there_before_the_first_outcome_and_those_pending_spread():
     client = client_of(UNIT, **ON_GRID)
-    play(client, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
-    asked = client.get_next_trials(4)
-    points = sorted(p["x"] for p in asked.values())
-    assert min(np.diff(points)) > 0.0
+    for fixed in (None, {"x": 0.5}):
+        with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
+            recommend(client, fixed)
     alone = client_of(UNIT, **ON_GRID)
-    play(alone, lambda x: -((x - 0.3) ** 2), 1, parallel=3)
+    first = alone.get_next_trials(3)
+    assert client.get_next_trials(3) == first
+    assert len({p["x"] for p in first.values()}) == 3
+    for index in (2, 0, 1):  # told in any order
+        for each in (client, alone):
+            each.complete_trial(index, {"score": -((first[index]["x"] - 0.3) ** 2)})
+    asked = client.get_next_trials(4)
+    assert min(np.diff(sorted(p["x"] for p in asked.values()))) > 0.0
     assert next(iter(alone.get_next_trials(1).values())) == asked[3]  # the first of a batch is the single one
-    # Told in any order, the experiment goes on.
     for index in reversed(asked):
         client.complete_trial(index, {"score": -((asked[index]["x"] - 0.3) ** 2)})
     assert posterior_model(client).num_observations == 3
     client.get_next_trials(1)
     assert posterior_model(client).num_observations == 7
-
-
-def test_trials_are_there_before_the_first_outcome():
-    client = client_of(UNIT, **{**FIXED, "initialization_trials": 2})
-    waiting = client.get_next_trials(5)
-    assert len({p["x"] for p in waiting.values()}) == 5
-    client.complete_trial(3, {"score": 1.0})
-    assert len(client.get_next_trials(1)) == 1
-    assert posterior_model(client).num_observations == 1
 
 
 def test_failed_trials_wait_and_abandoned_ones_stay_pending():
@@ -102,24 +108,18 @@ def test_choices_may_be_tried_again():
     rng = np.random.default_rng(0)
     reward = lambda arm: {"a": 0.0, "b": 1.0, "c": -1.0}[arm] + 0.1 * rng.normal()  # noqa: E731
     play(client, reward, 1, parallel=3)
-    tried, _ = play(client, reward, 6)
-    assert [p["arm"] for p in tried].count("b") >= 5
-
-
-@pytest.mark.slow
-def test_mixed_parameters_are_of_their_kinds():
-    client = client_of(MIXED, "-score", kernel=rbf(0.7, 4.0), regularization=0.01, prior_mean=4.0)
-    tried, _ = play(client, validation_error, 9)
-    for p in tried:
-        assert 1e-4 <= p["rate"] <= 1.0
-        assert isinstance(p["depth"], int)
-        assert p["loss"] in ("a", "b", "c")
+    tried, _ = play(client, reward, 4)
+    assert [p["arm"] for p in tried].count("b") >= 3
 
 
 @pytest.mark.slow
 def test_a_context_is_fixed_and_tells_of_those_like_it():
     """The best action is the context itself; learned at 0.2 and 0.8 in turn, it is known in between."""
     client = client_of([*CONTEXT, *UNIT], kernel=rbf(0.4, 1.0), regularization=1e-4, initialization_trials=4)
+    asked = [
+        client.get_next_trials(1, fixed_parameters={"context": each})[n]["x"] for n, each in enumerate((0.5, 0.501))
+    ]
+    assert abs(asked[0] - asked[1]) > 1e-3  # what is pending in one context counts in others
     tried, _ = play(
         client,
         lambda context, x: 1.0 - 4.0 * (x - context) ** 2,
@@ -133,18 +133,10 @@ def test_a_context_is_fixed_and_tells_of_those_like_it():
         assert best["x"] == pytest.approx(context, abs=0.12)
 
 
-def test_what_is_pending_in_one_context_counts_in_others():
-    client = client_of([*CONTEXT, *UNIT], kernel=rbf(0.4, 1.0), regularization=0.01, initialization_trials=3)
-    play(client, lambda context, x: -((x - context) ** 2), 1, parallel=3)
-    (first,) = client.get_next_trials(1, fixed_parameters={"context": 0.5}).values()
-    (second,) = client.get_next_trials(1, fixed_parameters={"context": 0.501}).values()
-    assert abs(first["x"] - second["x"]) > 1e-3
-
-
 def test_a_pool_is_all_that_is_tried():
     pool = pool_of(300)
     client = client_of(MIXED, "-score", candidates=pool, kernel=ScaleKernel(MaternKernel()), regularization=0.01)
-    tried, seen = play(client, validation_error, 4, parallel=3)
+    tried, seen = play(client, validation_error, 3, parallel=3)
     rows = set(pool.itertuples(index=False, name=None))
     assert all((p["rate"], p["depth"], p["loss"]) in rows for p in tried)  # to the last digit
     assert len({tuple(sorted(p.items())) for p in tried[:5]}) == 5
@@ -167,40 +159,8 @@ def test_a_pool_of_actions_is_played_in_every_context():
         client.get_next_trials(1)
 
 
-@pytest.mark.slow
-def test_twenty_thousand_candidates_take_seconds():
-    client = client_of(
-        MIXED, "-score", candidates=pool_of(20_000), kernel=ScaleKernel(MaternKernel()), regularization=0.01
-    )
-    play(client, validation_error, 6)
-    start = time.perf_counter()
-    client.get_next_trials(1)
-    assert time.perf_counter() - start < 10.0  # 0.3 s on an idle core
-
-
-@pytest.mark.slow
-def test_metrics_that_are_only_tracked_do_not_disturb():
-    plain, tracked = client_of(UNIT, **ON_GRID), client_of(UNIT, **ON_GRID)
-    play(plain, lambda x: -((x - 0.3) ** 2), 6)
-    for _ in range(6):
-        for index, p in tracked.get_next_trials(1).items():
-            tracked.complete_trial(index, {"score": -((p["x"] - 0.3) ** 2), "seconds": 3.0 + p["x"]})
-    assert plain.get_next_trials(1)[6]["x"] == pytest.approx(tracked.get_next_trials(1)[6]["x"])
-
-
-def test_nothing_is_recommended_before_an_outcome():
-    client = client_of(UNIT)
-    with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
-        recommend(client)
-    client.get_next_trials(1)
-    with pytest.raises(EmptyHistoryError, match="no trial has an outcome"):
-        recommend(client)
-
-
-# ---------------------------------------------------------------- constraints on parameters
-
 X, Y = (RangeParameterConfig(name=name, bounds=(0.0, 1.0), parameter_type="float") for name in "xy")
-J, K = (RangeParameterConfig(name=name, bounds=(0, 6), parameter_type="int") for name in "jk")
+K = RangeParameterConfig(name="k", bounds=(0, 6), parameter_type="int")
 LOSS = ChoiceParameterConfig(name="loss", values=["a", "b", "c"], parameter_type="str", is_ordered=False)
 HOUR = RangeParameterConfig(name="hour", bounds=(5.0, 10.0), parameter_type="float")
 LINEAR = {"kernel": rbf(0.7), "regularization": 0.01, "initialization_trials": 6}
@@ -221,7 +181,6 @@ def _few_starts(monkeypatch):
 PROBLEMS = {
     "ranges": ([X, Y], "x + y <= 0.5", lambda x, y: x + y <= 0.5, lambda x, y: x + 2.0 * y),
     "an order": ([X, Y], "x <= y", lambda x, y: x <= y, lambda x, y: x - 0.5 * y),
-    "whole numbers": ([J, K], "j + k <= 4", lambda j, k: j + k <= 4, lambda j, k: j + 2.0 * k),
     "some of each": (
         [X, K, LOSS],
         "6*x + k <= 3",
@@ -249,7 +208,7 @@ def test_all_trials_and_the_recommendation_keep_a_constraint(problem):
 @pytest.mark.usefixtures("_few_starts")
 def test_in_a_context_the_others_make_room_for_it():
     client = client_of([X, Y], constraints=["x + y <= 0.5"], **LINEAR)
-    tried, _ = play(client, lambda x, y: y, 8, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
+    tried, _ = play(client, lambda x, y: y, 7, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
     assert all(each["x"] + each["y"] <= 0.5 + 1e-8 for each in tried)
     assert recommend(client, {"x": 0.3})["y"] == pytest.approx(0.2, abs=1e-3)
     with pytest.raises(InputError, match=r"fixed_parameters \{'x': 0.8\} break the constraint .* whatever"):
@@ -276,9 +235,6 @@ def test_the_first_trials_too_are_made_in_contexts_of_any_kind(parameters, fixed
     assert all(fixed.items() <= each.items() for each in tried)
 
 
-# ---------------------------------------------------------------- constraints on outcomes
-
-
 def heat(x):
     """The score grows with x, and so does the heat: at most 75 up to x = 0.5."""
     return {"score": 3.0 * x, "heat": 50.0 + 100.0 * x**2}
@@ -300,7 +256,6 @@ def measured(client, measure, rounds):
     ("model", "pool", "sign", "outcomes", "best"),
     [
         ("nystrom", GRID, "", ["heat <= 75"], 0.5),
-        pytest.param("exact", GRID, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
         pytest.param("exact", None, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
         pytest.param("nystrom", GRID, "-", ["heat >= 66", "heat <= 90"], 0.4, marks=pytest.mark.slow),
     ],
@@ -330,34 +285,280 @@ def test_safe_trials_never_break_the_limit_also_from_a_saved_experiment(tmp_path
     assert [each["x"] for each in measured(loaded, heat, 2)] == tried[:2]
 
 
-@pytest.mark.slow
-def test_relative_constraints_are_of_the_baseline_as_in_ax():
-    client = Client()
-    client.configure_experiment(UNIT)
-    client.configure_optimization("score", outcome_constraints=["heat <= 1.25 * baseline"])
-    client.set_generation_strategy(kernel_bandit_strategy(seed=0, **KNOWN))
-    first = client.attach_baseline({"x": 0.3})  # a heat of 59, so at most 73.75: x up to 0.487
-    client.complete_trial(first, heat(0.3))
-    measured(client, heat, 8)
-    assert recommend(client)["x"] == pytest.approx(0.487, abs=0.02)
-
-
 def constrained_branin(x1, x2):
     """Branin's function, in the disc of Gardner et al. (2014) of radius √50 around (2.5, 7.5)."""
     return {"branin": branin(x1, x2), "distance": (x1 - 2.5) ** 2 + (x2 - 7.5) ** 2}
 
 
 @pytest.mark.slow
-def test_constrained_branin_beside_the_strategy_of_ax():
-    """The median of three seeds comes within 1 of 0.398 in 20 trials, and within 1 of what Ax finds."""
-    found = [], []
+def test_constrained_branin_is_minimised_and_a_constraint_may_be_relative_to_a_baseline():
+    """The median of three seeds comes within 1 of 0.398 in 20 trials."""
+    found = []
     for seed in range(3):
-        clients = [client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed), Client(random_seed=seed)]
-        clients[1].configure_experiment(BRANIN)
-        clients[1].configure_optimization("-branin", outcome_constraints=["distance <= 50"])
-        for client, best in zip(clients, found, strict=True):
-            seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
-            best.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
-    ours, theirs = map(np.median, found)
-    assert ours < 1.4
-    assert ours < theirs + 1.0
+        client = client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed)
+        seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
+        found.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
+    assert np.median(found) < 1.4
+    client = client_of(UNIT, outcomes=["heat <= 1.25 * baseline"], **KNOWN)
+    first = client.attach_baseline({"x": 0.3})  # a heat of 59, so at most 73.75: x up to 0.487
+    client.complete_trial(first, heat(0.3))
+    measured(client, heat, 8)
+    assert recommend(client)["x"] == pytest.approx(0.487, abs=0.02)
+
+
+@pytest.mark.slow
+def test_a_noisy_function_is_minimised_in_batches_better_than_at_random():
+    """Of ten seeds, fixed before the first run, at least nine: by chance that would happen with probability 11/1024."""
+    better = []
+    for seed in range(10):
+        rng, drawn = np.random.default_rng(seed), np.random.default_rng(1_000 + seed)
+        client = client_of(BRANIN, "-score", seed=seed, model="exact")
+        tried, _ = play(client, lambda **p: (branin(**p) + 2.0 * rng.normal(), 2.0), 8, parallel=3)  # noqa: B023
+        at_random = min(branin(drawn.uniform(-5.0, 10.0), drawn.uniform(0.0, 15.0)) for _ in tried)
+        better.append(min(branin(**p) for p in tried) < at_random)
+    assert sum(better) >= 9, better
+
+
+DEPENDENT = ChoiceParameterConfig(
+    name="model", values=["u", "v"], parameter_type="str", is_ordered=False, dependent_parameters={"u": ["x"]}
+)
+
+TWICE = DerivedParameterConfig(name="twice", expression_str="2*x", parameter_type="float")
+ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type="int", is_ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "settings", "message"),
+    [
+        (BRANIN, {"objective": "y1, y2"}, r"One metric can be optimised, and the objective has \['y1', 'y2'\]"),
+        (BRANIN, {"objective": "y1 + 2*y2"}, "One metric can be optimised"),
+        ([*UNIT, ORDERED], {"constraints": ["x + size <= 1"]}, r"on the choice\(s\) \['size'\]; what works is linear"),
+        ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
+        ([*UNIT, TWICE], {}, "'twice' is a DerivedParameter"),
+    ],
+)
+def test_experiments_are_refused_before_the_first_trial(parameters, settings, message):
+    client = client_of(parameters, **settings)
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
+        ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
+        ({"dictionary": 30}, "dictionary must be a rule"),
+        ({"memory": BackToPrior(0.1)}, "needs points that know their time"),
+        ({"beta": -1.0}, "must be a finite number of at least 0"),
+        ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
+        ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
+        ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
+        ({"constraint_mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
+        ({"memory": UncertaintyInjection(Linear(1.0), max_variance=3.0)}, "give regularization"),
+        ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
+        ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
+        ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
+        ({"candidates": pd.DataFrame({"x": [0.5, np.nan]})}, "1 are NaN or None, the first in column 'x', row 1"),
+    ],
+)
+def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
+    with pytest.raises(InputError, match=message):
+        kernel_bandit_strategy(**{"seed": 0, **settings})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda pool: pool.drop(columns=["depth"]), r"lacks the column\(s\) \['depth'\]: add them"),
+        (lambda pool: pool.assign(price=1.0), r"column\(s\) \['price'\], which are no parameters"),
+        (lambda pool: pool.assign(depth=3.5), "of 'depth' outside the search space, such as 3.5 in row 0"),
+        (lambda pool: pool.assign(loss="d"), "of 'loss' outside the search space, such as 'd' in row 0"),
+    ],
+)
+def test_pools_are_checked_against_the_search_space_before_the_first_trial(change, message):
+    client = client_of(MIXED, candidates=change(pool_of(10)))
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1)
+    assert not client._experiment.trials
+
+
+WRONG_CONTEXTS = [
+    ({"y": 0.5}, "fixed_parameters has 'y', which is no parameter"),
+    ({"x": 1.5}, "fixed_parameters has 'x' = 1.5, outside"),
+    ({"x": 0.3}, r"No row of candidates has the fixed parameters \{'x': 0.3\}"),
+]
+
+
+@pytest.mark.parametrize(("fixed", "message"), WRONG_CONTEXTS)
+@pytest.mark.parametrize("trials", [0, 2])
+def test_fixed_parameters_are_checked(fixed, message, trials):
+    pool = pd.DataFrame({"x": [0.1, 0.2], "context": [0.1, 0.2]})
+    words = {"candidates": pool, "kernel": RBFKernel(), "regularization": 0.1, "initialization_trials": 2}
+    client = client_of([*CONTEXT, *UNIT], **words)
+    for index in client.get_next_trials(trials) if trials else ():
+        client.complete_trial(index, {"score": 0.0})
+    with pytest.raises(InputError, match=message):
+        client.get_next_trials(1, fixed_parameters=fixed)
+
+
+def test_recommendations_are_of_these_strategies():
+    client = Client()
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+    client.configure_experiment([RangeParameterConfig(name="x", bounds=(0.0, 1.0), parameter_type="float")])
+    client.configure_optimization("y")
+    client.configure_generation_strategy("random_search")
+    with pytest.raises(InputError, match="kernel_bandit_strategy"):
+        recommend(client)
+
+
+def read_back(value):
+    return object_from_json(json.loads(json.dumps(object_to_json(value))))
+
+
+def on_two_columns():
+    kernel = RBFKernel(ard_num_dims=2, active_dims=(0, 1)).double()
+    kernel.lengthscale = torch.tensor([[0.1, 1.0 / 3.0]], dtype=torch.float64)
+    return kernel
+
+
+KERNELS = {
+    "scaled": lambda: scaled(on_two_columns(), 1.7),
+    "sum": lambda: scaled(RQKernel(), 1.7) + PeriodicKernel().double() * LinearKernel().double(),
+    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0)), 1.7),
+    "grouped": lambda: default_kernel(2, [0, 0]),
+    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,)), 1.7),
+    "single": lambda: ScaleKernel(MaternKernel()),
+}
+
+VALUES = [
+    memory.SlidingWindow(float("inf")),
+    memory.SlidingWindow(7, "observations"),
+    memory.UncertaintyInjection(kb.Quadratic(0.5), max_variance=4.0),
+    kb.RidgeLeverageSampling(2.0, "coupled"),
+    kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
+    confidence.IGPUCBWidth(
+        0.1, 1.0, 0.1, gain=confidence.SumGain((confidence.ConstantGain(2.0), confidence.ConstantGain(3.0)))
+    ),
+]
+
+
+def test_values_read_back_also_those_that_hold_values_and_tensors():
+    for value in VALUES:
+        assert read_back(value) == value
+    capped = read_back(kb.CappedDictionary(kb.KORS(), 50, "stop"))
+    assert (capped.rule, capped.max_size, capped.when_full) == (kb.KORS(), 50, "stop")
+    points = torch.rand(4, 2, dtype=torch.float64)
+    assert torch.equal(read_back(kb.FixedDictionary(points)).points, points)
+    gain = read_back(confidence.GreedyGain(on_two_columns(), points, 10, 0.1))
+    assert torch.equal(gain.candidates, points)
+    assert torch.equal(gain.kernel.lengthscale, on_two_columns().lengthscale)
+
+
+def test_every_value_of_the_package_is_registered():
+    names = {kind.__name__ for kind in value_classes()}
+    public = [getattr(module, name) for module in (memory, dictionaries, confidence) for name in module.__all__]
+    kinds = (memory.Memory, memory.Growth, kb.DictionaryRule, confidence.Width, confidence.InformationGain)
+    concrete = {
+        c.__name__ for c in public if isinstance(c, type) and issubclass(c, kinds) and not c.__abstractmethods__
+    }
+    assert concrete <= names
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_read_back_to_the_last_bit(name):
+    kernel = KERNELS[name]()
+    with torch.no_grad():  # numbers that no short decimal has
+        for parameter in kernel.parameters():
+            parameter += 0.1 * torch.rand_like(parameter)
+    again = read_back(ModelSettings(seed=0, kernel=kernel)).kernel
+    assert list(again.state_dict()) == list(kernel.state_dict())
+    for ours, theirs in zip(again.state_dict().values(), kernel.state_dict().values(), strict=True):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    X = torch.rand(6, 2, dtype=kernel.dtype)
+    assert torch.equal(again(X).to_dense(), kernel(X).to_dense())
+
+
+class _Unknown(RBFKernel):
+    """A kernel that nobody else has."""
+
+
+def test_kernels_that_cannot_be_saved_are_refused():
+    with pytest.raises(InputError, match=r"file of an experiment can hold: kernels of the class _Unknown are not"):
+        client_of(UNIT, kernel=ScaleKernel(_Unknown()))
+    constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
+    with pytest.raises(InputError, match="a constraint has a transform of its own"):
+        client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=constraint))
+    with pytest.raises(InputError, match="no batch dimensions"):
+        client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
+
+
+def test_kernels_of_another_layout_or_changed_are_refused():
+    written = json.loads(json.dumps(object_to_json(ModelSettings(seed=0, kernel=on_two_columns()))))
+    early = {"__type": "kbandits.Kernel", "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
+    cut = deepcopy(written["kernel"])
+    del cut["description"]["tensors"]["raw_lengthscale"]
+    for kernel, kind, message in [
+        (early, StateMismatchError, "a kernel in the layout of an early version"),
+        ({**written["kernel"], "layout": 2}, StateMismatchError, "in the layout 2, and this version .* reads layout 1"),
+        (cut, DamagedFileError, "does not fit together"),
+    ]:
+        with pytest.raises(kind, match=message):
+            object_from_json({**deepcopy(written), "kernel": kernel})
+
+
+def score(**parameters):
+    return -sum(value * value for value in parameters.values() if not isinstance(value, str))
+
+
+def further(client):
+    trials = []
+    for _ in range(3):
+        for index, parameters in client.get_next_trials(2).items():
+            trials.append(parameters)
+            client.complete_trial(index, {"score": score(**parameters)})
+    return trials
+
+
+def test_a_saved_experiment_goes_on_as_it_would_have_and_its_pool_is_saved_a_few_times(tmp_path):
+    path = tmp_path / "experiment.json"
+    words = {"memory": memory.SlidingWindow(6), "beta": kb.ScaledWidth(kb.BKBWidth(1.0, 1.0, 0.1), 0.1)}
+    client, sizes = client_of(UNIT, candidates=GRID, **words), []
+    for _ in range(2):
+        play(client, lambda x: -((x - 1.0 / 3.0) ** 2), 1, parallel=3)
+        client.save_to_json_file(str(path))
+        sizes.append(path.read_text().count("kbandits.CandidatePool"))
+    assert sizes[0] == sizes[1] <= 4
+    waiting = client.get_next_trials(1)
+    client.save_to_json_file(str(path))
+    loaded = Client.load_from_json_file(str(path))
+    assert loaded.get_next_trials(1) == client.get_next_trials(1)
+    for c in (client, loaded):
+        c.complete_trial(next(iter(waiting)), {"score": 0.1})
+    assert loaded.get_next_trials(1) == client.get_next_trials(1)
+
+
+SAVED = {
+    "initial": (BRANIN, {}, 3),
+    "fitted": (BRANIN, {"beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 0.1)}, 8),
+    "mixed": (MIXED, {"transform_outcomes": True}, 7),
+    "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
+    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.Linear(0.1)), "dictionary": kb.KORS()}, 8),
+    "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
+    "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SAVED)
+def test_whatever_its_settings_a_saved_experiment_goes_on_as_it_would_have(name, tmp_path):
+    parameters, settings, rounds = SAVED[name]
+    client, path = client_of(parameters, **settings), str(tmp_path / "experiment.json")
+    play(client, lambda **p: (score(**p), 0.1), rounds)
+    client.get_next_trials(1)  # one is pending
+    client.save_to_json_file(path)
+    assert further(Client.load_from_json_file(path)) == further(client)

@@ -1,29 +1,27 @@
 """KernelBanditSampler in real studies: what it believes follows from the trials, whoever made them."""
 
-import copy
 import math
-import pickle
 import threading
 import warnings
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+import numpy as np
 import optuna
 import pytest
 import torch
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState, create_trial
-from studies import bandit_of, network, parameters, peak, play, quick, study_with
+from studies import bandit_of, branin, network, parameters, peak, play, quick, study_with
 
-from torch_kbandits import EmptyHistoryError, InputError
+from torch_kbandits import EmptyHistoryError, InfeasibleError, InputError, LearnedPrior
 from torch_kbandits.algorithms import GPEI
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.optuna import KernelBanditSampler
 from torch_kbandits.memory import BackToPrior, SlidingWindow
-from torch_kbandits.priors import learned
-from torch_kbandits.priors.fitting import default_kernel
+from torch_kbandits.priors import default_kernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -36,12 +34,10 @@ def line(trial):
 
 
 def add(study, x, value=None, state=TrialState.COMPLETE):
-    """Add a finished trial at a point of the unit interval."""
     study.add_trial(create_trial(params={"x": x}, distributions=UNIT, value=value, state=state))
 
 
 def next_parameters(study, objective=line):
-    """Return what is suggested next; the trial keeps running."""
     trial = study.ask()
     objective(trial)
     return trial.params
@@ -52,18 +48,6 @@ def told(study):
     study.sampler.recommend(study)
     history = bandit_of(study).history
     return history.X.flatten().tolist(), [None if math.isnan(y) else y for y in history.Y.tolist()]
-
-
-# ---------------------------------------------------------------- what is believed
-
-
-def test_trials_are_told_in_the_order_in_which_they_ended():
-    study, now = study_with(quick()), datetime(2026, 1, 1)
-    for number, ended in enumerate([3, 1, 2]):
-        trial = create_trial(params={"x": number / 4.0}, distributions=UNIT, value=float(number))
-        trial.datetime_complete = now + timedelta(seconds=ended)
-        study.add_trial(trial)
-    assert told(study) == ([0.25, 0.5, 0.0], [1.0, 2.0, 0.0])
 
 
 FAIL, PRUNED = TrialState.FAIL, TrialState.PRUNED
@@ -98,10 +82,18 @@ def test_what_is_told_of_trials(direction, trials, words, rewards):
     assert 0.0 <= next_parameters(study)["x"] <= 1.0
 
 
+def test_trials_are_told_in_the_order_in_which_they_ended():
+    study, now = study_with(quick()), datetime(2026, 1, 1)
+    for number, ended in enumerate([3, 1, 2]):
+        trial = create_trial(params={"x": number / 4.0}, distributions=UNIT, value=float(number))
+        trial.datetime_complete = now + timedelta(seconds=ended)
+        study.add_trial(trial)
+    assert told(study) == ([0.25, 0.5, 0.0], [1.0, 2.0, 0.0])
+
+
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("words", [{}, {"failed": "ignore"}], ids=["learn", "ignore"])
 def test_what_fails_is_not_suggested_again_and_again(words):
-    """Where evaluations fail as often as not, no two suggestions are equal and the good half is found."""
     study = study_with(quick(**words))
     play(study, lambda trial: peak(trial) if line(trial) < 0.5 else math.nan, 12)
     chosen = [tuple(trial.params.values()) for trial in study.trials]
@@ -118,9 +110,8 @@ def test_fixed_and_enqueued_values_are_kept_and_those_outside_their_range_not_le
     assert told(study)[0] == [0.125, 0.25]
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-@pytest.mark.parametrize("kind", ["number", "range"])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("kind", "direction"), [("number", "minimize"), ("range", "maximize")])
 def test_trials_of_several_kinds_are_not_compared_with_each_other(kind, direction):
     """On the mean of all 0.2 any 0.8 would be better, and the best of all is a 0.2. No choice says which have x."""
     study = optuna.create_study(direction=direction, sampler=KernelBanditSampler(seed=0))
@@ -149,11 +140,7 @@ def test_recommended_is_the_trial_of_the_largest_posterior_mean():
     assert study.sampler.recommend(study).params == {"x": 0.8}
 
 
-# ---------------------------------------------------------------- one after another, together, again
-
-
 def unsteady(trial):
-    """The network's objective, with trials that fail and trials that are pruned."""
     loss = network(trial)
     if trial.number == 6:
         raise ArithmeticError
@@ -174,42 +161,43 @@ def assert_alike(ones, others):
         )
 
 
-def test_a_study_goes_on_with_a_new_sampler_as_it_would_have_with_the_old():
-    """To rounding, which depends on what was told at once, and which a search amplifies."""
-    whole, parts = (study_with(quick(), direction="minimize") for _ in range(2))
-    play(whole, unsteady, 9, catch=ArithmeticError)
-    for _ in range(3):
-        play(parts, unsteady, 3, catch=ArithmeticError)
-        parts.sampler = quick()
-    assert_alike(parameters(parts), parameters(whole))
-
-
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "words",
-    [{"failed": "ignore", "memory": SlidingWindow(12)}, {}, {"memory": SlidingWindow(3600.0), "clock": "dates"}],
-    ids=["window", "all", "dates"],
+    [
+        {},
+        {"failed": "ignore", "memory": SlidingWindow(12)},
+        {"memory": SlidingWindow(3600.0), "clock": "dates"},
+        {"algorithm": "ek-ucb", "max_dictionary": 3},
+    ],
+    ids=["all", "window", "dates", "ek-ucb"],
 )
-def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monkeypatch):
-    def objective(trial):
-        value = peak(trial)
-        if trial.number == 6:
-            raise ArithmeticError
-        if trial.number % 5 == 4:
-            trial.report(value, 0)
-            raise optuna.TrialPruned
-        return value
+def test_a_study_is_read_with_one_fit_and_goes_on_with_a_new_sampler_as_with_the_old(words, monkeypatch):
+    """To rounding, which depends on what was told at once, and which a search amplifies."""
+    whole, parts = study_with(quick(**words)), study_with(quick(**words))
+    play(whole, unsteady, 9, catch=ArithmeticError)
+    fits, fitted = [], LearnedPrior.fitted
+    monkeypatch.setattr(
+        LearnedPrior, "fitted", lambda *a, units_only: fits.append(units_only) or fitted(*a, units_only=units_only)
+    )
+    *old, last = whole.trials
+    parts.add_trials(old)
+    assert_alike([next_parameters(parts, network)], [last.params])
+    assert fits.count(False) == 1
+    assert bandit_of(parts).num_told == (7 if "failed" in words else 8)
+    if "max_dictionary" in words:
+        assert len(bandit_of(parts).inducing_points) <= 3
 
-    study = study_with(quick(**words))
-    play(study, objective, 14, catch=ArithmeticError)
-    *old, last = study.trials
-    fits, fit = [], learned.fit_evidence
-    monkeypatch.setattr(learned, "fit_evidence", lambda *args, **words: fits.append(args) or fit(*args, **words))
-    study = study_with(quick(**words))
-    study.add_trials(old)
-    assert_alike([next_parameters(study, peak)], [last.params])
-    assert len(fits) == 1
-    assert bandit_of(study).num_told == (12 if "failed" in words else 13)
+
+def test_one_sampler_serves_several_studies_and_seeds_matter():
+    sampler = quick(kernel=None)
+    samplers = [sampler, sampler, quick(kernel=default_kernel), quick(seed=1), quick(seed=None), quick(seed=None)]
+    studies = [study_with(each) for each in samplers]
+    for number in range(5):
+        for study in studies[: 3 if number > 1 else None]:
+            play(study, peak, 1)
+    assert parameters(studies[0]) == parameters(studies[1]) == parameters(studies[2])
+    assert len({str(parameters(study)[:2]) for study in studies[2:]}) == 4
 
 
 @pytest.mark.one_in(3)
@@ -217,7 +205,7 @@ def test_an_old_study_is_read_with_one_fit_as_by_one_who_followed_it(words, monk
 def test_a_copy_of_a_study_whose_trials_were_changed_is_read_anew(change):
     """By one sampler, whose trials have the same numbers and dates."""
     study = study_with(quick())
-    play(study, peak, 6)
+    play(study, peak, 5)
     copied = study_with(study.sampler)
     for trial in study.trials:
         if change == "value":
@@ -234,13 +222,6 @@ def test_a_copy_of_a_study_whose_trials_were_changed_is_read_anew(change):
     assert bandit_of(copied).history.Y.nan_to_num().tolist() == bandit_of(fresh).history.Y.nan_to_num().tolist()
 
 
-def test_seeds_matter_and_none_is_random():
-    studies = [study_with(quick(seed=seed)) for seed in (0, 1, None, None)]
-    for study in studies:
-        play(study, peak, 2)
-    assert len({str(parameters(study)) for study in studies}) == 4
-
-
 def test_each_trial_is_told_once_and_each_bracket_of_hyperband_keeps_its_bandit(monkeypatch):
     bandits, tells, tell = set(), [], GPEI.tell
     monkeypatch.setattr(GPEI, "tell", lambda self, *a, **w: tells.append(bandits.add(id(self))) or tell(self, *a, **w))
@@ -254,10 +235,10 @@ def test_each_trial_is_told_once_and_each_bracket_of_hyperband_keeps_its_bandit(
         return value
 
     study = study_with(quick(), pruner=optuna.pruners.HyperbandPruner(1, 9, 3), study_name="brackets")
-    study.optimize(learning, n_trials=15)
+    study.optimize(learning, n_trials=12)
     assert any(trial.state == TrialState.PRUNED for trial in study.trials)
     assert len(bandits) <= 3  # one for each bracket
-    assert len(tells) <= 15
+    assert len(tells) <= 12
 
 
 def test_points_that_others_evaluate_are_pending(tmp_path):
@@ -294,44 +275,11 @@ def test_threads_share_one_belief():
             together.wait()  # so that two do run at the same time
         return value
 
-    study.optimize(objective, n_trials=9, n_jobs=2)
-    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 9
+    study.optimize(objective, n_trials=7, n_jobs=2)
+    assert [trial.state for trial in study.trials] == [TrialState.COMPLETE] * 7
     study.sampler.recommend(study)
-    assert len({tuple(trial.params.values()) for trial in study.trials}) == 9
+    assert len({tuple(trial.params.values()) for trial in study.trials}) == 7
     assert sorted(bandit_of(study).history.Y.tolist()) == sorted(trial.value for trial in study.trials)
-
-
-def test_copies_go_on_alike_and_another_seed_parts_them():
-    study = study_with(quick())
-    play(study, peak, 6)
-    twin, other = copy.deepcopy(study.sampler), pickle.loads(pickle.dumps(study.sampler))
-    other.reseed_rng()
-    study.ask()
-    running = study.trials[-1]
-    mine, same, another = (each.sample_relative(study, running, SQUARE) for each in (study.sampler, twin, other))
-    assert mine == same != another
-
-
-def test_one_sampler_serves_several_studies_and_the_default_kernel_is_taken():
-    sampler = quick(kernel=None)
-    studies = [study_with(each) for each in (sampler, sampler, quick(kernel=default_kernel))]
-    for _ in range(6):
-        for study in studies:
-            play(study, peak, 1)
-    assert parameters(studies[0]) == parameters(studies[1]) == parameters(studies[2])
-
-
-@pytest.mark.one_in(5)
-@pytest.mark.parametrize("algorithm", ["ek-ucb", "gp-ts", "cbkb", "gp-ei", "random"])
-def test_algorithms_by_name_and_their_words(algorithm):
-    words = {"max_dictionary": 3} if algorithm in ("ek-ucb", "cbkb") else {}
-    study = study_with(quick(algorithm=algorithm, **words))
-    play(study, peak, 7)
-    if words:
-        assert len(bandit_of(study).inducing_points) <= 3
-
-
-# ---------------------------------------------------------------- spaces
 
 
 def hidden(trial):
@@ -341,7 +289,6 @@ def hidden(trial):
 
 
 def together(study):
-    """The names of the parameters that are chosen together."""
     return {*study.sampler.infer_relative_search_space(study, study.trials[-1])}
 
 
@@ -349,13 +296,13 @@ def together(study):
 def test_parameters_that_not_all_trials_have_are_sampled_on_their_own_and_named_once():
     study = study_with(quick(), direction="minimize")
     with pytest.warns(KernelBanditWarning) as warned:
-        study.optimize(hidden, n_trials=7)
+        study.optimize(hidden, n_trials=6)
     (message,) = [str(warning.message) for warning in warned]
     assert "'momentum' is sampled on its own" in message
     assert "not every completed trial has it, and no choice before it says which" in message
     assert together(study) == {"rate"}
     silent = study_with(quick(warn_independent_sampling=False), direction="minimize")
-    silent.optimize(hidden, n_trials=7)
+    silent.optimize(hidden, n_trials=6)
     assert parameters(silent) == parameters(study)
     fixed = optuna.samplers.PartialFixedSampler({"momentum": 0.25}, quick())
     study = study_with(quick(independent_sampler=fixed))
@@ -410,12 +357,12 @@ def test_which_parameters_follow_from_which(rows, conditions, left_out):
 
 def test_parameters_that_follow_from_a_choice_are_chosen_with_the_others():
     study = study_with(quick(), direction="minimize")
-    play(study, network, 9)
+    play(study, network, 6)
     assert together(study) == {"rate", "width", "layers", "dropout", "optimizer", "momentum"}
-    assert bandit_of(study).num_told == 8  # all but the last
+    assert bandit_of(study).num_told == 5  # all but the last
     with warnings.catch_warnings():
         warnings.simplefilter("error", KernelBanditWarning)
-        assert study.sampler.recommend(study).number < 9
+        assert study.sampler.recommend(study).number < 6
         for _ in range(2):  # the values are those that were chosen together
             trial = study.ask()
             network(trial)
@@ -424,24 +371,21 @@ def test_parameters_that_follow_from_a_choice_are_chosen_with_the_others():
 
 def test_a_range_that_changes_is_named_and_the_rest_is_played_on():
     study = study_with(quick())
-    play(study, peak, 6)
+    play(study, peak, 5)
 
     def wider(trial):
         return -abs(trial.suggest_float("x", 0.0, 2.0) - 1.5) - abs(trial.suggest_float("y", 0.0, 1.0) - 0.3)
 
     message = r"'x'.*its range changes: FloatDistribution\(high=1.0.*in trial 0, now"
     with pytest.warns(KernelBanditWarning, match=message):
-        study.optimize(wider, n_trials=4)
+        study.optimize(wider, n_trials=6)
     assert together(study) == {"y"}
-    assert bandit_of(study).num_told == 9
+    assert bandit_of(study).num_told == 10
     assert max(trial.params["x"] for trial in study.trials) > 1.0
-
-
-def test_a_space_without_common_parameters_is_sampled():
     study = study_with(quick())
     with pytest.warns(KernelBanditWarning):
-        study.optimize(lambda trial: trial.suggest_float(f"x{trial.number % 3}", 0.0, 1.0), n_trials=9)
-    with pytest.warns(KernelBanditWarning, match="differ in their parameters"):
+        study.optimize(lambda trial: trial.suggest_float(f"x{trial.number % 3}", 0.0, 1.0), n_trials=6)
+    with pytest.warns(KernelBanditWarning, match="differ in their parameters"):  # and none is common
         recommended = study.sampler.recommend(study)
     assert recommended.params.keys() == study.best_trial.params.keys()
 
@@ -450,29 +394,21 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
     """Of choices that are equal the first counts, as in Optuna, and none is sought that cannot be had."""
 
     def objective(trial):
-        values = (
-            trial.suggest_float("a", -1e-3, 1e6),
-            trial.suggest_float("b", 1e-30, 1e30, log=True),
-            trial.suggest_float("c", -0.3, 0.9, step=0.1),
-            trial.suggest_int("d", -7, 9, step=4),
-            trial.suggest_int("e", 1, 2**40, log=True),
-            trial.suggest_categorical("f", [None, True, 1, 1.0, "1", math.pi]),
-            trial.suggest_categorical("g", [False, True]),
-            trial.suggest_int("h", 3, 3, log=True),
-            len(trial.suggest_categorical("i", ["only"])),
-        )
-        return float(values[1] > 1.0) + values[2]
+        wide = trial.suggest_float("a", -1e-3, 1e6) + trial.suggest_int("e", 1, 2**40, log=True)
+        trial.suggest_int("d", -7, 9, step=4)
+        trial.suggest_categorical("f", [None, True, 1, 1.0, "1", math.pi])
+        trial.suggest_int("h", 3, 3, log=True)
+        trial.suggest_categorical("i", ["only"])
+        high = trial.suggest_float("b", 1e-30, 1e30, log=True) > 1.0
+        return float(high) + trial.suggest_float("c", -0.3, 0.9, step=0.1) + 0.0 * wide
 
     study = study_with(quick())
-    study.optimize(objective, n_trials=6)  # Optuna refuses values outside
+    study.optimize(objective, n_trials=5)  # Optuna refuses values outside
     assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
     bandit = bandit_of(study)
-    assert bandit.num_told == 5
+    assert bandit.num_told == 4
     assert list(map(repr, bandit.candidates.space.parameters["f"].choices)) == ["None", "True", "'1'", repr(math.pi)]
     assert {"h", "i"}.isdisjoint(bandit.candidates.space.parameters)
-
-
-# ---------------------------------------------------------------- time
 
 
 @pytest.mark.one_in(2)
@@ -490,48 +426,38 @@ def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
 
 
 @pytest.mark.slow
-def test_a_window_forgets_what_an_objective_was():
-    """The peak jumps after 12 trials; within a window of 12 more the sampler stands at the new one."""
+@pytest.mark.parametrize(
+    ("objective", "least", "first"), [(branin, 0.397887, 100), (network, 0.0, 400)], ids=["branin", "network"]
+)
+def test_half_the_regret_of_random_search(objective, least, first):
+    """Of ten seeds, fixed before a run, at least nine; were it a seed in two, that would happen with 11/1024.
 
-    def jumping(trial):
-        return -((trial.suggest_float("x", 0.0, 1.0) - (0.1 if trial.number < 12 else 0.9)) ** 2)
+    On the mixed space it was 4 of the seeds 0 to 9, on which the sampler's words were then chosen, 8 of 100 to 109, 5
+    of 300 to 307, and 9 of 400 to 409.
+    """
 
-    study = study_with(quick(memory=SlidingWindow(8)))
-    study.optimize(jumping, n_trials=24)
-    assert abs(study.sampler.recommend(study).params["x"] - 0.9) < 0.1
+    def best(sampler):
+        study = study_with(sampler, direction="minimize")
+        play(study, objective, 40)
+        return study.best_value - least
 
-
-# ---------------------------------------------------------------- what is refused
-
-
-class Odd(BaseDistribution):
-    """A distribution that Optuna does not have."""
-
-    def to_internal_repr(self, value):
-        return value
-
-    def single(self):
-        return False
-
-    def _contains(self, value):
-        return True
+    seeds = range(first, first + 10)
+    wins = [best(KernelBanditSampler(seed=s)) < 0.5 * best(optuna.samplers.RandomSampler(seed=s)) for s in seeds]
+    assert sum(wins) >= 9
 
 
 @pytest.mark.parametrize(
     ("distribution", "words"),
     [
-        (Odd(), "Odd, which KernelBanditSampler does not know"),
         (IntDistribution(0, 2**52), "at most 2.50 values"),
         (IntDistribution(1, 2**41, log=True), "at most 2.40"),
         (FloatDistribution(5e-324, 1.0, log=True), "low must be at least"),
         (FloatDistribution(-1.7e308, 1.7e308), "infinitely far apart"),
     ],
-    ids=["kind", "integers", "log integers", "subnormal", "range"],
 )
 def test_ranges_that_cannot_be_searched_are_named(distribution, words):
-    study = study_with(quick())
     with pytest.raises(InputError, match=f"parameter 'depth'.*{words}"):
-        study.ask()._suggest("depth", distribution)
+        study_with(quick()).ask({"depth": distribution})
 
 
 @pytest.mark.parametrize(
@@ -539,10 +465,8 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
     [
         ({"algorithm": "ek-ucbb"}, "ek-ucb"),
         ({"beta": -1.0}, "beta|value"),
-        ({"clock": "seconds"}, '"trials" or "dates"'),
         ({"clock": "dates"}, "give memory="),
         ({"pruned": "drop"}, '"learn" or "ignore"'),
-        ({"failed": True}, '"learn" or "ignore"'),
         ({"n_startup_trials": 1}, "n_startup_trials must be at least 2"),
         ({"kernel": "rbf"}, "kernel must be"),
         ({"independent_sampler": "tpe"}, "a sampler of Optuna"),
@@ -552,13 +476,193 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"constraint_mode": "brave"}, "constraint_mode"),
         ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"constraint_mode": "safe"}, "give both or neither"),
-        ({"safe_params": [{"x": 0.5}]}, "give both or neither"),
         ({"constraint_mode": "safe", "safe_params": [0.5]}, "list of mappings"),
-        ({"objective": None}, "the study says"),
         ({"outcomes": ["cost"]}, "the study says"),
     ],
-    ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_words_that_do_not_fit_are_refused_at_once(words, message):
     with pytest.raises((InputError, TypeError), match=message):
         KernelBanditSampler(**{"seed": 0, **words})
+
+
+BOTH = ["minimize", "maximize"]
+
+
+def two(trial):
+    """Near (0, 0) the first is best, near (1, 0) the second, and a y of 0 is best for both."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    return x**2 + y, 1.0 - (x - 1.0) ** 2 - 0.5 * y
+
+
+def bounded(trial):
+    """To be maximised where x + y <= 1."""
+    x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+    trial.set_constraint("sum", x + y - 1.0)
+    return x + 0.3 * y
+
+
+def bounded_without(trial):
+    return trial.suggest_float("x", 0.0, 1.0) + 0.3 * trial.suggest_float("y", 0.0, 1.0)
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_from_its_storage_as_it_would_have_gone_on(tmp_path):
+    storage = JournalStorage(JournalFileBackend(str(tmp_path / "journal")))
+
+    def objective(trial):
+        values = two(trial)
+        trial.set_constraint("sum", trial.params["x"] - trial.params["y"] - 0.5)
+        return values
+
+    whole = optuna.create_study(sampler=quick(), directions=BOTH)
+    whole.optimize(objective, n_trials=7)
+    words = {"storage": storage, "study_name": "s", "load_if_exists": True, "directions": BOTH}
+    for number in (5, 2):
+        study = optuna.create_study(sampler=quick(), **words)
+        study.optimize(objective, n_trials=number)
+    for mine, theirs in zip(parameters(study), parameters(whole), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_constraints_are_outcomes_that_may_be_at_most_zero():
+    study = study_with(quick(n_startup_trials=6))
+    study.optimize(bounded, n_trials=26)
+    bandit = bandit_of(study)
+    assert bandit.outcomes == ("constraint sum",)
+    played = [trial.params["x"] + trial.params["y"] for trial in study.trials]
+    assert bandit.history.outcomes[:, 0].tolist() == pytest.approx([each - 1.0 for each in played[:-1]])
+    late = [each for number, each in enumerate(played) if number >= 14 and number % 8]
+    # Posterior means keep it, so a trial where little is known may not.
+    assert sum(each > 1.05 for each in late) <= 2
+    chosen = study.sampler.recommend(study)
+    assert chosen.constraints["sum"] < 0.05
+    free = study_with(quick(n_startup_trials=6))
+    free.optimize(bounded_without, n_trials=20)
+    beyond = [trial.params["x"] + trial.params["y"] > 1.05 for trial in free.trials[10:]]
+    assert sum(beyond) > len(beyond) / 2  # it is the limit that holds
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("kind", [np.bool_, np.float32, int])
+def test_a_function_of_constraints_is_stored_as_optunas_samplers_do(kind):
+    """Numbers of any kind: True is a limit broken and False one kept."""
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_user_attr("c", (x - 0.5, -1.0))
+        return x
+
+    study = study_with(quick(constraints_func=lambda trial: (*trial.user_attrs["c"], kind(trial.params["x"] > 0.5))))
+    study.optimize(objective, n_trials=5)
+    expected = [(trial.params["x"] - 0.5, -1.0, float(trial.params["x"] > 0.5)) for trial in study.trials]
+    assert [tuple(trial.constraints.values()) for trial in study.trials] == expected
+    study.sampler.recommend(study)
+    assert bandit_of(study).outcomes == ("constraint 0", "constraint 1", "constraint 2")
+    assert bandit_of(study).history.outcomes[:, 2].tolist() == [row[2] for row in expected]
+    assert study.best_trial.params["x"] <= 0.5
+
+
+def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
+    study = study_with(quick())
+    study.optimize(bounded_without, n_trials=4)
+    study.optimize(bounded, n_trials=2)
+    study.sampler.recommend(study)
+    column = bandit_of(study).history.outcomes[:, 0]
+    assert column[:4].isnan().all()
+    assert column[4:].isfinite().all()
+
+
+@pytest.mark.slow
+def test_only_what_is_surely_feasible_is_tried_where_that_is_asked_for():
+    safe = [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]
+    study = study_with(quick(constraint_mode="safe", safe_params=safe))
+    study.optimize(bounded, n_trials=16)
+    assert study.trials[0].params == safe[0]
+    assert all(trial.constraints["sum"] <= 0.05 for trial in study.trials)
+    assert study.best_value > 0.5  # more than what was known to be safe
+
+
+def test_where_nothing_may_be_feasible_trials_cover_the_space():
+    def objective(trial):
+        x = trial.suggest_float("x", 0.0, 1.0)
+        trial.set_constraint("never", 1.0 + 0.01 * x)
+        return x
+
+    study = study_with(quick())
+    study.optimize(objective, n_trials=10)
+    tried = sorted(trial.params["x"] for trial in study.trials)
+    assert max(later - earlier for earlier, later in pairwise(tried)) < 0.4
+    with pytest.raises(InfeasibleError):
+        study.sampler.recommend(study)
+
+
+def test_infinite_values_count_as_the_worst_or_best_so_far_and_failures_as_such():
+    study = optuna.create_study(directions=BOTH, sampler=quick())
+    study.optimize(two, n_trials=5)
+    words = {"params": {"x": 0.5, "y": 0.5}, "distributions": study.trials[0].distributions}
+    for values in ([math.inf, 0.5], [-math.inf, 0.5], [0.5, math.inf], [0.5, -math.inf]):
+        study.add_trial(create_trial(values=values, **words))
+    study.add_trial(create_trial(state=TrialState.FAIL, **words))
+    study.sampler.recommend(study)
+    history = bandit_of(study).history
+    first, second = -history.Y, history.outcomes[:, 0]
+    assert first[5:7].tolist() == [first[:5].max(), first[:5].min()]
+    assert second[7:9].tolist() == [second[:5].max(), second[:5].min()]
+    assert history.lost.tolist() == [False] * 9 + [True]
+    assert bool(second[9].isnan())
+
+
+SAFE = {"constraint_mode": "safe", "safe_params": [{"x": 0.1, "y": 0.1}, {"x": 0.3, "y": 0.1}]}
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kept", [-0.5, -math.inf])
+@pytest.mark.parametrize(
+    "words", [{}, {"failed": "ignore"}, pytest.param(SAFE, marks=pytest.mark.slow)], ids=["learn", "ignore", "safe"]
+)
+def test_a_trial_that_breaks_a_limit_without_end_is_not_recommended_and_its_like_not_sought(words, kept):
+    """Where all finite constraints are kept, no value that was seen says that a limit is broken."""
+
+    def objective(trial):
+        x, y = trial.suggest_float("x", 0.0, 1.0), trial.suggest_float("y", 0.0, 1.0)
+        trial.set_constraint("fits", math.inf if x > 0.6 else kept)
+        return x + 0.1 * y
+
+    study = study_with(quick(**words))
+    if not words.get("safe_params"):
+        for x in (0.05, 0.95, 0.35, 0.75, 0.15, 0.65, 0.55, 0.85):
+            study.enqueue_trial({"x": x, "y": 0.5})
+    study.optimize(objective, n_trials=12)
+    chosen = study.sampler.recommend(study)
+    assert chosen.constraints["fits"] == kept
+    late = [trial.params["x"] for trial in study.trials[9:] if trial.number % 8]
+    assert np.mean(late) < 0.75  # as far as the limit, and not to the end
+    history = bandit_of(study).history
+    broken = [trial.params["x"] > 0.6 for trial in study.trials]
+    assert history.lost.tolist() == broken
+    seen = history.outcomes[:, 0]
+    assert bool((seen[history.lost & seen.isfinite()] > 0.0).all())
+
+
+def test_what_has_no_meaning_is_named():
+    study = study_with(quick(constraints_func=lambda trial: (1 + 2j,)))
+    with pytest.raises(InputError, match="constraint '0' of trial 0 must be a number, at most 0 where it is kept"):
+        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=3)
+    study = optuna.create_study(directions=BOTH, sampler=quick(algorithm="gp-ei"))
+    with pytest.raises(InputError, match="several have no meaning"):
+        study.optimize(two, n_trials=6)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
+def test_of_several_objectives_no_dominated_trial_is_recommended(seed):
+    """Nor one that is infinitely bad while there are others; with noise, by which posterior means differ."""
+    rng = np.random.default_rng(seed)
+    study = optuna.create_study(directions=BOTH, sampler=quick())
+    for x in rng.uniform(-3.0, 3.0, 9):
+        values = [float(x + rng.normal()), float(rng.normal() - x * x)]
+        values = [math.inf, values[1]] if x > 2.0 else [values[0], -math.inf] if x < -0.5 else values
+        study.add_trial(create_trial(params={"x": x}, distributions={"x": FloatDistribution(-3, 3)}, values=values))
+    front = study.best_trials
+    finite = [trial.number for trial in front if all(map(math.isfinite, trial.values))]
+    assert study.sampler.recommend(study).number in (finite or [trial.number for trial in front])

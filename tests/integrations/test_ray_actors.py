@@ -7,19 +7,21 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ray
 import torch
-from problems import data
-from sharded_play import assert_equal_posteriors, make, rounds
+from local_workers import assert_alike, make, rounds
+from problems import data, matern
 
-from torch_kbandits import ArmBlocks, Arms, InputError
+from torch_kbandits import ArmBlocks, Arms, Bandit, ConstantWidth, InputError
+from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
-from torch_kbandits.memory import Restart, SlidingWindow
+from torch_kbandits.memory import SlidingWindow
 
 pytestmark = pytest.mark.slow
 
@@ -44,11 +46,11 @@ def _ray_ends():
     ray.shutdown()
 
 
+WORDS = {"kernel": matern(0.4), "regularization": 0.02, "width": ConstantWidth(1.0), "seed": 0}
 GROUPS = pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
 
 
 def pair(arms, groups=None, name="bkb", **settings):
-    """A bandit on one table of arms, one on shards of the same, and these."""
     candidates = ShardedArms(arms, num_shards=2)
     candidates.workers.groups = candidates.workers.groups if groups is None else groups
     words = {"resampling": "coupled"} | settings if name == "bkb" else settings
@@ -57,7 +59,6 @@ def pair(arms, groups=None, name="bkb", **settings):
 
 
 def kill(candidates, number):
-    """Kill the process of a worker, as a machine that fails would."""
     ray.kill(candidates.workers._actors[number])
 
 
@@ -67,61 +68,47 @@ def kill(candidates, number):
     [
         (None, "bkb", None),
         ([range(2)], "bkb", None),
-        (None, "bkb", SlidingWindow(40)),
-        (None, "bkb", Restart(45.0)),
+        (None, "bkb", SlidingWindow(20)),
         (None, "gp-pi", None),
         (None, "random", None),
     ],
-    ids=["apart", "one-leads", "window", "restart", "gp-pi", "random"],
+    ids=["apart", "one-leads", "window", "gp-pi", "random"],
 )
 def test_rounds_with_workers_killed_on_the_way(groups, name, memory):
     arms, settings = data(2000 if name == "bkb" else 700, 2, 1)[0], {} if memory is None else {"memory": memory}
     bandits, candidates = pair(torch.cat([arms, arms[::7]]), groups, name, **settings)
-    for first, killed in [(0, ()), (70, (1,)), (130, (0, 1))]:
+    for first, killed in [(0, ()), (20, (1,)), (40, (0, 1))]:
         for number in killed:
             kill(candidates, number)
-        rounds(bandits, 70 if name == "bkb" else 15, first)
-        if name == "bkb":
-            assert_equal_posteriors(bandits[1], bandits[0])
+        rounds(bandits, 20 if name == "bkb" else 10, first)
     candidates.close()
+
+
+@dataclass(frozen=True)
+class Deadly(UpperConfidenceRule):
+    """Ends the process of a worker from within, so that its reply never comes, and takes a file with it."""
+
+    path: str = ""
+    home: int = 0
+
+    def on_arms(self, posterior, beta, seed):
+        if os.getpid() != self.home and os.path.exists(self.path):
+            os.unlink(self.path)
+            os._exit(1)
+        return super().on_arms(posterior, beta, seed)
 
 
 @pytest.mark.usefixtures("_ray")
 @GROUPS
-def test_a_worker_that_dies_while_it_works(groups):
-    """Its process is ended from within, by the question itself, so that its reply never comes."""
-    arms = data(300, 2, 1)[0]
-    bandits, candidates = pair(arms, groups)
-    rounds(bandits, 8)
-    ours = bandits[1]
-    original = candidates.workers.send
-
-    def deadly(message, numbers, question):
-        candidates.workers.send = original
-        return original(message, numbers, Deadly(question, arms[0].tolist()))
-
-    candidates.workers.send = deadly
-    rounds(bandits, 8, 8)
-    assert candidates.workers.send == original
-    assert_equal_posteriors(ours, bandits[0])
+def test_a_worker_that_dies_while_it_works(groups, tmp_path):
+    (bandits, candidates), path = pair(data(300, 2, 1)[0], groups), tmp_path / "file"
+    ours = Bandit(candidates=candidates, acquisition=Deadly(str(path), os.getpid()), **WORDS)
+    single = Bandit(candidates=bandits[0].candidates, **WORDS)
+    rounds([single, ours], 8)
+    path.touch()
+    rounds([single, ours], 8, 8)
+    assert not path.exists()
     candidates.close()
-
-
-class Deadly:
-    """A question that ends the processes of all shards but the one of the first arm."""
-
-    is_small = True
-
-    def __init__(self, question, first):
-        self.question, self.first = question, first
-
-    def merged(self, answers):
-        return self.question.merged(answers)
-
-    def asked_of(self, ahead):
-        if ahead.arms.block(0, 1)[0].tolist() != self.first:
-            os._exit(1)
-        return self.question.asked_of(ahead)
 
 
 @pytest.mark.usefixtures("_ray")
@@ -143,38 +130,36 @@ def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
     (tmp_path / "gone.npy").rename(path)
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
     rounds(bandits, 8, 8)
-    assert_equal_posteriors(ours, bandits[0])
+    assert_alike(bandits)
     candidates.close()
 
 
 @pytest.mark.usefixtures("_ray")
-@GROUPS
-def test_arms_computed_by_the_workers_and_an_error_of_theirs(groups):
+def test_arms_computed_by_the_workers_and_an_error_of_theirs():
     arms = data(400, 2, 1)[0]
     blocks = arms.split(150)
     candidates = ShardedArms(ArmBlocks(lambda number: blocks[number], len(blocks)), num_shards=2)
-    candidates.workers.groups = groups
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 5)
-    with pytest.raises(ZeroDivisionError):
-        bandits[1]._belief.asked_of_all(Failing())
-    with pytest.raises(InputError, match="rule cannot be sent to another process"):
-        bandits[1]._belief.asked_of_all(Locked())
+    for rule, kind, message in (
+        (Failing(), ZeroDivisionError, "division"),
+        (Locked(), InputError, "rule cannot be sent to another process"),
+    ):
+        with pytest.raises(kind, match=message):
+            Bandit(candidates=candidates, acquisition=rule, **WORDS).ask()
     rounds(bandits, 5, 5)
-    assert_equal_posteriors(bandits[1], bandits[0])
+    assert_alike(bandits)
     candidates.close()
 
 
-class Failing:
-    is_small = True
-
-    def asked_of(self, ahead):
+class Failing(ThompsonRule):
+    def on_arms(self, posterior, beta, seed):
         return 1 / 0
 
 
-class Locked(Failing):
-    def __init__(self):
-        self.lock = threading.Lock()
+class Locked(ThompsonRule):
+    def __post_init__(self):
+        object.__setattr__(self, "lock", threading.Lock())
 
 
 @pytest.mark.usefixtures("_ray")
@@ -266,7 +251,7 @@ def test_without_a_ray_one_is_started_and_after_its_end_another():
     ray.shutdown()
     start_ray()
     rounds(bandits, 5, 5)
-    assert_equal_posteriors(bandits[1], bandits[0])
+    assert_alike(bandits)
     workers = candidates.workers
     assert ray.get([workers._actors[number].__ray_call__.remote(threads) for number in (0, 1)]) == [1, 1]
     ray.shutdown()

@@ -1,17 +1,17 @@
-"""Arms split over shards: the arms and posteriors of one table, whatever happens to the workers. Here without Ray."""
+"""Arms split over shards: the choices of one table, whatever happens to the workers. Here without Ray."""
 
+import sys
 from copy import deepcopy
-from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import interrupts
 import numpy as np
-import oracles
 import pytest
 import torch
-from local_workers import sharded
-from problems import DOUBLE, data, dense, difference, linear, matern, play, rbf
-from sharded_play import CUTS, LAMBDA, assert_equal_posteriors, make, noisy, rounds, some_arms
+from gpytorch.kernels import RBFKernel
+from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
+from problems import DOUBLE, data, linear, matern, play, rbf
 
 from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
@@ -21,7 +21,6 @@ from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations import ray as integration
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.memory import Discount, KeepAll, Memory, Quadratic, Restart, SlidingWindow, UncertaintyInjection
-from torch_kbandits.memory.base import where_counted
 
 RULES = {
     "exact": None,
@@ -37,7 +36,7 @@ class Forgetful(Memory):
     """Of observations made at even times those of the last four units of time count, of the others all."""
 
     def noise(self, times, now, regularization):
-        return where_counted((now - times <= 4.0) | (times % 2.0 == 1.0), regularization)
+        return torch.where((now - times <= 4.0) | (times % 2.0 == 1.0), float(regularization), torch.inf)
 
 
 MEMORIES = {
@@ -52,13 +51,6 @@ MEMORIES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _all_ways_are_taken(monkeypatch):
-    """Everything is computed afresh every few rounds, and the one table is one of features."""
-    monkeypatch.setattr("torch_kbandits.beliefs.FeatureTable.CHECK", 7)
-    monkeypatch.setattr("torch_kbandits.beliefs.choice.COVARIANCE_LIMIT", 0)
-
-
 def composed(candidates, rule="coupled", memory="none", **settings):
     words = {"kernel": matern(0.4), "regularization": LAMBDA, "width": ConstantWidth(2.0), "seed": 0}
     rule, memory = RULES[rule] if isinstance(rule, str) else rule, MEMORIES.get(memory, memory)
@@ -66,39 +58,26 @@ def composed(candidates, rule="coupled", memory="none", **settings):
 
 
 def pair(number=3, count=160, group_size=None, maker=make, **settings):
-    """A bandit on one table of arms and one on shards of the same."""
     arms = some_arms(count)
     given = Arms(arms), sharded(arms, number, CUTS[number] if count == 160 else None, group_size)
     return [maker(each, **settings) for each in given]
 
 
-def lost(bandit):
-    """What rounding may take from an exact posterior of what was told."""
-    X, Y = dense(bandit.history.X, bandit.history.Y)
-    return oracles.exact(oracles.matern52(0.4, 1.7), X, Y, np.full(len(Y), LAMBDA), X).rounding
+def losing(bandits, count, every=4, shards=3):
+    """Play with a worker lost every so many rounds."""
+    for first in range(0, count, every):
+        rounds(bandits, every, first)
+        bandits[1].candidates.workers.lose(first // every % shards)
+    assert_alike(bandits)
 
 
-# ---------------------------------------------------------------- the same arms and posteriors
+def both(bandits, X, number=0):
+    for bandit in bandits:
+        bandit.tell(X, noisy(X, number))
 
 
-GRID = [
-    *((rule, "none", number) for rule in ("fresh", "coupled", "growth") for number in CUTS),
-    ("coupled", "window", 2),
-    ("coupled", "observations", 7),
-    ("coupled", "restart", 3),
-    ("fresh", "observations", 3),
-    ("growth", "window", 3),
-    ("growth", "all", 2),
-    ("kors", "restart", 2),
-    ("kors", "window", 7),
-    ("exact", "window", 3),
-    ("exact", "restart", 2),
-    ("fixed", "observations", 3),
-    ("coupled", "discount", 2),
-    ("kors", "discount", 3),
-    ("exact", "discount", 2),
-    ("growth", "injection", 7),
-]
+NUMBERS = cycle(CUTS)
+GRID = [(rule, memory, next(NUMBERS)) for rule in RULES for memory in MEMORIES]
 
 
 @pytest.mark.parametrize(
@@ -108,28 +87,23 @@ GRID = [
         ("kors", "window", 3, 10),
         ("fresh", "of one's own", 2, 10),
         ("exact", "injection", 2, 10),
-        *(pytest.param(*case, 200, marks=pytest.mark.slow) for case in GRID),
+        *(pytest.param(*case, 25, marks=pytest.mark.slow) for case in GRID),
     ],
 )
 def test_shards_choose_the_arms_of_one_table(rule, memory, number, count):
-    """With workers lost on the way."""
-    bandits = pair(number, maker=composed, rule=rule, memory=memory)
-    for first in range(0, count, 5):
-        rounds(bandits, 5, first)
-        if first % 2:
-            bandits[1].candidates.workers.lose(first % number)
-        assert_equal_posteriors(bandits[1], bandits[0])
+    losing(pair(number, maker=composed, rule=rule, memory=memory), count, 5, number)
 
 
 MEAN = {"memory": SlidingWindow(7), "mean": lambda X: 5.0 + 3.0 * torch.cos(4.0 * X).sum(-1)}
 LEARNED = {"kernel": None, "regularization": None, "prior": LearnedPrior(num_initial=5), "resampling": "coupled"}
 NAMED = {
-    "bbkb": ("bbkb", {}),
+    "bbkb": ("bbkb", {"batch_rule": "local"}),
     "gp-ei": ("gp-ei", {}),
-    "sw-gp-ucb": ("sw-gp-ucb", {"window": 4.0}),
     "full": ("bkb", {"max_dictionary": 5, "when_full": "stop"}),  # each shard learns what is not spanned of its arms
     "mean": ("bkb", MEAN),
     "learned": ("bkb", LEARNED),
+    "sw-gp-ucb": ("sw-gp-ucb", {"window": 4.0}),
+    "bbkb, global": ("bbkb", {}),
     "gp-pi": ("gp-pi", {}),
     "gp-ucb": ("gp-ucb", {}),
     "mini-gp-ucb": ("mini-gp-ucb", {}),
@@ -141,103 +115,51 @@ NAMED = {
 @pytest.mark.parametrize(
     ("case", "count"),
     [
-        *((case, 16) for case in list(NAMED)[:6]),
-        *(pytest.param(case, 16, marks=pytest.mark.slow) for case in list(NAMED)[6:]),
-        *(pytest.param(case, 200, marks=pytest.mark.slow) for case in ("gp-ei", "gp-pi")),
+        *((case, 12) for case in list(NAMED)[:5]),
+        *(pytest.param(case, 16, marks=pytest.mark.slow) for case in list(NAMED)[5:]),
+        *(pytest.param(case, 100, marks=pytest.mark.slow) for case in ("gp-ei", "gp-pi")),
     ],
 )
 def test_named_algorithms_on_shards(case, count):
-    """An exact table of few arms has other formulas, so posteriors agree as far as these do."""
     name, words = NAMED[case]
-    bandits = pair(3, 600 if count > 16 else 60, name=name, **words)
-    for first in range(0, count, 8):
-        rounds(bandits, 8, first)
-        bandits[1].candidates.workers.lose(first % 3)
-    if case == "learned":
-        assert bandits[0].prior.mean == pytest.approx(bandits[1].prior.mean)
-    elif case == "mean":
-        assert difference(*(bandit._belief.posterior.mean for bandit in bandits)) < 1e-9
+    losing(pair(3, 600 if count > 16 else 60, name=name, **words), count)
+
+
+KERNELS = {"kernels": (matern(0.8), matern(0.2)), "dictionary": KORS(2.0)}
+APART = {
+    "draws": (composed, {"rule": "kors", "memory": "window", "acquisition": ThompsonRule()}),
+    "draws, exact": (composed, {"rule": "exact", "acquisition": ThompsonRule()}),
+    "stages": (composed, {"rule": "fresh", "memory": "discount", "acquisition": StagedRule(60)}),
+    **{name: (make, {"name": name, **KERNELS}) for name in ("hp-gp-ts", "lb-gp-ucb", "pe-gp-ucb")},
+}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("case", APART)
+def test_draws_stages_and_families_on_shards_are_those_of_one_table(case):
+    """Workers hold one posterior at a time, which stages or hypotheses build in turns."""
+    arms, (maker, words) = some_arms(60), APART[case]
+    blocks = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3))
+    words = words | ({"width": ConstantWidth(0.4)} if maker is composed else {})
+    whole = Arms(arms) if case == "stages" else blocks  # else draws are other functions
+    bandits = [maker(each, **words) for each in (whole, sharded(arms, 2, [23]))]
+    losing(bandits, 12, shards=2)
+    if case.startswith("draws"):  # and not the same arm again and again
+        assert len(bandits[1].history.X.unique(dim=0)) > 6
     else:
-        assert_equal_posteriors(bandits[1], bandits[0], max(1e-9, lost(bandits[1])))
+        assert torch.equal(*(bandit.history.stages for bandit in bandits))
+        assert len(bandits[0].history.stages.unique()) > 1 + (case == "stages")
 
 
-@pytest.mark.parametrize(
-    ("rule", "memory"),
-    [
-        ("kors", "window"),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in [("exact", "none"), ("fresh", "discount")]),
-    ],
-)
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("acquisition", ["draws", "stages"])
-def test_draws_and_stages_on_shards_are_those_of_one_table(acquisition, rule, memory):
-    """With points pending, strangers, and a worker that is lost; workers hold one posterior at a time."""
-    arms = some_arms(60)
-    whole = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3) if acquisition == "draws" else arms)
-    words = {"acquisition": ThompsonRule() if acquisition == "draws" else StagedRule(60), "width": ConstantWidth(0.4)}
-    bandits = [composed(each, rule, memory, **words) for each in (whole, sharded(arms, 2, [23]))]
-    for first in range(0, 12, 4):
-        rounds(bandits, 4, first)
-        bandits[1].candidates.workers.lose(first // 4 % 2)
-    assert len(bandits[1].history.X.unique(dim=0)) > 6  # draws, not the same arm again and again
-    if acquisition == "stages":
-        assert torch.equal(bandits[0].history.stages, bandits[1].history.stages)
-        assert len(bandits[0].history.stages.unique()) > 2
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", ["lb-gp-ucb", "pe-gp-ucb", "hp-gp-ts"])
-def test_families_on_shards_choose_the_arms_of_one_table(name):
-    """Workers hold one posterior at a time, which the hypotheses have built in turns."""
-    arms, words = some_arms(60), {"kernels": (matern(0.8), matern(0.2)), "dictionary": KORS(2.0)}
-    one_table = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3))
-    bandits = [make(each, name, **words) for each in (one_table, sharded(arms, 2, [23]))]
-    for first in range(0, 12, 4):
-        rounds(bandits, 4, first)
-        bandits[1].candidates.workers.lose(first // 4 % 2)
-    assert torch.equal(*(bandit.history.stages for bandit in bandits))
-    assert len(bandits[0].history.stages.unique()) > 1
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("source", ["tensor", "file", "blocks"])
-def test_random_search_asks_no_shard(source, tmp_path):
+def test_random_search_asks_no_shard():
     arms = some_arms().float()
-    bandits = [
-        make(each, "random", kernel=matern(0.4).float())
-        for each in (Arms(arms), sharded(given(arms, source, tmp_path), 3))
-    ]
+    bandits = [make(each, "random", kernel=matern(0.4).float()) for each in (Arms(arms), sharded(arms, 3))]
     workers = bandits[1].candidates.workers
     workers.sent.clear()
-    rounds(bandits, 8)
+    rounds(bandits, 4)
+    bandits[1].tell(x := bandits[1].ask(), failed=True)
+    assert not torch.equal(bandits[1].ask(), x)
     assert len(workers.sent) == 0
-
-
-def given(arms, source, folder):
-    """Arms in one of the forms that are taken."""
-    np.save(folder / "arms.npy", arms.numpy())
-    blocks = arms.split(37)
-    return {
-        "tensor": lambda: arms,
-        "file": lambda: MappedArms(folder / "arms.npy"),
-        "path": lambda: str(folder / "arms.npy"),
-        "blocks": lambda: ArmBlocks(blocks.__getitem__, len(blocks)),
-    }[source]()
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [("bbkb", {}), ("bbkb", {"batch_rule": "local"}), ("mini-gp-ucb", {})],
-    ids=["global", "local", "stay"],
-)
-def test_batches_that_a_rule_decides(name, settings):
-    bandits = pair(count=120, name=name, **settings)
-    for number in range(6):
-        asked = [bandit.ask(None) for bandit in bandits]
-        assert torch.equal(*asked), number
-        for bandit, X in zip(bandits, asked, strict=True):
-            bandit.tell(X, noisy(X, number))
 
 
 @pytest.mark.one_in(2)
@@ -249,7 +171,6 @@ def test_times_of_ones_own(gap):
         time += gap if number == 5 else 0.4
         X = [bandit.ask(2, time=time) for bandit in bandits]
         assert torch.equal(*X)
-        assert_equal_posteriors(bandits[1], bandits[0])
         for bandit in bandits:
             bandit.tell(X[0], noisy(X[0], number), time=time + 0.1)
     assert torch.equal(*(bandit.ask(3, time=time + 5.0, remember=False) for bandit in bandits))
@@ -261,28 +182,22 @@ def test_a_dictionary_that_was_not_played_and_a_kernel_that_is_not_stationary():
     """The largest prior variance, on which ties depend, is that of another shard than the best arm's."""
     arms = some_arms(80) - 0.5
     words = {"kernel": linear(0.7), "rule": FixedDictionary(arms[::13] + 0.01), "seed": 3}
-    bandits = [composed(candidates, **words) for candidates in (Arms(arms), sharded(arms, 3))]
-    rounds(bandits, 8)
-    assert_equal_posteriors(bandits[1], bandits[0])
+    rounds([composed(candidates, **words) for candidates in (Arms(arms), sharded(arms, 3))], 8)
 
 
 def test_single_precision():
-    """Choices may differ by rounding; the posteriors of one history differ by no more than that."""
+    """Choices may differ by rounding, and what the one table says of them by no more than that."""
     arms = some_arms().float()
     single, ours = (make(candidates, kernel=matern(0.4).float()) for candidates in (Arms(arms), sharded(arms, 3)))
-    X = arms[torch.randint(len(arms), (24,))]
     for number in range(0, 24, 3):
-        for bandit in (single, ours):
-            bandit.tell(X[number : number + 3], noisy(X[number : number + 3], number))
-    assert ours.ask().dtype == torch.float32
-    assert_equal_posteriors(ours, single, 1e-4)
+        both([single, ours], arms[torch.randint(len(arms), (3,))], number)
+        values, x = single.acquisition()(arms.unsqueeze(-2)), ours.ask(remember=False)
+        assert x.dtype == torch.float32
+        assert float(single.acquisition()(x.unsqueeze(-2))) > float(values.max()) - 1e-4
 
 
-# ---------------------------------------------------------------- ties
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
     """An arm of huge prior variance, in a shard of its own, makes differences of 1e-6 in the other a rounding."""
     arms = torch.tensor([[0.0, 1e6]] + [[1.0 + 1e-6 * number, 0.0] for number in range(20)], dtype=DOUBLE)
@@ -294,9 +209,8 @@ def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
     assert float(asked[0][0, 0]) >= 1.0
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("group_size", [1, 2])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("seed", "group_size"), [(0, 1), (1, 2), (2, 1), (3, 2)])
 def test_arms_that_are_all_equal(seed, group_size):
     """In every round the seed's order decides, over the shards' borders and those of groups."""
     arms = torch.full((31, 2), 0.25, dtype=DOUBLE)
@@ -306,43 +220,37 @@ def test_arms_that_are_all_equal(seed, group_size):
     assert torch.equal(*(bandit.ask(6) for bandit in bandits))
 
 
-# ---------------------------------------------------------------- what is sent
+def sent_by(bandit, count=5):
+    """The longest of the messages of so many rounds, of which each shard gets one a round."""
+    workers = bandit.candidates.workers
+    bandit.ask(remember=False)  # in which shards learn of what was told
+    workers.sent.clear()
+    play(bandit, count)
+    assert len(workers.sent) == count * len(workers.shards)
+    return max(workers.sent)
 
 
-def test_a_round_sends_the_same_to_many_arms_late_and_early():
+def test_a_round_sends_the_same_to_many_arms_late_and_early_and_what_is_taken_back_and_not_what_counts():
     sent = {}
     for count in (100, 1000):
         arms = some_arms(count)
-        bandit = make(sharded(arms, 2), resampling="growth")
-        workers, sent[count] = bandit.candidates.workers, []
+        bandit, sent[count] = make(sharded(arms, 2), resampling="growth"), []
         known = arms[:5].repeat(20, 1)
         for _ in range(2):  # early rounds, and late ones of a hundred more observations
             bandit.tell(known, noisy(known, 0))
-            play(bandit, 1)  # in which shards learn of them
-            workers.sent.clear()
-            play(bandit, 5)
-            assert len(workers.sent) == 2 * 5
-            sent[count].append(max(workers.sent))
+            sent[count].append(sent_by(bandit))
     m = len(bandit.inducing_points)
     assert max(sent[100] + sent[1000]) < 2500 + 8 * m
     assert sent[1000][1] < sent[1000][0] + 8 * m
-
-
-def test_a_round_sends_what_is_taken_back_and_not_what_counts():
-    sent = {}
+    windows = []
     for size in (10, 40):
         bandit = composed(sharded(some_arms(), 2), "fixed", SlidingWindow(size, "observations"))
-        workers = bandit.candidates.workers
         bandit.tell(some_arms()[:size], noisy(some_arms()[:size], 0))
-        bandit.ask(remember=False)
-        workers.sent.clear()
-        play(bandit, 5)
-        assert len(workers.sent) == 10
-        sent[size] = max(workers.sent)
-    assert sent[40] < sent[10] + 64 < 3000
+        windows.append(sent_by(bandit))
+    assert windows[1] < windows[0] + 64 < 3000
 
 
-def test_each_shard_is_asked_once_many_by_way_of_others():
+def test_each_shard_is_asked_once_many_by_way_of_others_and_none_for_what_is_known_here():
     bandit = make(sharded(some_arms(), 7, group_size=3))
     workers = bandit.candidates.workers
     for _ in range(2):
@@ -350,9 +258,7 @@ def test_each_shard_is_asked_once_many_by_way_of_others():
         bandit.ask(remember=False)
         assert workers.line.asked == [0, 3, 6, 1, 2, 4, 5]
     bandit.tell(x := bandit.ask(), noisy(x, 0))
-    workers.line.asked.clear()
-    assert len(bandit._belief.mean) == 160
-    assert workers.line.asked == list(range(7))  # what is large does not go through others
+    bandit.ask(remember=False)
     workers.sent.clear()
     bandit.tell(torch.rand(5, 2, dtype=DOUBLE), torch.rand(5, dtype=DOUBLE))
     bandit.recommend()
@@ -365,63 +271,41 @@ def test_each_shard_is_asked_once_many_by_way_of_others():
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("memory", ["none", "observations"])
-@pytest.mark.parametrize("behind", [4, 12])
-def test_shards_that_are_far_behind_are_started_anew(behind, memory, monkeypatch):
-    monkeypatch.setattr("torch_kbandits.integrations.ray.belief._MOST_STEPS", 10)
+@pytest.mark.parametrize("behind", [4, 70])
+def test_shards_that_are_far_behind_are_started_anew(behind, memory):
     bandits = pair(2, maker=composed, rule="fresh", memory=memory)
     rounds(bandits, 3)
     starts = bandits[1].candidates.workers.starts
     starts.clear()
-    for bandit in bandits:
-        for number in range(behind):
-            X = some_arms()[number : number + 2]
-            bandit.tell(X, noisy(X, number))
+    for number in range(behind):
+        both(bandits, some_arms()[number : number + 2], number)
     rounds(bandits, 2, 3)
-    assert_equal_posteriors(bandits[1], bandits[0])
-    assert [number for number, _ in starts] == ([0, 1] if behind == 12 else [])
+    assert_alike(bandits)
+    assert [number for number, _ in starts] == ([0, 1] if behind == 70 else [])
 
 
-# ---------------------------------------------------------------- workers that are lost
-
-
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(("group_size", "memory"), [(1, "observations"), (3, "none"), (2, "none")])
 @pytest.mark.parametrize(
-    ("memory", "name", "group_size"),
-    [("none", "bkb", 1), ("observations", "bkb", 1), ("none", "gp-ucb", 1), ("none", "bkb", 2), ("none", "bkb", 3)],
+    ("when", "gone"), [("before", (0, 1, 2)), ("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))]
 )
-def test_lost_workers_are_built_from_what_counts(memory, name, group_size):
-    words = {} if memory == "none" else {"memory": MEMORIES[memory]}
-    bandits = pair(3, group_size=group_size, name=name, **words)
-    workers = bandits[1].candidates.workers
-    for number, gone in enumerate([(0, 2), (), (0, 1, 2)]):
-        rounds(bandits, 3, 3 * number)
-        asked = [bandit.ask(2) for bandit in bandits]  # a new worker learns of these too
-        workers.starts.clear()
-        for shard in gone:
-            workers.lose(shard)
-        assert torch.equal(*(bandit.ask(2) for bandit in bandits))
-        assert sorted(shard for shard, _ in workers.starts) == list(gone)
-        assert memory == "none" or all(count <= 7 for _, count in workers.starts)
-        for bandit, X in zip(bandits, asked, strict=True):
-            bandit.forget(X)
-        assert_equal_posteriors(bandits[1], bandits[0], max(1e-9, lost(bandits[0])))
-    workers.close()
-    rounds(bandits, 1, 9)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("group_size", [1, 3])
-@pytest.mark.parametrize(("when", "gone"), [("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))])
-def test_workers_that_end_while_they_work(group_size, when, gone):
+def test_workers_that_end_are_built_from_what_counts(group_size, memory, when, gone):
     """Those that one led which is lost go on, also where it is not known how far they came."""
-    bandits = pair(group_size=group_size)
-    rounds(bandits, 3)
+    bandits = pair(group_size=group_size, maker=composed, memory=memory)
+    rounds(bandits, 9)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
-    setattr(workers.line, when, set(gone))
-    rounds(bandits, 2, 3)
-    assert_equal_posteriors(bandits[1], bandits[0])
+    if when == "before":
+        for shard in gone:
+            workers.lose(shard)
+    else:
+        setattr(workers.line, when, set(gone))
+    rounds(bandits, 2, 9)
+    assert_alike(bandits)
     assert sorted(number for number, _ in workers.starts) == list(gone)
+    assert memory == "none" or all(count <= 7 for _, count in workers.starts)
+    workers.close()
+    rounds(bandits, 1, 11)
 
 
 def assert_unchanged(bandit, before):
@@ -434,128 +318,109 @@ def assert_unchanged(bandit, before):
             assert torch.equal(ours, theirs) if isinstance(ours, torch.Tensor) else ours == theirs, key
 
 
+class Breaking(RBFKernel):
+    """Raises once at the arms of shard 1, after so many evaluations there."""
+
+    left = 0
+
+    def forward(self, x1, x2, diag=False, **params):
+        if Breaking.left and 83 in (x1.shape[-2], x2.shape[-2]):
+            Breaking.left -= 1
+            if Breaking.left == 0:
+                raise MemoryError("too many arms")
+        return super().forward(x1, x2, diag=diag, **params)
+
+
 FAILURES = {
-    "no worker": (lambda workers: workers.refuses.add(1), ShardLostError, r"shard 1 of 3 \(arms 7 to 89\)"),
-    "ends each time": (
-        lambda workers: setattr(workers, "start", lambda numbers: None),
-        ShardLostError,
-        "shard 1 of 3 .*ended each time",
-    ),
-    "an error": (
-        lambda workers: workers.line.fails_on_receipt.update({1: ArmsChangedError("other arms")}),
-        ArmsChangedError,
-        "other arms",
-    ),
+    "no worker": (ShardLostError, r"shard 1 of 3 \(arms 7 to 89\)"),
+    "ends each time": (ShardLostError, "shard 1 of 3 .*ended each time"),
+    "an error": (ArmsChangedError, "other arms"),
+    "half way": (MemoryError, "too many arms"),
 }
 
 
-@pytest.mark.parametrize(("failure", "group_size"), [*((name, 1) for name in FAILURES), ("an error", 3)])
-def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, group_size):
-    bandits = pair(group_size=group_size)
+def break_(workers, failure):
+    if failure == "an error":
+        workers.line.fails_on_receipt[1] = ArmsChangedError("other arms")
+    elif failure == "half way":
+        Breaking.left = 3
+    else:
+        workers.lose(1)
+        workers.refuses.add(1) if failure == "no worker" else setattr(workers, "start", lambda numbers: None)
+
+
+@pytest.mark.parametrize(
+    ("failure", "group_size", "memory"),
+    [*((name, 1, "none") for name in FAILURES), ("an error", 3, "none"), ("half way", 1, "observations")],
+)
+def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, group_size, memory):
+    """A shard that failed may have learned, or forgotten, some of what it was told, and is started anew."""
+    bandits = pair(maker=composed, group_size=group_size, memory=memory, kernel=Breaking().double())
     rounds(bandits, 3)
     ours, workers = bandits[1], bandits[1].candidates.workers
+    for number in range(3):
+        both(bandits, some_arms()[number : number + 2])
     before = ours.state_dict()
-    broken, kind, message = FAILURES[failure]
-    if kind is ShardLostError:
-        workers.lose(1)
-    broken(workers)
+    workers.starts.clear()
+    kind, message = FAILURES[failure]
+    break_(workers, failure)
     with pytest.raises(kind, match=message):
         ours.ask(3)
     assert_unchanged(ours, before)
-    X = some_arms()[:4]
-    for bandit in bandits:  # nothing that was told meanwhile is lost
-        bandit.tell(X, noisy(X, 0))
+    both(bandits, some_arms()[:4])  # nothing that was told meanwhile is lost
     workers.refuses = set()
     vars(workers).pop("start", None)
     rounds(bandits, 2, 3)
-    assert_equal_posteriors(ours, bandits[0])
+    assert_alike(bandits)
+    assert (1 in [number for number, _ in workers.starts]) == (failure != "an error")
 
 
-@pytest.mark.parametrize(("place", "memory"), [("ShardTable.updated", "none"), ("plays_of", "observations")])
-def test_a_shard_that_failed_half_way_is_started_anew(place, memory, monkeypatch):
-    """It may have learned, or forgotten, some of what it was told."""
-    bandits = pair(2, maker=composed, memory=memory)
-    rounds(bandits, 5)
-    starts = bandits[1].candidates.workers.starts
-    starts.clear()
-    for bandit in bandits:
-        for _ in range(3):
-            bandit.tell(some_arms()[:2], noisy(some_arms()[:2], 0))
-    owner, name, failures = integration.table, place.rpartition(".")[-1], ["too many arms"]
-    owner = owner.ShardTable if "." in place else owner
-    original = getattr(owner, name)
-
-    def failing(*arguments):
-        result = original(*arguments)
-        if failures:
-            raise MemoryError(failures.pop())
-        return result
-
-    monkeypatch.setattr(owner, name, failing, raising=False)
-    with pytest.raises(MemoryError):
-        bandits[1].ask()
-    bandits[0].ask(remember=False)
-    rounds(bandits, 2, 5)
-    assert_equal_posteriors(bandits[1], bandits[0])
-    assert [number for number, _ in starts] == [0]
-
-
-# ---------------------------------------------------------------- one object, many calls
-
-
-def test_bandits_that_share_workers_and_copies():
+def test_bandits_that_share_workers_and_copies_and_looking_changes_nothing():
     arms = some_arms()
     candidates = sharded(arms, 2)
-    ours = [make(candidates, seed=seed, resampling="growth") for seed in (0, 1)]
-    single = [make(Arms(arms), seed=seed, resampling="growth") for seed in (0, 1)]
+    ours, single = (
+        [make(each, seed=seed, resampling="growth") for seed in (0, 1)] for each in (candidates, Arms(arms))
+    )
     for number in range(6, 8):
-        for both in zip(ours, single, strict=True):
-            rounds(both, 1, number)
+        for each in zip(ours, single, strict=True):
+            rounds(each, 1, number)
     copied, twin = deepcopy(ours[0]), deepcopy(single[0])
     assert copied.candidates.workers is candidates.workers
     for number in range(8, 10):
         rounds([ours[0], single[0]], 1, number)
         rounds([copied, twin], 1, 2 * number)
-    assert_equal_posteriors(copied, twin)
-    assert_equal_posteriors(ours[0], single[0])
+    seen = copied.ask(5, remember=False)
+    assert torch.equal(copied.ask(2), seen[:2])
+    assert torch.equal(copied.ask(3, remember=False), seen[2:])
+    assert torch.equal(copied.ask(3), seen[2:])
+    assert torch.equal(twin.ask(5), seen)
+    assert_alike([single[0], ours[0]])
 
 
-def test_looking_changes_nothing():
-    bandits = pair()
-    rounds(bandits, 2)
-    ours = bandits[1]
-    seen = ours.ask(5, remember=False)
-    first = ours.ask(2)
-    assert torch.equal(seen[:2], first)
-    assert torch.equal(ours.ask(3, remember=False), seen[2:])
-    assert torch.equal(ours.ask(3), seen[2:])
-    assert torch.equal(bandits[0].ask(5), seen)
-
-
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
-    ("source", "memory"),
-    [("tensor", "window"), ("file", "none"), ("path", "none"), ("blocks", "none"), ("tensor", "none")],
+    ("source", "memory"), [("path", "none"), ("file", "none"), ("blocks", "none"), ("tensor", "window")]
 )
 def test_saved_states_go_from_one_form_to_the_other(source, memory, tmp_path):
-    arms = some_arms()
-    cut, one = given(arms, source, tmp_path), partial(composed, memory=memory)
-    ours, single = one(sharded(cut, 3)), one(Arms(arms))
+    arms, path = some_arms(), tmp_path / "arms.npy"
+    np.save(path, arms.numpy())
+    blocks = ArmBlocks(arms.split(37).__getitem__, 5)
+    cut = {"tensor": arms, "file": MappedArms(path), "path": str(path), "blocks": blocks}[source]
+    ours, single, again, replayed = (
+        composed(each, memory=memory) for each in (sharded(cut, 3), Arms(arms), sharded(cut, 2), sharded(cut, 5))
+    )
     rounds([ours], 4)
     ours.ask(2)
     single.load_state_dict(ours.state_dict())
     assert torch.equal(single.ask(4), ours.ask(4, remember=False))
-    again = one(sharded(cut, 2))
     again.load_state_dict(single.state_dict())
     assert torch.equal(again.pending, single.pending)
     rounds([again, single], 2)
-    replayed = one(sharded(cut, 5))
     replayed.replay(single.history)
     assert torch.equal(replayed.recommend(), single.recommend())
     for bandit in (again, single):
         bandit.restart()
     rounds([again, single], 2, 20)
-    assert_equal_posteriors(again, single)
 
 
 @pytest.mark.one_in(2)
@@ -587,15 +452,14 @@ def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
     assert len(places) >= (1 if call == "tell" else 4)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", ["bkb", "gp-ts", "random"])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("name", ["bkb", "gp-ts"])
 def test_arms_that_failed_are_left(name):
     arms = some_arms(30)
-    bandit = make(sharded(arms, 3), name)
-    asked, fails = [], False
+    bandit, asked, fails = make(sharded(arms, 3), name), [], False
     for number in range(20):
         x = bandit.ask()
-        assert not fails or difference(x, asked[-1]) > 0.0
+        assert not fails or not torch.equal(x, asked[-1])
         fails = number == 0 or bool(x[0, 0] > 0.5)
         bandit.tell(x, **({"failed": True} if fails else {"y": float(x.sum())}))
         asked.append(x)
@@ -607,25 +471,16 @@ def test_arms_that_failed_are_left(name):
     assert torch.equal(loaded.ask(), bandit.ask())
 
 
-# ---------------------------------------------------------------- bad input
-
-
 @pytest.mark.parametrize(
     ("arms", "words", "message"),
     [
         (some_arms(60), {"num_shards": 0}, "num_shards must be a whole number of at least 1, got"),
-        (some_arms(60), {"num_shards": 2.0}, "num_shards must be a whole number"),
         (some_arms(60), {"num_shards": 61}, "num_shards must be at most the number of arms, 60, got 61"),
         (some_arms(60), {"num_shards": 2, "num_gpus_per_shard": -1}, "num_gpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "num_cpus_per_shard": "two"}, "num_cpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "start_timeout": 0.0}, "start_timeout"),
-        (
-            some_arms(60),
-            {"num_shards": 2, "column_memory": 8},
-            "one column of kernel values of a shard's 30 arms needs",
-        ),
+        (some_arms(60), {"num_shards": 2, "column_memory": 8}, "one column of kernel values of a shard's 30 arms"),
         ([["a", "b"]], {"num_shards": 1}, "real numbers|candidates must be"),
-        (torch.zeros(0, 2), {"num_shards": 1}, "candidates must be|such file"),
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "must be finite|candidates must be"),
         ("no/such/file.npy", {"num_shards": 1}, "such file"),
     ],
@@ -643,7 +498,7 @@ def test_arms_that_cannot_be_sent(tmp_path):
 
 
 def test_without_ray(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"pip install -e '\.\[ray\]'"):
         ShardedArms(some_arms(), num_shards=2)
 
@@ -656,8 +511,6 @@ def test_more_shards_than_this_machine_has_processors(monkeypatch):
 
 
 class Together(ThompsonRule):
-    """A rule that compares the arms with each other."""
-
     scores_arms_apart = False
 
 

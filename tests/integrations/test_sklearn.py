@@ -1,5 +1,6 @@
 """KernelBanditSearchCV is a search of scikit-learn's in every respect but one: it chooses, and better than chance."""
 
+import os
 import pickle
 import warnings
 
@@ -28,14 +29,24 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import GridSearchCV, GroupKFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, RandomizedSearchCV, ShuffleSplit, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from tunable import Tunable, quality
 
-from torch_kbandits import Categorical, Float, InputError, Integer, KernelBanditWarning
+from torch_kbandits import (
+    Categorical,
+    DamagedFileError,
+    FileError,
+    Float,
+    InputError,
+    Integer,
+    KernelBanditWarning,
+    StateMismatchError,
+)
 from torch_kbandits.algorithms import GPTS
+from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -50,21 +61,14 @@ def searched(estimator=None, space=SPACE, X=X, y=Y, **settings):
 
 
 def table(search):
-    """What a search found, without times."""
-    return {key: list(column) for key, column in search.cv_results_.items() if "time" not in key}
+    return {key: list(map(str, column)) for key, column in search.cv_results_.items() if "time" not in key}
 
 
-# ---------------------------------------------------------------- the contract of a search
+SEVERAL = {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True}
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
-        pytest.param({"scoring": "accuracy", "refit": False}, marks=pytest.mark.slow),
-    ],
-    ids=["several", "no-refit"],
-)
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("settings", [SEVERAL, {"scoring": "accuracy", "refit": False}], ids=["several", "no-refit"])
 def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
     space = {"n_neighbors": [1, 3, 10], "weights": ["uniform", "distance"]}
     ours, theirs = (
@@ -73,21 +77,19 @@ def test_the_table_has_the_columns_and_kinds_of_randomized_search(settings):
     )
     assert {*ours.cv_results_} == {*theirs.cv_results_}
     for key, column in theirs.cv_results_.items():
-        mine = ours.cv_results_[key]
-        assert (type(mine), len(mine), getattr(mine, "dtype", None)) == (
-            type(column),
-            4,
-            getattr(column, "dtype", None),
+        mine, other = (
+            (type(each), len(each), getattr(each, "dtype", None)) for each in (ours.cv_results_[key], column)
         )
+        assert mine == other, key
     public = {name for name in vars(theirs) if name.endswith("_") and not name.startswith("_")}
     assert {name for name in vars(ours) if name.endswith("_")} == public | {"bandit_", "space_"}
 
 
-def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
+def test_scores_are_those_of_cross_validation_and_the_best_is_refitted_cloned_pickled_and_nested():
     X, y = load_iris(return_X_y=True)
     model = make_pipeline(StandardScaler(), KNeighborsClassifier())
     space = {"kneighborsclassifier__n_neighbors": Integer(1, 60), "kneighborsclassifier__p": uniform(1.0, 2.0)}
-    search = searched(model, space, X, y, n_iter=5, cv=3)
+    search = searched(model, space, X, y, n_iter=4, num_initial=3, cv=3, algorithm="ek-ucb", beta=1.0)
     for row, parameters in enumerate(search.cv_results_["params"]):
         scores = cross_val_score(clone(model).set_params(**parameters), X, y, cv=3)
         assert search.cv_results_["mean_test_score"][row] == pytest.approx(scores.mean())
@@ -101,43 +103,50 @@ def test_scores_are_those_of_cross_validation_and_the_best_is_refitted():
     assert search.predict_proba(X).shape == (len(X), 3)
     assert search.score(X, y) == refitted.score(X, y)
     assert search.classes_.tolist() == [0, 1, 2]
-
-
-def test_clone_words_and_saving():
-    search = KernelBanditSearchCV(
-        Tunable(), SPACE, n_iter=3, num_initial=2, algorithm="ek-ucb", cv=2, beta=1.0, random_state=0
-    )
-    copy = clone(search).set_params(n_iter=4, estimator__noise=0.1)
-    assert (copy.n_iter, copy.beta, copy.estimator.noise) == (4, 1.0, 0.1)
-    assert search.get_params()["estimator__noise"] == 0.0
-    search.fit(X, Y)
     again = pickle.loads(pickle.dumps(search))
     assert (again.predict(X) == search.predict(X)).all()
     assert again.bandit_.recommend().equal(search.bandit_.recommend())
-    assert not hasattr(clone(search), "best_params_")
-    assert cross_val_score(search, X, Y, cv=2).shape == (2,)  # nested
+    copy = clone(search).set_params(n_iter=2, num_initial=2, estimator__kneighborsclassifier__leaf_size=20)
+    assert (copy.n_iter, copy.beta, copy.estimator[1].leaf_size) == (2, 1.0, 20)
+    assert search.get_params()["estimator__kneighborsclassifier__leaf_size"] == 30
+    assert not hasattr(copy, "best_params_")
+    assert cross_val_score(copy, X, y, cv=2).shape == (2,)  # nested
 
 
 def test_data_frames_groups_weights_and_routing():
-    frame = pd.DataFrame(X, columns=["left", "right"])
-    groups = np.repeat(np.arange(5), 4)
+    frame, words = pd.DataFrame(X, columns=["left", "right"]), {"n_iter": 2, "num_initial": 2, "random_state": 0}
+    groups, weights = np.repeat(np.arange(5), 4), np.full(20, 0.5)
     search = searched(LogisticRegression(), {"C": [0.1, 1.0]}, frame, pd.Series(Y), n_iter=2)
     assert search.feature_names_in_.tolist() == ["left", "right"]
-    grouped = KernelBanditSearchCV(Tunable(), SPACE, n_iter=3, cv=GroupKFold(5), random_state=0)
-    grouped.fit(X, Y, groups=groups)
+    grouped = KernelBanditSearchCV(Tunable(), SPACE, cv=GroupKFold(5), **words).fit(X, Y, groups=groups)
     assert grouped.n_splits_ == 5
     with pytest.raises(ValueError, match="groups"):
         grouped.fit(X, Y)
-    weighted = KernelBanditSearchCV(Tunable(), SPACE, n_iter=3, cv=2, random_state=0)
-    assert weighted.fit(X, Y, sample_weight=np.full(20, 0.5)).best_estimator_.weight_ == 10.0
+    weighted = KernelBanditSearchCV(Tunable(), SPACE, cv=2, **words)
+    assert weighted.fit(X, Y, sample_weight=weights).best_estimator_.weight_ == 10.0
     with sklearn.config_context(enable_metadata_routing=True):
         model = Tunable().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        routed = KernelBanditSearchCV(model, SPACE, n_iter=3, cv=GroupKFold(5), random_state=0)
-        routed.fit(X, Y, sample_weight=np.full(20, 0.5), groups=groups)
-        assert routed.best_estimator_.weight_ == 10.0
+        routed = KernelBanditSearchCV(model, SPACE, cv=GroupKFold(5), **words)
+        assert routed.fit(X, Y, sample_weight=weights, groups=groups).best_estimator_.weight_ == 10.0
 
 
-def test_all_configurations_meet_the_same_splits():
+def test_several_metrics_are_all_kept_and_one_is_maximised():
+    def both(estimator, X, y):
+        return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
+
+    scorings = both, {"deep": lambda estimator, X, y: estimator.depth, "accuracy": "accuracy"}
+    searches = [
+        searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", n_iter=5, num_initial=3)
+        for scoring in scorings
+    ]
+    assert table(searches[0]) == table(searches[1])
+    assert searches[0].best_score_ == searches[0].best_params_["depth"] == searches[0].score(X, Y) == 30
+    assert {"mean_test_deep", "mean_test_accuracy"} <= {*searches[0].cv_results_}
+    search = searched(n_iter=3, num_initial=3, refit=lambda results: int(np.argmin(results["mean_test_score"])))
+    assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
+
+
+def test_the_same_seed_gives_the_same_search_and_all_configurations_meet_the_same_splits():
     """Also those of a splitter that draws others whenever it is asked, in batches of one."""
     splits = []
 
@@ -147,66 +156,13 @@ def test_all_configurations_meet_the_same_splits():
                 splits.append(split)
                 yield split
 
-    search = searched(n_iter=4, num_initial=2, cv=Watched(3))
-    assert len(search.cv_results_["params"]) == 4
+    searched(n_iter=3, num_initial=2, cv=Watched(3))
     assert len(splits) == 3
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("is_one", [False, True])
-def test_several_metrics_are_all_kept_and_one_is_maximised(is_one):
-    def deep(estimator, X, y):
-        return estimator.depth
-
-    def both(estimator, X, y):
-        return {"deep": estimator.depth, "accuracy": accuracy_score(y, estimator.predict(X))}
-
-    scoring = both if is_one else {"deep": deep, "accuracy": "accuracy"}
-    search = searched(space={"depth": randint(1, 31)}, scoring=scoring, refit="deep", num_initial=3)
-    assert search.best_params_["depth"] == 30
-    assert search.best_score_ == 30.0
-    assert {"mean_test_deep", "mean_test_accuracy"} <= {*search.cv_results_}
-    assert search.score(X, Y) == search.best_params_["depth"]
-    search = searched(refit=lambda results: int(np.argmin(results["mean_test_score"])))
-    assert search.best_index_ == search.cv_results_["mean_test_score"].argmin()
-
-
-# ---------------------------------------------------------------- what is evaluated
-
-
-def test_the_same_seed_gives_the_same_search_and_another_seed_another():
-    first, again, other = (searched(n_iter=5, num_initial=4, random_state=seed) for seed in (0, 0, 1))
+    first, again, other = (searched(n_iter=4, num_initial=3, random_state=seed) for seed in (0, 0, 1))
     assert table(first) == table(again)
     assert table(first)["params"] != table(other)["params"]
     state = np.random.RandomState(3)
     assert table(searched(n_iter=2, random_state=state)) != table(searched(n_iter=2, random_state=state))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_two_workers_give_what_batches_of_two_give(backend):
-    words = {"n_iter": 6, "num_initial": 2}
-    with parallel_config(backend=backend):
-        two = searched(n_jobs=2, **words)
-    assert table(two) == table(searched(batch_size=2, **words)) != table(searched(**words))
-
-
-def test_values_are_of_the_kinds_given_and_in_their_ranges():
-    space = {
-        "rate": Float(0.001, 0.1, log=True),
-        "depth": np.array([2, 8, 4]),
-        "kind": ("a", "b"),
-        "noise": uniform(2.0, 3.0),
-        "limit": [None, 5],
-        "seed": Integer(0, 100, step=10),
-    }
-    rows = searched(Flat(), space, n_iter=9, num_initial=5).cv_results_["params"]
-    for row in rows:
-        assert list(row) == list(space)
-        assert 0.001 <= row["rate"] <= 0.1
-        assert 2.0 <= row["noise"] <= 5.0
-        assert (row["kind"] in ("a", "b"), row["limit"] in (None, 5), row["depth"] in (2, 4, 8)) == (True,) * 3
-        assert (row["seed"] % 10, type(row["seed"])) == (0, int)
 
 
 class Flat(Tunable):
@@ -219,6 +175,15 @@ class Flat(Tunable):
         return 0.5
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_two_workers_give_what_batches_of_two_give(backend):
+    words = {"n_iter": 6, "num_initial": 2}
+    with parallel_config(backend=backend):
+        two = searched(n_jobs=2, **words)
+    assert table(two) == table(searched(batch_size=2, **words)) != table(searched(**words))
+
+
 def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
     space = {"depth": [2, 4, 6, 8], "kind": ["a", "b", "c"]}
     search = searched(space=space, n_iter=11, num_initial=9)
@@ -228,36 +193,26 @@ def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
     grid = GridSearchCV(Tunable(), space, cv=2).fit(X, Y)
     assert sorted(map(repr, search.cv_results_["params"])) == sorted(map(repr, grid.cv_results_["params"]))
     assert search.best_params_ == grid.best_params_
+    dicts = [{"depth": [1, 2, 3], "kind": ["a", "b"]}, {"rate": [0.1]}]
+    with pytest.warns(KernelBanditWarning, match="only 7 different configurations"):
+        rows = searched(space=dicts, n_iter=30).cv_results_["params"]
+    assert len({tuple(sorted(row.items(), key=str)) for row in rows}) == len(rows) == 7
     with pytest.warns(KernelBanditWarning, match="only 1 different"):
         assert searched(space={"depth": [3], "kind": ["b"]}, recommend="posterior").best_params_["depth"] == 3
 
 
-@pytest.mark.slow
-def test_the_best_cell_of_a_grid_is_found_in_a_sixth_of_the_evaluations():
-    space = {"rate": list(10.0 ** np.arange(-5.0, 1.0, 0.5)), "depth": list(range(1, 11))}
-    search = searched(space=space, n_iter=20, num_initial=8)
-    assert search.best_params_ == {"rate": pytest.approx(10.0**-2.5), "depth": 6}
-
-
 def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
-    search = searched(Tunable(noise=0.5), n_iter=10, num_initial=8, recommend="posterior")
+    """The words of the bandit are passed on, and nothing stays pending of a batch in which the ninth is spread."""
+    words = {"batch_size": 4, "algorithm": "gp-ts", "bandit_options": {"oversampling": 2.0}}
+    search = searched(Tunable(noise=0.5), n_iter=10, num_initial=6, recommend="posterior", **words)
     bandit = search.bandit_
+    assert isinstance(bandit, GPTS)
+    assert (bandit.num_told, bandit.num_asked) == (10, 4)
+    assert not bandit.pending_ids
     means = bandit.model.posterior(bandit.history.X.unsqueeze(-2)).mean.flatten()
     assert search.best_index_ == int(means.argmax())
     assert search.best_score_ == search.cv_results_["mean_test_score"][search.best_index_]
     assert search.best_params_ == search.space_.decode(bandit.history.X)[search.best_index_]
-
-
-def test_words_of_the_bandit_are_passed_on_and_nothing_stays_pending():
-    """A configuration that is spread, the ninth, is known to the others of its batch."""
-    search = searched(n_iter=11, num_initial=4, batch_size=4, algorithm="gp-ts", bandit_options={"oversampling": 2.0})
-    assert isinstance(search.bandit_, GPTS)
-    assert search.bandit_.num_told == 11
-    assert search.bandit_.num_asked == 7
-    assert not search.bandit_.pending_ids
-
-
-# ---------------------------------------------------------------- fits that fail
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
@@ -279,33 +234,6 @@ def test_failed_fits_are_rows_of_the_table_as_in_randomized_search():
     assert failed[8:].mean() < failed[:5].mean() or failed[8:].mean() <= 0.2  # it keeps away
 
 
-class Late(Tunable):
-    """Fails in the evaluations named, counted over all fits."""
-
-    count, bad = 0, ()
-
-    def fit(self, X, y):
-        Late.count += 1
-        if (Late.count - 1) // 2 in Late.bad:
-            raise ValueError("not now")
-        return super().fit(X, y)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("bad", [{0, 1, 3}, pytest.param({2, 3}, marks=pytest.mark.slow)])
-def test_failures_at_the_end_and_at_the_beginning_keep_their_places(bad):
-    Late.count, Late.bad = 0, bad
-    search = searched(Late(), n_iter=4, num_initial=2, refit=False, return_train_score=True)
-    failed = np.isnan(search.cv_results_["mean_test_score"])
-    assert {*failed.nonzero()[0].tolist()} == bad
-    for key in ("mean_train_score", "std_test_score"):
-        assert (np.isnan(search.cv_results_[key]) == failed).all()
-    for row, parameters in enumerate(search.cv_results_["params"]):
-        assert search.cv_results_["param_rate"][row] == parameters["rate"]
-        expected = quality(np.log10(parameters["rate"]), parameters["depth"], parameters["kind"])
-        assert failed[row] or search.cv_results_["mean_test_score"][row] == pytest.approx(expected)
-
-
 def test_error_scores():
     with pytest.warns(FitFailedWarning):
         search = searched(Tunable(limit=5), error_score=-7.0, n_iter=6, num_initial=5)
@@ -315,11 +243,10 @@ def test_error_scores():
         searched(Tunable(limit=0), error_score="raise")
     with pytest.raises(ValueError, match=r"All the \d+ fits failed"), pytest.warns(FitFailedWarning):
         searched(Tunable(limit=0))
+    words = {"scoring": {"one": "accuracy", "two": "accuracy"}, "refit": "two", "n_iter": 5, "num_initial": 4}
     with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
-        search = searched(
-            Tunable(limit=5), scoring={"one": "accuracy", "two": "accuracy"}, refit="two", n_iter=6, num_initial=4
-        )
-    assert (np.isnan(search.cv_results_["mean_test_one"]) == np.isnan(search.cv_results_["mean_test_two"])).all()
+        results = searched(Tunable(limit=5), **words).cv_results_
+    assert (np.isnan(results["mean_test_one"]) == np.isnan(results["mean_test_two"])).all()
 
 
 @pytest.mark.slow
@@ -337,9 +264,6 @@ def test_scores_that_are_not_finite_or_far_off_do_not_drown_the_others():
     assert search.best_score_ > 0.8
 
 
-# ---------------------------------------------------------------- against chance
-
-
 def found(search_class, seed, **settings):
     """The noise-free quality of what a search of 30 configurations recommends."""
     search = search_class(
@@ -351,18 +275,14 @@ def found(search_class, seed, **settings):
 
 @pytest.mark.slow
 def test_it_finds_better_configurations_than_random_search():
-    """One-sided Wilcoxon test over thirty seeds at 1%, which is how often it would pass were there no difference.
+    """One-sided Wilcoxon test at 1% over thirty seeds, which were chosen before it was run on them.
 
-    With the kernel that was the default before, ten seeds (0 to 9) were enough. With the present one they are not
-    (p = 0.08, and 0.05 on the seeds 100 to 109), so there are more, chosen before it was run on them.
+    On ten seeds the present kernel does not pass (p = 0.08 on 0 to 9, 0.05 on 100 to 109).
     """
     seeds = range(200, 230)
     ours = [found(KernelBanditSearchCV, seed) for seed in seeds]
     theirs = [found(RandomizedSearchCV, seed) for seed in seeds]
     assert wilcoxon(ours, theirs, alternative="greater").pvalue < 0.01
-
-
-# ---------------------------------------------------------------- spaces
 
 
 BRANCHES = [
@@ -372,42 +292,26 @@ BRANCHES = [
 ]
 
 
-def belongs(row):
-    """Whether a configuration is of one of the branches."""
-    if row.keys() == {"rate", "depth", "kind"}:
-        return row["kind"] == "a" and 1 <= row["depth"] <= 10
-    if row.keys() == {"rate", "kind"}:
-        return row["kind"] in ("b", "c")
-    return row.keys() == {"rate", "kind", "seed"} and row["rate"] in (0.5, 0.6, 0.7) and row["seed"] in (1, 2)
-
-
-def test_a_list_of_dicts_is_searched_in_all_of_them():
-    search = searched(space=BRANCHES, n_iter=10)
+def test_a_list_of_dicts_is_searched_in_all_of_them_and_parameters_may_depend_on_others():
+    search = searched(space=BRANCHES, n_iter=9, num_initial=8)
     rows = search.cv_results_["params"]
-    assert len(rows) == 10
-    assert all(map(belongs, rows))
-    assert len({frozenset(row) for row in rows}) == 3
+    of_branches = {
+        ("rate", "depth", "kind"): lambda row: row["kind"] == "a" and 1 <= row["depth"] <= 10,
+        ("rate", "kind"): lambda row: row["kind"] in ("b", "c"),
+        ("rate", "kind", "seed"): lambda row: row["rate"] in (0.5, 0.6, 0.7) and row["seed"] in (1, 2),
+    }
+    assert all(of_branches[tuple(row)](row) for row in rows)
+    assert {*map(tuple, rows)} == of_branches.keys()
     assert search.cv_results_["param_depth"].mask.tolist() == ["depth" not in row for row in rows]
     assert search.best_params_ in rows
     names = ["dict", "rate of dict 0", "rate of dict 2", "depth", "kind of dict 0", "kind of dict 1", "seed"]
     assert [*search.space_.space.parameters] == names  # one where dicts say the same
-
-
-def test_small_lists_of_dicts_end():
-    space = [{"depth": [1, 2, 3], "kind": ["a", "b"]}, {"rate": [0.1]}]
-    with pytest.warns(KernelBanditWarning, match="only 7 different configurations"):
-        search = searched(space=space, n_iter=30)
-    found = [tuple(sorted(row.items(), key=str)) for row in search.cv_results_["params"]]
-    assert len(set(found)) == len(found) == 7
-
-
-def test_parameters_may_depend_on_others():
     space = {
         "seed": Categorical([1, 2, 3]),
         "depth": Integer(1, 4, when={"seed": 1}),
         "rate": Float(1e-3, 1.0, log=True, when={"seed": [2, 3]}),
     }
-    for row in searched(space=space, n_iter=7).cv_results_["params"]:
+    for row in searched(space=space, n_iter=5, num_initial=4).cv_results_["params"]:
         assert ("depth" in row, "rate" in row) == (row["seed"] == 1, row["seed"] > 1)
 
 
@@ -424,13 +328,12 @@ HISTOGRAM = rv_histogram(np.histogram([1.0, 2.0, 3.0, 3.0, 4.0]), density=False)
 @pytest.mark.parametrize(
     ("shape", "low", "high"),
     [
-        (norm(3.0, 0.5), norm(3.0, 0.5).ppf(0.001), norm(3.0, 0.5).ppf(0.999)),
+        (norm(3.0, 0.5), *norm(3.0, 0.5).ppf([0.001, 0.999])),
         (beta(2, 5), 0.0, 1.0),
         (loguniform(1, 10, loc=3), 4.0, 13.0),
         (HISTOGRAM, 1.0, 4.0),  # not called, which scikit-learn takes as well
         (uniform, 0.0, 1.0),
     ],
-    ids=["norm", "beta", "shifted", "histogram", "standard"],
 )
 def test_distributions_of_any_shape_are_searched_by_their_quantiles(shape, low, high):
     values = np.sort(values_of(shape))
@@ -444,15 +347,12 @@ def test_distributions_of_any_shape_are_searched_by_their_quantiles(shape, low, 
     "given",
     [
         rv_discrete(values=((0.1, 0.5, 0.9), (0.3, 0.3, 0.4)))(),
-        rv_discrete(values=((1, 2, 4), (0.3, 0.3, 0.4))),
         rv_discrete(values=((1, 2, 4), (0.3, 0.3, 0.4)))(loc=0.5),
         rv_discrete(values=((1.0, 2.0), (0.5, 0.5)))(),
-        randint(-3, 2),
         randint(0, 5, loc=0.5),
         binom(5, 0.5, loc=-2),
         poisson(3),
     ],
-    ids=["fractions", "not called", "shifted", "whole fractions", "range", "shifted range", "binomial", "poisson"],
 )
 def test_discrete_distributions_are_searched_at_the_values_that_scipy_draws(given):
     drawn = given.rvs(size=4_000, random_state=0)
@@ -473,7 +373,6 @@ def test_discrete_distributions_are_searched_at_the_values_that_scipy_draws(give
         [1, 2, 10**400],
         [(1, 2), (1,), [1, 2], {"a": 1}],
     ],
-    ids=["one and all", "among others", "kinds", "array", "large", "containers"],
 )
 def test_values_that_are_equal_but_not_of_one_kind_are_different_ones(given):
     """1 and 1.0 may mean one feature and all features."""
@@ -488,7 +387,6 @@ def test_values_that_are_equal_but_not_of_one_kind_are_different_ones(given):
         ([1, "a"], [True, "a"]),
         (HISTOGRAM, rv_histogram(np.histogram([1.0, 3.9]), density=False)),
     ],
-    ids=["numbers", "choices", "histograms"],
 )
 def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
     space = [{"kind": ["a"], "noise": one}, {"kind": ["b"], "noise": other}]
@@ -499,15 +397,11 @@ def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
         assert not isinstance(given, list) or any(row["noise"] is value for value in given)
 
 
-# ---------------------------------------------------------------- bad input
-
-
 @pytest.mark.parametrize(
     ("space", "message"),
     [
         ([{"rate": [0.1]}, "depth"], "must be a dict from names to distributions, or a list of such"),
         ([], "or a list of such"),
-        ("rate", "must be a dict"),
         ({}, "at least one entry"),
         ({"rate": gamma}, "'rate' cannot be searched: the distribution 'gamma' is not frozen"),
         ({"rate": multivariate_normal([0.0, 0.0])}, "'rate' cannot .* has no quantiles.*a frozen distribution"),
@@ -518,7 +412,6 @@ def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
         ({"rate": 0.1}, "'rate' is 0.1 of type float"),
         ({"kind": []}, "'kind' must have a list of at least one value"),
         ({"rate": np.eye(2)}, "one-dimensional"),
-        ({"kind": {"a", "b"}}, "no distribution"),
         ({"rate": uniform(0.0, np.inf)}, "'rate'"),
     ],
 )
@@ -531,8 +424,6 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
     ("settings", "message"),
     [
         ({"n_iter": 0}, "n_iter must be a whole number of at least 1"),
-        ({"n_iter": 2.5}, "n_iter"),
-        ({"n_iter": None}, "n_iter must be a whole number"),
         ({"num_initial": 1}, "num_initial must be at least 2"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"recommend": "median"}, 'recommend must be "score" or "posterior"'),
@@ -540,8 +431,6 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
         ({"algorithm": "tpe"}, "tpe"),
         ({"bandit_options": {"windo": 3}}, "windo"),
         ({"scoring": ["accuracy"], "refit": False}, "refit must be the name of that one"),
-        ({"scoring": ["accuracy"], "refit": lambda results: 0}, "refit must be the name of that one"),
-        ({"scoring": lambda *_: {"a": 1.0}, "refit": False}, "refit must be the name of that one"),
         ({"scoring": lambda *_: {"a": 1.0}, "refit": "b"}, "'b'"),
         ({"space": {"colour": uniform()}}, "colour"),
     ],
@@ -549,3 +438,217 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
 def test_bad_words_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         searched(**settings)
+
+
+X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
+FRAME = pd.DataFrame(X, columns=["left", "right"])
+
+
+class Counted(Tunable):
+    """Counts its fits, and is interrupted at one of them."""
+
+    fits, last = 0, np.inf
+
+    def fit(self, X, y, sample_weight=None):
+        if Counted.fits >= Counted.last:
+            raise KeyboardInterrupt
+        Counted.fits += 1
+        return super().fit(X, y, sample_weight)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_fitted():
+    Counted.fits, Counted.last = 0, np.inf
+
+
+def kept(path, estimator=None, space=SPACE, X=X, y=Y, fit_words=None, **settings):
+    settings = {"n_iter": 5, "num_initial": 3, "cv": 2, "random_state": 0, "refit": False} | settings
+    search = KernelBanditSearchCV(Counted() if estimator is None else estimator, space, checkpoint=path, **settings)
+    return search.fit(X, y, **(fit_words or {}))
+
+
+def stopped(path, fits, **settings):
+    Counted.fits, Counted.last = 0, fits
+    with pytest.raises(KeyboardInterrupt):
+        kept(path, **settings)
+    Counted.fits, Counted.last = 0, np.inf
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"batch_size": 2, "recommend": "posterior", "refit": True, "cv": KFold(2, shuffle=True, random_state=3)},
+        {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
+        {"estimator": Counted(limit=4), "error_score": np.float32(-1.0)},
+        {"X": FRAME, "y": pd.Series(Y), "fit_words": {"sample_weight": np.ones(20)}, "batch_size": 2},
+    ],
+    ids=["plain", "batches", "several", "failures", "frames"],
+)
+def test_a_search_interrupted_anywhere_goes_on_as_if_it_was_not(settings, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitFailedWarning)
+        whole = kept(None, **settings)
+        total = Counted.fits
+        path, stops = tmp_path / "search", [total - 3, 1] if settings == {} else [total - 3]
+        for each in stops:  # also again and again
+            stopped(path, each, **settings)
+        found = kept(path, **settings)
+    assert table(found) == table(whole)
+    assert found.multimetric_ == whole.multimetric_
+    assert torch.equal(found.bandit_.history.Y, whole.bandit_.history.Y)
+    assert vars(found).keys() == vars(whole).keys()
+    assert getattr(found, "best_index_", None) == getattr(whole, "best_index_", None)
+    assert Counted.fits <= total - sum(stops) + 2 * settings.get("batch_size", 1)
+
+
+def test_a_search_that_had_ended_evaluates_the_quickest_configuration_once_more(tmp_path):
+    """scikit-learn's ``fit`` needs something that was evaluated in it; what was measured is kept."""
+    path = str(tmp_path / "search")
+    whole = kept(path, n_iter=3, refit=True)
+    times = list(whole.cv_results_["mean_fit_time"])
+    Counted.fits = 0
+    again = clone(whole).fit(X, Y)
+    assert Counted.fits == 3  # two splits, and the refit
+    assert table(again) == table(whole)
+    assert list(again.cv_results_["mean_fit_time"]) == times
+    assert again.best_params_ == whole.best_params_
+    assert again.best_estimator_.rate == whole.best_estimator_.rate
+
+
+@pytest.mark.slow
+def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
+    settings = {"estimator": Counted(limit=5), "num_initial": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of scikit-learn, that fits failed and scores are not finite
+        whole = kept(None, **settings)
+        failed = np.isnan(whole.cv_results_["mean_test_score"])
+        assert 0 < failed.sum() < 5
+        stopped(tmp_path / "search", 7, **settings)
+        assert table(kept(tmp_path / "search", **settings)) == table(whole)
+    words = settings | {"estimator": Counted(limit=0)}
+    for _ in range(2):  # also from what is left of the first
+        with pytest.raises(ValueError, match="All the"), pytest.warns(FitFailedWarning):
+            kept(tmp_path / "never", **words)
+
+
+def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
+    """As if the file was written on a machine that rounds otherwise."""
+    path = tmp_path / "search"
+    stopped(path, 9)
+    content = read(path, "search")
+    content["batches"][1]["points"][:, 0] += 0.25
+    write(path, "search", content)
+    with pytest.warns(KernelBanditWarning, match="other configurations than those in"):
+        found = kept(path)
+    assert len(found.cv_results_["params"]) == 5
+    assert found.cv_results_["params"][3] == found.space_.decode(content["batches"][1]["points"])[0]
+    assert len(found.bandit_.pending) == 0
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    path = tmp_path_factory.mktemp("started") / "search"
+    stopped(path, 9)
+    return path.read_bytes()
+
+
+class Other(Counted):
+    pass
+
+
+PIPELINE = {"space": {"counted__depth": randint(1, 11)}, "n_iter": 2, "num_initial": 2}
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_iter": 9}, "n_iter: 5 there, 9 here"),
+        ({"random_state": 1}, r"random_state: \d+ there, \d+ here"),
+        ({"scoring": "accuracy"}, "scoring: None there, 'accuracy' here"),
+        ({"algorithm": "gp-ucb", "beta": 1.0}, "beta: None there, 1.0 here"),
+        ({"bandit_options": {"oversampling": 3.0}}, "bandit_options: None there, {'oversampling': 3.0} here"),
+        ({"space": SPACE | {"kind": ["a", "b", "d"]}}, "param_distributions kind: .*'c'.* there, .*'d'.* here"),
+        ({"space": SPACE | {"seed": [1, 2, 3]}}, "param_distributions seed: nothing there, .* here"),
+        ({"estimator": Counted(noise=0.5)}, "estimator__noise: 0.0 there, 0.5 here"),
+        ({"estimator": Other()}, "estimator: .*Counted there, .*Other here"),
+        ({"X": X[:18], "y": Y[:18]}, r"X: \(20, 2\) float64 \w+ there, \(18, 2\) float64 \w+ here"),
+        ({"y": 1 - Y}, "y: .* there, .* here"),
+        ({"fit_words": {"sample_weight": np.ones(20)}}, "sample_weight: nothing there, .* here"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_another_search_is_refused_by_what_differs(settings, message, started, tmp_path):
+    path = tmp_path / "search"
+    path.write_bytes(started)
+    with pytest.raises(StateMismatchError, match=f"checkpoint of another search.*{message}"):
+        kept(path, **settings)
+    assert path.read_bytes() == started
+    assert Counted.fits == 0
+
+
+def test_differences_within_a_pipeline_and_splits_that_are_drawn_anew_are_refused_before_anything_is_fitted(tmp_path):
+    path = tmp_path / "pipeline"
+    kept(path, make_pipeline(StandardScaler(), Counted()), **PIPELINE)
+    with pytest.raises(StateMismatchError, match=r"search\. estimator__counted__noise: 0.0 there, 0.5 here\. Give"):
+        kept(path, make_pipeline(StandardScaler(), Counted(noise=0.5)), **PIPELINE)
+    with pytest.raises(StateMismatchError, match=r"estimator__steps: .*StandardScaler.* there, .*MinMaxScaler"):
+        kept(path, make_pipeline(MinMaxScaler(), Counted()), **PIPELINE)
+    path = tmp_path / "search"
+    stopped(path, 7, cv=ShuffleSplit(2, random_state=np.random.RandomState(0)))
+    with pytest.raises(StateMismatchError):  # the state of the splitter is another one
+        kept(path, cv=ShuffleSplit(2, random_state=np.random.RandomState(1)))
+    path.unlink()
+    stopped(path, 7, cv=ShuffleSplit(2))
+    with pytest.raises(StateMismatchError, match=r"draws other splits.*Give cv a random_state"):
+        kept(path, cv=ShuffleSplit(2))
+    assert Counted.fits == 0
+    path.unlink()
+    halves = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
+    stopped(path, 7, cv=(split for split in halves))
+    with pytest.raises(StateMismatchError, match="has 6 fits of 3 configuration"):
+        kept(path, cv=(split for split in [*halves, halves[0]]))
+
+
+def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
+    path = tmp_path / "search"
+    for content in (started[:-7], b"", b"torch_kbandits bandit\n{}\n", started[:-3] + b"xyz"):
+        path.write_bytes(content)
+        with pytest.raises(DamagedFileError, match=r"another checkpoint=, the search begins anew"):
+            kept(path)
+        assert path.read_bytes() == content
+    write(path, "search", {"words": {}})
+    with pytest.raises(DamagedFileError, match="no checkpoint of a search"):
+        kept(path)
+    path.write_bytes(started.replace(b'"format": 2', b'"format": 9'))
+    with pytest.raises(StateMismatchError, match="has format 9"):
+        kept(path)
+    with pytest.raises(FileError, match="Make its directory first"):
+        kept(tmp_path / "nowhere" / "search")
+    with pytest.raises(FileError, match="path of a file"):
+        kept(tmp_path)
+    with pytest.raises(InputError, match="checkpoint must be the path of a file or None, got 3"):
+        kept(3)
+    with pytest.raises(InputError, match="needs a random_state"):
+        kept(tmp_path / "new", random_state=None)
+    assert Counted.fits == 0
+
+
+def test_a_disk_that_fills_up_costs_the_checkpoint_and_not_the_search(tmp_path, monkeypatch):
+    path, original, calls = tmp_path / "search", os.replace, []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) > 3:
+            raise OSError(28, "No space left on device")
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.warns(KernelBanditWarning, match="goes on without its checkpoint.*No space left"):
+            found = kept(path)
+    assert len(read(path, "search")["batches"]) == 2  # and before them an empty one
+    assert table(kept(path)) == table(found)
+    assert [file.name for file in tmp_path.iterdir()] == ["search"]

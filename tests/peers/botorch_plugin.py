@@ -1,8 +1,5 @@
 """A pytest plugin that lets BoTorch's own tests meet a model of this package wherever they import ``SingleTaskGP``.
 
-BoTorch's modules imported by then keep the class, so what dispatches on it still works, since a model of this package
-is one. Those imported later, such as its models for contexts, get the stand-in as the tests do.
-
 Two environment variables say what to do: ``STAND_IN``, the name of the class, ``SingleTaskGP`` for the peer itself;
 and ``OUTCOMES``, the file that gets the outcome of each test as JSON.
 """
@@ -62,15 +59,10 @@ def with_defaults(kind: Any) -> type:
     return StandIn
 
 
-STAND_INS = {
-    "SingleTaskGP": SingleTaskGP,
-    "NystromGP": with_defaults(NystromGP),
-    "OnlineGP": with_defaults(OnlineGP),
-}
+STAND_INS = {"SingleTaskGP": SingleTaskGP, "NystromGP": with_defaults(NystromGP), "OnlineGP": with_defaults(OnlineGP)}
 
 
 def pytest_configure() -> None:
-    """Put the class in the places from which tests import."""
     gp_regression.SingleTaskGP = models.SingleTaskGP = STAND_INS[os.environ["STAND_IN"]]
     # The tests are of a commit that exports it there too.
     models.SaasFullyBayesianSingleTaskGP = SaasFullyBayesianSingleTaskGP  # pyright: ignore
@@ -82,5 +74,4 @@ def pytest_runtest_logreport(report: Any) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write the outcomes down."""
     Path(os.environ["OUTCOMES"]).write_text(json.dumps(_outcomes, indent=1))

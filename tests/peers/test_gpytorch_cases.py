@@ -18,12 +18,8 @@ from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, Spa
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.memory import Quadratic
 
-# ---------------------------------------------------------------- kernels
-
 
 class OneColumnCase(BaseKernelTestCase):
-    """A kernel that takes one column."""
-
     def create_data_no_batch(self):
         return torch.rand(50, 10)
 
@@ -120,18 +116,12 @@ class TestSpaceTimeKernelOfBatches(BaseKernelTestCase, unittest.TestCase):
         return SpaceTimeKernel(space, ForgettingKernel(0.3).float(), **kwargs)
 
 
-# ---------------------------------------------------------------- the likelihood
-
-
 class TestUncertaintyInjectionLikelihood(BaseLikelihoodTestCase, unittest.TestCase):
     """With ``times``: GPyTorch's cases give no inputs, of which a ``time_column`` would be one."""
 
     def create_likelihood(self):
         times = torch.arange(5.0)
         return UncertaintyInjectionLikelihood(Quadratic(0.1), regularization=0.5, now=5.0, times=times).float()
-
-
-# ---------------------------------------------------------------- models
 
 
 class ModelCase(BaseModelTestCase):

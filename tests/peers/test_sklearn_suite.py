@@ -26,7 +26,6 @@ REGRESSORS = {
 
 
 def tuned(estimator, name):
-    """A search as scikit-learn checks its own ones."""
     words = {"n_iter": 2, "cv": 2, "error_score": "raise", "random_state": 0}
     return KernelBanditSearchCV(estimator, {name: [0.1, 1.0]}, **words)
 
@@ -40,7 +39,6 @@ SEARCHES = [
 
 
 def deviations(search):
-    """Why checks of a search fail, by their names."""
     return REGRESSORS if is_regressor(search) else {}
 
 
@@ -51,7 +49,6 @@ def test_checks_of_estimators(estimator, check):
 
 
 def with_callbacks(estimator, scoring):
-    """The search on which scikit-learn counts calls of callbacks."""
     words = {"cv": 2, "n_iter": 3, "scoring": scoring, "random_state": 42}
     return KernelBanditSearchCV(estimator(), {"max_iter": randint(1, 4)}, **words)
 

@@ -39,7 +39,6 @@ class Nursery:
         theirs.close()
 
     def start(self):
-        """The number of a new server's process."""
         self._ours.sendall(b"1")
         return int.from_bytes(self._ours.recv(4), "big")
 

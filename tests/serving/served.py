@@ -1,6 +1,7 @@
 """Bandits of several kinds to serve, what is asked of each as JSON, and services that crash."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,69 +21,35 @@ from torch_kbandits import (
 from torch_kbandits.observations import Expiry
 from torch_kbandits.serving import Service
 
-WORDS = {"kernel": rbf(0.4), "regularization": 0.1, "seed": 0}
+WORDS = {"kernel": rbf(0.4), "regularization": 0.1, "beta": 2.0, "seed": 0}
 ARMS = data(40, 2)[0]
 
 
-def bkb():
-    return algorithms.BKB(candidates=ARMS, beta=2.0, **WORDS)
-
-
-def box():
-    return algorithms.IGPUCB(bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), beta=2.0, **WORDS)
-
-
-def contexts():
-    return algorithms.EKUCB(candidates=ContextualActions(action_dim=1, context_dim=1), beta=2.0, **WORDS)
-
-
-def space():
-    parameters = {"rate": Float(0.1, 10.0, log=True), "kind": Categorical(["a", "b", "c"])}
-    return algorithms.IGPUCB(candidates=ParameterSpace(parameters), beta=2.0, **WORDS)
-
-
-def dated():
-    return algorithms.SWGPUCB(candidates=ARMS, window=3600.0, beta=2.0, **WORDS)
-
-
-def staged():
-    actions = ContextualActions(action_dim=1, context_dim=1)
-    return algorithms.SupKernelUCB(candidates=actions, num_actions=6, horizon=50, beta=1.0, **WORDS)
-
-
-def limited():
-    return algorithms.BKB(
-        candidates=ARMS,
-        beta=2.0,
-        outcomes=[Outcome("heat", prior=Prior(rbf(0.4), 0.1))],
-        constraints=[AtMost("heat", 2.5, mode="optimistic")],
-        **WORDS,
-    )
-
-
-def fitted():
-    return algorithms.EKUCB(candidates=ARMS, prior=LearnedPrior(num_initial=3), beta=2.0, seed=0)
-
-
-def batched():
-    return algorithms.BBKB(candidates=ARMS, beta=2.0, **WORDS)
-
-
-def fitted_outcome():
-    outcome = Outcome("heat", prior=LearnedPrior(num_initial=3))
-    return algorithms.EKUCB(candidates=ARMS, prior=LearnedPrior(num_initial=3), outcomes=[outcome], beta=2.0, seed=0)
-
-
-def dropping():
-    return algorithms.BKB(candidates=ARMS, beta=2.0, expire_after=2.0, **WORDS)
-
-
-def failing():
-    return algorithms.BKB(candidates=ARMS, beta=2.0, expire_after=Expiry(3.0, "fail"), **WORDS)
-
-
-KINDS = (bkb, box, contexts, space, dated, staged, limited, fitted, fitted_outcome, batched, dropping, failing)
-BANDITS = {kind.__name__: kind for kind in KINDS}
+ROUND = ContextualActions(action_dim=1, context_dim=1)
+SPACE = ParameterSpace({"rate": Float(0.1, 10.0, log=True), "kind": Categorical(["a", "b", "c"])})
+LIMITED = {
+    "outcomes": [Outcome("heat", prior=Prior(rbf(0.4), 0.1))],
+    "constraints": [AtMost("heat", 2.5, mode="optimistic")],
+}
+LEARNED = {"candidates": ARMS, "prior": LearnedPrior(num_initial=3), "beta": 2.0, "seed": 0}
+#: How each is made.
+BANDITS = {
+    "bkb": partial(algorithms.BKB, candidates=ARMS, **WORDS),
+    "box": partial(algorithms.IGPUCB, bounds=torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE), **WORDS),
+    "contexts": partial(algorithms.EKUCB, candidates=ROUND, **WORDS),
+    "space": partial(algorithms.IGPUCB, candidates=SPACE, **WORDS),
+    "dated": partial(algorithms.SWGPUCB, candidates=ARMS, window=3600.0, **WORDS),
+    "staged": partial(algorithms.SupKernelUCB, candidates=ROUND, num_actions=6, horizon=50, **WORDS),
+    "limited": partial(algorithms.BKB, candidates=ARMS, **LIMITED, **WORDS),
+    "fitted": partial(algorithms.EKUCB, **LEARNED),
+    "fitted_outcome": partial(
+        algorithms.EKUCB, outcomes=[Outcome("heat", prior=LearnedPrior(num_initial=3))], **LEARNED
+    ),
+    "batched": partial(algorithms.BBKB, candidates=ARMS, **WORDS),
+    "dropping": partial(algorithms.BKB, candidates=ARMS, expire_after=2.0, **WORDS),
+    "failing": partial(algorithms.BKB, candidates=ARMS, expire_after=Expiry(3.0, "fail"), **WORDS),
+}
+bkb = BANDITS["bkb"]
 
 
 def about_round(name, number):
@@ -95,7 +62,6 @@ def about_round(name, number):
 
 
 def saved(make, folder: Path) -> Path:
-    """The file of a new bandit in a folder."""
     path = folder / "bandit.kb"
     make().save(path)
     return path

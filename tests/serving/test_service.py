@@ -1,19 +1,25 @@
 """A served bandit is the bandit that was told the same without a server, whatever is killed in between."""
 
 import errno
+import hashlib
+import json
 import os
+import random
+from contextlib import suppress
 
 import hypothesis
 import hypothesis.strategies as st
 import pytest
 import torch
+from calls import VALID, WRONG
 from gpytorch.kernels import RBFKernel
 from problems import DOUBLE, examples, rbf
 from served import ARMS, BANDITS, about_round, bkb, crash, saved
 
-from torch_kbandits import Bandit, algorithms
-from torch_kbandits.errors import FileError, InputError, StateMismatchError
-from torch_kbandits.serving import Service, book, service
+from torch_kbandits import Bandit, LearnedPrior, algorithms
+from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditError, StateMismatchError
+from torch_kbandits.serving import Service, book, journal
+from torch_kbandits.serving import service as service_module
 from torch_kbandits.serving.refusals import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
 
 #: Asks of these differ by the rounding of a search after the posterior was computed afresh.
@@ -34,7 +40,6 @@ STEPS = st.lists(
 
 
 def numbers(value):
-    """Actions, or a context, as numbers to compare and to give to a bandit."""
     if isinstance(value, list) and isinstance(value[0], dict):
         value = [[each["rate"], " abc".index(each["kind"])] for each in value]
     return torch.as_tensor(value, dtype=DOUBLE)
@@ -53,7 +58,7 @@ def done(bandit, operation, words):
 @pytest.mark.parametrize("name", BANDITS)
 @hypothesis.given(steps=STEPS)
 @hypothesis.example(
-    steps=[("ask", 2), ("crash", b""), ("tell", 0), ("ask", 1), ("crash", b"9"), ("tell", 1), ("tell actions", 0)],
+    steps=[("ask", 2), ("crash", b""), ("tell", 0), ("ask", 1), ("crash", b"9"), ("tell", 1), ("tell actions", 0)]
 )
 @examples(9)
 def test_whatever_crashes_it_is_the_uninterrupted_bandit(name, steps, tmp_path_factory):
@@ -129,7 +134,7 @@ def test_a_crash_while_it_is_saved_whole_loses_and_doubles_nothing(stop, tmp_pat
     names = {
         "nothing": (Bandit, "save"),
         "saved": (served.journal, "append"),
-        "named": (service, "put_in_place"),
+        "named": (service_module, "put_in_place"),
         "in place": (type(served.journal), "renew"),
     }
     with monkeypatch.context() as patch:
@@ -149,36 +154,28 @@ def test_a_crash_while_it_is_saved_whole_loses_and_doubles_nothing(stop, tmp_pat
     assert Service.open(path).bandit.history.Y.tolist() == [0.0, 1.0, 2.0, 3.0, 7.0]
 
 
-@pytest.fixture
-def served(tmp_path):
-    found = Service.open(saved(bkb, tmp_path))
-    yield found
-    found.journal.close()
-    found._sole.release()
-
-
-def test_a_key_gets_the_same_answer_again_and_nothing_is_asked_twice(served):
-    first = served.answer("ask", {"q": 3, "key": "a"})
-    assert served.answer("ask", {"key": "a", "q": 3}) == first
-    assert served.answer("ask", {"q": 3, "key": "b"})["ids"] == [3, 4, 5]
+def test_a_key_gets_the_same_answer_again_and_nothing_is_asked_twice(service):
+    first = service.answer("ask", {"q": 3, "key": "a"})
+    assert service.answer("ask", {"key": "a", "q": 3}) == first
+    assert service.answer("ask", {"q": 3, "key": "b"})["ids"] == [3, 4, 5]
     for operation, request in (("ask", {"q": 2, "key": "a"}), ("forget", {"all": True, "key": "a"})):
         with pytest.raises(KeyReusedError, match="another request"):
-            served.answer(operation, request)
+            service.answer(operation, request)
     told = {"actions": [ARMS[0].tolist()], "y": 0.5, "key": "c"}
-    assert [served.answer("tell", told)["already"] for _ in range(2)] == [False, True]
-    assert served.answer("forget", {"all": True, "key": "d"}) == {"already": False}
-    served.answer("ask", {})
-    assert served.answer("forget", {"all": True, "key": "d"}) == {"already": True}
-    assert (served.bandit.num_asked, served.bandit.num_told, len(served.bandit.pending_ids)) == (7, 1, 1)
+    assert [service.answer("tell", told)["already"] for _ in range(2)] == [False, True]
+    assert service.answer("forget", {"all": True, "key": "d"}) == {"already": False}
+    service.answer("ask", {})
+    assert service.answer("forget", {"all": True, "key": "d"}) == {"already": True}
+    assert (service.bandit.num_asked, service.bandit.num_told, len(service.bandit.pending_ids)) == (7, 1, 1)
 
 
-def test_an_id_is_told_once(served):
-    served.answer("ask", {"q": 5})
-    assert not served.answer("tell", {"ids": [1, 0], "y": [0.5, 1]})["already"]
-    assert served.answer("tell", {"ids": [0, 1], "y": [1.0, 0.5]})["already"]
-    assert served.answer("tell", {"ids": 1, "y": 0.5, "key": "new"})["already"]
-    assert [served.answer("forget", {"ids": [3]})["already"] for _ in range(2)] == [False, True]
-    served.answer("tell", {"actions": [served.answer("pending", {})["actions"][0]], "y": 1.0})
+def test_an_id_is_told_once(service):
+    service.answer("ask", {"q": 5})
+    assert not service.answer("tell", {"ids": [1, 0], "y": [0.5, 1]})["already"]
+    assert service.answer("tell", {"ids": [0, 1], "y": [1.0, 0.5]})["already"]
+    assert service.answer("tell", {"ids": 1, "y": 0.5, "key": "new"})["already"]
+    assert [service.answer("forget", {"ids": [3]})["already"] for _ in range(2)] == [False, True]
+    service.answer("tell", {"actions": [service.answer("pending", {})["actions"][0]], "y": 1.0})
     for operation, request in (
         ("tell", {"ids": [0], "y": 2.0}),
         ("tell", {"ids": [0, 4], "y": [1.0, 1.0]}),
@@ -187,26 +184,26 @@ def test_an_id_is_told_once(served):
         ("forget", {"ids": [0]}),
     ):
         with pytest.raises(AlreadyToldError, match="settled"):
-            served.answer(operation, request)
+            service.answer(operation, request)
     for number in (5, -1, 10**30):
         with pytest.raises(UnknownIdError, match="5 point"):
-            served.answer("tell", {"ids": [number], "y": 0.0})
-    assert served.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
-    assert served.bandit.pending_ids == (4,)
+            service.answer("tell", {"ids": [number], "y": 0.0})
+    assert service.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
+    assert service.bandit.pending_ids == (4,)
 
 
-def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(served, monkeypatch):
+def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(service, monkeypatch):
     monkeypatch.setattr(book, "REMEMBERED", 4)
-    asked = [served.answer("ask", {"q": 2, "key": f"{number}"}) for number in range(4)]
-    assert served.answer("ask", {"q": 2, "key": "3"}) == asked[3]
-    assert served.answer("ask", {"q": 2, "key": "0"})["ids"] == [8, 9]
+    asked = [service.answer("ask", {"q": 2, "key": f"{number}"}) for number in range(4)]
+    assert service.answer("ask", {"q": 2, "key": "3"}) == asked[3]
+    assert service.answer("ask", {"q": 2, "key": "0"})["ids"] == [8, 9]
     for number in range(8):
-        served.answer("tell", {"ids": number, "y": 1.0})
-    assert served.answer("tell", {"ids": 7, "y": 1.0})["already"]
+        service.answer("tell", {"ids": number, "y": 1.0})
+    assert service.answer("tell", {"ids": 7, "y": 1.0})["already"]
     with pytest.raises(AlreadyToldError, match="before the last 4"):
-        served.answer("tell", {"ids": 0, "y": 1.0})
-    content = served._book.content()
-    assert (served.bandit.num_told, len(content["keys"]), len(content["ids"])) == (8, 2, 4)
+        service.answer("tell", {"ids": 0, "y": 1.0})
+    content = service._book.content()
+    assert (service.bandit.num_told, len(content["keys"]), len(content["ids"])) == (8, 2, 4)
 
 
 REFUSED = {
@@ -235,31 +232,31 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(served):
-    served.answer("ask", {"q": 1})
-    size, before = served.journal.size, str(served.bandit.state_dict())
+def test_what_does_not_fit_is_refused_and_changes_nothing(service):
+    service.answer("ask", {"q": 1})
+    size, before = service.journal.size, str(service.bandit.state_dict())
     for operation, cases in REFUSED.items():
         for request, message in cases:
             with pytest.raises(InputError, match=message):
-                served.answer(operation, request)
-            assert served.journal.size == size
-            assert str(served.bandit.state_dict()) == before
-    assert served.answer("tell", {"ids": [0], "y": 1.0}) == {"already": False, "told": 1}
+                service.answer(operation, request)
+            assert service.journal.size == size
+            assert str(service.bandit.state_dict()) == before
+    assert service.answer("tell", {"ids": [0], "y": 1.0}) == {"already": False, "told": 1}
 
 
-def test_belief_and_recommendation_are_the_bandits_and_a_record_is_as_long_as_what_is_new(served):
+def test_belief_and_recommendation_are_the_bandits_and_a_record_is_as_long_as_what_is_new(service):
     sizes = []
     for number in range(12):
-        before = served.journal.size
-        asked = served.answer("ask", {})
-        served.answer("tell", {"ids": asked["ids"], "y": 0.5})
-        sizes.append(served.journal.size - before)
-        assert served.journal.num_syncs == 2 * (number + 1)
+        before = service.journal.size
+        asked = service.answer("ask", {})
+        service.answer("tell", {"ids": asked["ids"], "y": 0.5})
+        sizes.append(service.journal.size - before)
+        assert service.journal.num_syncs == 2 * (number + 1)
     assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
-    found, posterior = served.answer("belief", {"points": ARMS[:5].tolist()}), served.bandit.model.posterior(ARMS[:5])
+    found, posterior = service.answer("belief", {"points": ARMS[:5].tolist()}), service.bandit.model.posterior(ARMS[:5])
     assert found["means"] == pytest.approx(posterior.mean.flatten().tolist())
     assert found["deviations"] == pytest.approx(posterior.variance.sqrt().flatten().tolist())
-    assert served.answer("recommend", {})["actions"] == served.bandit.recommend().tolist()
+    assert service.answer("recommend", {})["actions"] == service.bandit.recommend().tolist()
 
 
 def test_ages_are_counted_from_the_ask_and_rewards_may_be_late(tmp_path):
@@ -275,21 +272,11 @@ def test_ages_are_counted_from_the_ask_and_rewards_may_be_late(tmp_path):
         again.answer("ask", {"time": 29.0})
 
 
-def test_a_parameter_space_is_told_configurations(tmp_path):
-    served = Service.open(saved(BANDITS["space"], tmp_path))
-    served.answer("tell", {"actions": [{"rate": 1.0, "kind": "b"}], "y": [2.0]})
-    again = Service.open(crash(served, tmp_path / "after"))
-    assert again.answer("recommend", {})["actions"] == [{"rate": pytest.approx(1.0), "kind": "b"}]
-    assert len(again.answer("belief", {"points": [{"rate": 1.0, "kind": "a"}]})["means"]) == 1
-    with pytest.raises(InputError, match="kind"):
-        again.answer("tell", {"actions": {"rate": 1.0, "kind": "z"}, "y": 2.0})
-
-
-def test_a_file_has_one_writer_and_what_others_wrote_is_not_taken_for_its_own(served, tmp_path):
+def test_a_file_has_one_writer_and_what_others_wrote_is_not_taken_for_its_own(service, tmp_path):
     with pytest.raises(InputError, match="Another process serves"):
-        Service.open(served.path)
-    served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 1.0})
-    path = crash(served, tmp_path / "after")
+        Service.open(service.path)
+    service.answer("tell", {"ids": service.answer("ask", {})["ids"], "y": 1.0})
+    path = crash(service, tmp_path / "after")
     BANDITS["box"]().save(path)
     with pytest.raises(StateMismatchError, match="not the file that its journal"):
         Service.open(path)
@@ -299,10 +286,12 @@ def test_a_file_has_one_writer_and_what_others_wrote_is_not_taken_for_its_own(se
     assert Service.open(path).bandit.num_asked == 0
 
 
-@pytest.mark.parametrize("failing", ["write", "fsync"])
-def test_where_the_disk_fails_nothing_is_answered_and_what_was_is_there(failing, served, tmp_path, monkeypatch):
-    asked = served.answer("ask", {"q": 3})
-    served.answer("tell", {"ids": [0], "y": 1.0})
+@pytest.mark.parametrize("failing", ["write", "fsync", "append"])
+def test_where_the_disk_fails_or_is_interrupted_nothing_is_answered_and_what_was_is_there(
+    failing, service, tmp_path, monkeypatch
+):
+    asked = service.answer("ask", {"q": 3})
+    service.answer("tell", {"ids": [0], "y": 1.0})
     write = os.write
 
     def full(file, *line):
@@ -310,15 +299,16 @@ def test_where_the_disk_fails_nothing_is_answered_and_what_was_is_there(failing,
             write(file, each[: len(each) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    kind, said = (KilledError, "interrupted") if failing == "append" else (NotSavingError, "No space left")
     with monkeypatch.context() as patch:
-        patch.setattr(os, failing, full)
-        with pytest.raises(NotSavingError, match="No space left"):
-            served.answer("tell", {"ids": [1], "y": 2.0})
+        patch.setattr(*((service.journal, failing, killed) if failing == "append" else (os, failing, full)))
+        with pytest.raises(kind):
+            service.answer("tell", {"ids": [1], "y": 2.0})
     for operation in ("ask", "tell", "pending"):
-        with pytest.raises(NotSavingError, match="No space left"):
-            served.answer(operation, {"ids": [1], "y": 2.0} if operation == "tell" else {})
-    assert served.failure
-    again = Service.open(crash(served, tmp_path / "after"))
+        with pytest.raises(NotSavingError, match=said):
+            service.answer(operation, {"ids": [1], "y": 2.0} if operation == "tell" else {})
+    assert service.failure or failing == "append"
+    again = Service.open(crash(service, tmp_path / "after"))
     assert again.bandit.history.Y.tolist()[:1] == [1.0]
     assert again.answer("pending", {})["actions"][-1:] == asked["actions"][2:]
 
@@ -335,15 +325,6 @@ def test_a_bandit_that_cannot_be_saved_whole_goes_on_with_its_journal(tmp_path, 
             served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 1.0})
     assert "journal goes on" in caplog.text
     assert Service.open(crash(served, tmp_path / "after")).bandit.num_told == 3
-
-
-def test_an_interrupt_between_a_change_and_its_record_ends_the_service(served, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(served.journal, "append", killed)
-        with pytest.raises(KilledError):
-            served.answer("ask", {})
-    with pytest.raises(NotSavingError, match="interrupted"):
-        served.answer("ask", {})
 
 
 def test_what_a_file_does_not_hold_is_given_or_refused(tmp_path):
@@ -370,3 +351,152 @@ def test_what_a_file_does_not_hold_is_given_or_refused(tmp_path):
     for none in (tmp_path / "none.kb", tmp_path / "no folder" / "none.kb"):
         with pytest.raises(FileError):
             Service.open(none)
+
+
+def seen(served):
+    """All that a client can see of what was answered."""
+    bandit = served.bandit
+    told = [[None if y != y else y for y in bandit.history.Y.tolist()], bandit.history.X.tolist()]
+    return bandit.pending.tolist(), bandit.pending_ids, bandit.round, bandit.num_asked, told
+
+
+@pytest.mark.one_in(6)
+@pytest.mark.parametrize("name", BANDITS)
+def test_what_was_taken_can_be_read_again_however_odd_it_is(name, tmp_path):
+    odd, served, taken = random.Random(len(name)), Service.open(saved(BANDITS[name], tmp_path), compact_after=10**6), 0
+    for number in range(80):
+        operation = odd.choice(["ask", "tell", "tell", "forget"] if served.bandit.pending_ids else ["ask"])
+        words = about_round(name, number) if operation == "ask" else {"ids": [odd.choice(served.bandit.pending_ids)]}
+        words |= {"y": 0.5} if operation == "tell" and odd.random() < 0.8 else {}
+        for _ in range(odd.randint(0, 2)):
+            field = odd.choice(list(VALID[f"/{operation}"]))
+            words[field] = odd.choice([VALID[f"/{operation}"][field], *WRONG, False, {"heat": 1.0}, {"heat": [1.0]}])
+        with suppress(KernelBanditError):
+            served.answer(operation, words)
+            taken += 1
+        if number % 20 == 19:
+            before = seen(served)
+            served = Service.open(crash(served, tmp_path / str(number)), compact_after=10**6)
+            assert seen(served) == before
+    assert taken > 15
+
+
+def removed(path):
+    path.unlink()
+
+
+def cut(path):
+    path.write_bytes(b"")
+
+
+def replaced(path):
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    os.replace(copy, path)
+
+
+def written_to(path):
+    path.write_bytes(path.read_bytes() + b"9")
+
+
+@pytest.mark.parametrize(
+    ("ending", "deed"),
+    [(".journal", removed), (".journal", cut), (".journal", replaced), (".journal", written_to), ("", removed),
+     ("", replaced)],
+)  # fmt: skip
+def test_files_that_others_touch_end_the_service_before_anything_is_lost(ending, deed, tmp_path):
+    served = Service.open(saved(bkb, tmp_path))
+    asked = served.answer("ask", {"q": 3, "key": "a"})
+    served.answer("tell", {"ids": [0], "y": 1.0})
+    before = seen(served)
+    deed(served.path.with_name(served.path.name + ending))
+    for operation, words in (("tell", {"ids": [1], "y": 2.0}), ("ask", {})):
+        with pytest.raises(NotSavingError, match="another process"):
+            served.answer(operation, words)
+    assert served.failure
+    rescued = served.path.with_name(served.path.name + ".rescued")
+    file = crash(served, tmp_path / "after")
+    if deed in (replaced, written_to):
+        assert rescued.exists()
+        file = rescued
+    again = Service.open(file)
+    assert seen(again) == before
+    removed(again.journal.path)
+    again.close()  # without its journal it saves all
+    again = Service.open(file)
+    assert seen(again) == before
+    assert file == rescued or again.answer("ask", {"q": 3, "key": "a"}) == asked
+
+
+def a_journal(*payloads):
+    """The bytes of a journal of these payloads, written from its description: checksums fit."""
+    content = b"torch_kbandits journal 1\n"
+    digest = hashlib.blake2b(content, digest_size=8).digest()
+    for payload in payloads:
+        digest = hashlib.blake2b(digest + payload, digest_size=8).digest()
+        content += b"%d %s %s\n" % (len(payload), digest.hex().encode(), payload)
+    return content
+
+
+ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "ids": [0]}
+TELL = {"op": "tell", "key": None, "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
+CRAFTED = {
+    "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "null": b"null", "digits": b"9" * 5000,
+    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "belief"},
+    "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []}, "NaN": ASK | {"points": [[None]]},
+    "huge": ASK | {"points": [[10**400, 0]]}, "stages": ASK | {"stages": [[1e308, 1e308]]}, "ids": ASK | {"ids": [7]},
+    "key": ASK | {"key": [1]}, "time": ASK | {"time": {}}, "no request": {"op": "tell", "key": None},
+    "a text": TELL | {"request": "y"}, "a field": TELL | {"request": {"z": 1}}, "no key": {"op": "tell", "request": {}},
+    "nested": TELL | {"request": {"y": [[[[1]]]], "ids": [0]}}, "unknown": TELL | {"request": {"y": 1, "ids": [9]}},
+}  # fmt: skip
+BOOKS = {
+    "none": None, "empty": {}, "lists": {"keys": [[[1], "b", {}]], "ids": []},
+    "triples": {"keys": [], "ids": [[1, 2, 3]]},
+    "answers": {"keys": [["a", "b", {"ids": 3}]], "ids": []}, "no answer": {"keys": [["a", "b", 3]], "ids": []},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", [*CRAFTED, *(f"book: {name}" for name in BOOKS)])
+def test_a_journal_that_nobody_wrote_is_named(what, tmp_path):
+    served = Service.open(saved(bkb, tmp_path))
+    begin = journal.read(served.journal.path).records[0]
+    served.close()
+    if what in CRAFTED:
+        record = CRAFTED[what]
+        payloads = [json.dumps(begin).encode(), record if isinstance(record, bytes) else json.dumps(record).encode()]
+    else:
+        payloads = [json.dumps(begin | {"book": BOOKS[what.partition(": ")[2]]}).encode()]
+    served.journal.path.write_bytes(a_journal(*payloads))
+    with pytest.raises(DamagedFileError, match="record"):
+        Service.open(served.path)
+    served.journal.path.write_bytes(a_journal(json.dumps(begin).encode(), json.dumps(TELL).encode()))
+    assert Service.open(served.path).bandit.num_told == 1
+
+
+def f(action):
+    return float(torch.sin(torch.tensor(5.0 * action[0])) * action[1])
+
+
+def test_no_fit_is_made_again_after_a_crash_and_outcomes_without_a_reward_are_refused(tmp_path, monkeypatch):
+    served, fits, fitted = Service.open(saved(BANDITS["fitted_outcome"], tmp_path)), [], LearnedPrior.fitted
+
+    def counted(self, told, seed, *, units_only):
+        fits.append(units_only)
+        return fitted(self, told, seed, units_only=units_only)
+
+    monkeypatch.setattr(LearnedPrior, "fitted", counted)
+    for _ in range(6):
+        asked = served.answer("ask", {"q": 1})
+        words = {"ids": asked["ids"], "outcomes": {"heat": asked["actions"][0][0]}}
+        for without in ({"failed": False}, {"failed": None}, {"failed": False, "y": None}, {}):
+            with pytest.raises(InputError, match="y is missing"):
+                served.answer("tell", words | without)
+        served.answer("tell", words | {"y": f(asked["actions"][0])})
+    assert fits.count(False) >= 2
+    fits.clear()
+    again = Service.open(crash(served, tmp_path / "after"))
+    assert seen(again) == seen(served)
+    assert fits.count(False) == 0
+    kernels = [each.prior.kernel.state_dict() for each in (again.bandit, served.bandit)]
+    assert str(kernels[0]) == str(kernels[1])
+    assert torch.equal(again.bandit.ask(4), served.bandit.ask(4))

@@ -218,6 +218,8 @@ class ShardedLookahead(Lookahead):
                 "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
                 "scores_arms_apart = True."
             )
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(self._table)
         answer = self._table.asked_of_all(
             Best(rule, beta.numpy(), seed, None if avoided is None else avoided.numpy()), self._added
         )
