@@ -64,14 +64,13 @@ def unrendered(monkeypatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def _as_tests_need_it():
-    """BoTorch limits no threads, which takes 6 ms; rounds are plain from the first, so laws are of stretches too."""
+    """BoTorch limits no threads, which takes 6 ms a search."""
     from botorch.generation import gen
     from botorch.optim.utils import timeout
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (gen, timeout):
             patch.setattr(module, "threadpool_limits", lambda **_: nullcontext())
-        patch.setattr("torch_kbandits.bandit.bandit.PATIENCE", 0)
         yield
 
 

@@ -458,7 +458,8 @@ class Pieces:
         num_stages, memory = self.acquisition.num_stages, hypothesis.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
         under = hypothesis if num_latest is None else replace(hypothesis, memory=Latest())
-        belief, *stages = (self._belief_under(under) for _ in range(1 + num_stages))
+        terms = self._terms(under, self._beside)
+        belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
         if stages:
             belief = StagedBelief(belief, tuple(stages), num_latest=num_latest)
         if self.advice is not None and not isinstance(belief, Advised):
@@ -472,7 +473,13 @@ class Pieces:
         """Return the belief of one posterior before any reward."""
         return belief_over(self.candidates, self._terms(hypothesis))
 
-    def _terms(self, hypothesis: Hypothesis) -> Terms:
+    @property
+    def _beside(self) -> tuple[tuple[int, Mean | None], ...]:
+        """Of outcomes whose posterior differs from that of rewards in its means alone the number and the prior mean."""
+        each = enumerate(self.of_outcomes)
+        return tuple((number, own.hypothesis.mean) for number, own in each if differs_in_numbers_alone(self, own))
+
+    def _terms(self, hypothesis: Hypothesis, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> Terms:
         return Terms(
             self._kernel_under(hypothesis.memory, hypothesis.kernel),
             hypothesis.regularization,
@@ -482,11 +489,7 @@ class Pieces:
             memory=hypothesis.memory,
             mean=hypothesis.mean,
             full_at=None if self.dictionary is None else self.dictionary.full_at,
-            outcomes=tuple(
-                (number, own.hypothesis.mean)
-                for number, own in enumerate(self.of_outcomes)
-                if differs_in_numbers_alone(self, own)
-            ),
+            outcomes=outcomes,
         )
 
     def _kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:

@@ -404,6 +404,8 @@ class PosteriorBelief(Belief):
             points = self._sample.points
             if self._sample is not before:
                 selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
+        if self.place.source is not None:
+            self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
         if rule is not None and not self._online:
             order = in_order(np.concatenate((self._order, places)))
@@ -424,7 +426,8 @@ class PosteriorBelief(Belief):
                 posterior = posterior.at_dictionary(np.unique(dictionary))
             self._dictionary = selection
         rests = Y - posterior.told.expected.tensor.numpy()[places]
-        self.posterior = posterior.learned(*merged(places, weights, rests.T))
+        with np.errstate(all="ignore"):  # the posterior looks whether it is finite
+            self.posterior = posterior.learned(*merged(places, weights, rests.T))
         self._counted = self._counted.followed(X, Y, rests, times, weights, places, numbers)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
