@@ -8,8 +8,8 @@ from ray import cloudpickle
 
 from torch_kbandits import algorithms
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
-from torch_kbandits.integrations.ray.nodes import Line, Node, WorkerLost
-from torch_kbandits.integrations.ray.workers import Workers
+from torch_kbandits.integrations.ray.shard import Shard, WorkerLost
+from torch_kbandits.integrations.ray.workers import Line, Resources, Workers
 
 
 class LocalCalls(Line):
@@ -24,15 +24,15 @@ class LocalCalls(Line):
         return worker, data, hands_on
 
     def hear(self, ticket):
-        (number, node), data, hands_on = ticket
+        (number, shard), data, hands_on = ticket
         if number in self.dies_on_receipt:
             self.dies_on_receipt.remove(number)
             self.living[number] = None
-        if node is None or self.living.get(number) is not node:
+        if shard is None or self.living.get(number) is not shard:
             raise WorkerLost
         if number in self.fails_on_receipt:
             raise self.fails_on_receipt.pop(number)
-        reply = node.reply(data, hands_on)
+        reply = shard.reply(data, hands_on)
         if number in self.dies_with_reply:
             self.dies_with_reply.remove(number)
             self.living[number] = None
@@ -41,11 +41,11 @@ class LocalCalls(Line):
 
 
 class LocalWorkers(Workers):
-    """Workers without Ray; they note the points each was started with, and the bytes of each message."""
+    """Workers without Ray; they note which were started with what is known, and the bytes of each message."""
 
     def __init__(self, source, shards, group_size=None):
-        super().__init__(shards, LocalCalls(), group_size)
-        self.source = source
+        super().__init__(source, shards, Resources(), group_size)
+        self.line = LocalCalls()
         self.starts, self.sent, self.refuses = [], [], set()
 
     @property
@@ -62,7 +62,7 @@ class LocalWorkers(Workers):
         for number in numbers:
             if number in self.refuses:
                 raise ShardLostError(f"No worker came up for {self.named(number)}.")
-            self.living[number] = Node()
+            self.living[number] = Shard()
             rows = self.shards[number]
             tensor = self.source.tensor
             self.living[number].load(self.source if tensor is None else tensor[rows.start : rows.stop].numpy(), rows)
@@ -81,7 +81,7 @@ class LocalWorkers(Workers):
     def send(self, message, numbers, question):
         self.sent += [len(self.packed(message, question))] * len(numbers)
         if message.start is not None:
-            self.starts += [(number, len(message.start.points)) for number in numbers]
+            self.starts += numbers
         return super().send(message, numbers, question)
 
     def lose(self, number):

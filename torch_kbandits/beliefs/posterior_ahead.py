@@ -23,7 +23,7 @@ from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
-from torch_kbandits.posteriors.pending import Pending
+from torch_kbandits.posteriors.pending import Pending, largest_ratio
 from torch_kbandits.posteriors.posterior import Points
 
 
@@ -167,8 +167,7 @@ class PosteriorAhead(Lookahead):
             probes = None if search is None else search.probes
             at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
             before, after = belief.posterior.variance_at(at), self.taken_in().variance_at(at)
-        least = torch.finfo(belief._none.dtype).eps * belief._bound
-        return belief._number(float(((before + least) / (after + least)).max()))
+        return belief._number(largest_ratio(before, after, belief.least_variance))
 
 
 class TableOffer:

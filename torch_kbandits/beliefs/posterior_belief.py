@@ -30,10 +30,8 @@ from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.table import Table
 
 Array = NDArray[Any]
 
@@ -173,7 +171,7 @@ class PosteriorBelief(Belief):
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
-            arms = self._arms(place.source, prior)
+            arms = Arms.of(place.source.blocks, self.kernel, prior, self._none)
             largest = arms.table.prior
         self._bound = float(largest.max(initial=0.0))
         words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
@@ -185,13 +183,6 @@ class PosteriorBelief(Belief):
         self._sample: OnlineSample | None = None
         self._rule_memory: dict[Any, Any] = {}
         self._prior_draws: PriorDraws | None = None
-
-    def _arms(self, source: ArmSource, prior: Prior) -> Arms:
-        """Return the arms before any reward."""
-        parts = [(prior.variance(block), prior.expected(block)) for _, block in source.blocks()]
-        variance = np.concatenate([each for each, _ in parts])
-        mean = np.concatenate([each for _, each in parts], axis=1)
-        return Arms(source.blocks, self.kernel, Table.of(Features.none(len(source), self._none), variance, mean))
 
     # ---------------------------------------------------------------- what is known
 
@@ -258,6 +249,11 @@ class PosteriorBelief(Belief):
     def kernel_bound(self) -> Tensor:
         """Return the largest k(x, x) known of, 0-dim."""
         return self._number(self._bound)
+
+    @property
+    def least_variance(self) -> float:
+        """What counts as no variance but for rounding."""
+        return torch.finfo(self._none.dtype).eps * self._bound
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""

@@ -47,7 +47,7 @@ class Pending:
     def none(cls, posterior: Posterior, example: Tensor) -> Self:
         """Return a posterior with nothing pending; the example (0, d) shows what points are like."""
         none, arms = np.empty((posterior.size, 0)), posterior.arms
-        taken = None if arms is None else np.empty((0, len(arms.table.prior)))
+        taken = None if arms is None else arms.untaken
         return cls(posterior, example, none, none, np.empty(0), np.empty((0, 0)), taken)
 
     def given(self, point: Tensor, times: int = 1) -> Self:
@@ -70,11 +70,8 @@ class Pending:
         arms = posterior.arms
         if arms is None or self.taken is None:
             return after
-        column = arms.less(point, own[:, 0])
-        if posterior.learns_residual:
-            column = column - (1.0 - roots[0] * posterior.arm_roots()) * arms.less(point, inside[:, 0])
-        row = (column - below[:, 0] @ self.taken) / corner
-        return changed(after, taken=np.vstack((self.taken, row)))
+        learned = (inside[:, 0], float(roots[0])) if posterior.learns_residual else None
+        return changed(after, taken=arms.taken(self.taken, point, own[:, 0], below[:, 0], corner, learned))
 
     def variance_at(self, at: Points) -> Array:
         """Return the variances of points, (q,)."""
@@ -85,9 +82,7 @@ class Pending:
     def arm_variance(self) -> Array:
         """The variances of the arms, (A,)."""
         variance = self.posterior.arm_variance()
-        if self.taken is None or not len(self.taken):
-            return variance
-        return np.maximum(variance - np.einsum("la,la->a", self.taken, self.taken), 0.0)
+        return variance if self.taken is None else less_taken(variance, self.taken)
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""
@@ -99,3 +94,13 @@ class Pending:
             roots = np.outer(self.roots, self.posterior.residual_roots(at))
             cov = cov - (1.0 - roots) * (values - self.inside.T @ at.z)
         return scipy.linalg.solve_triangular(self.factor, cov, lower=True)
+
+
+def less_taken(variance: Array, taken: Array) -> Array:
+    """Return variances (A,) less what points pending take, (l, A)."""
+    return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0) if len(taken) else variance
+
+
+def largest_ratio(before: Array, after: Array, least: float) -> float:
+    """Return the largest ratio of variances (n,) without and with points pending, of which none counts as smaller."""
+    return float(((before + least) / (after + least)).max())

@@ -18,10 +18,10 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.table import Table, Update
+from torch_kbandits.posteriors.table import Table, Update, learned, share_roots
 
 Array = NDArray[Any]
 
@@ -82,6 +82,39 @@ class Arms:
     blocks: Callable[[], Any]
     kernel: Kernel
     table: Table
+
+    @classmethod
+    def of(cls, blocks: Callable[[], Any], kernel: Kernel, prior: Prior, example: Tensor) -> Self:
+        """Return arms before any reward, of the dtype and on the device of an example (0, d)."""
+        parts = [(prior.variance(block), prior.expected(block)) for _, block in blocks()]
+        variance = np.concatenate([each for each, _ in parts])
+        mean = np.concatenate([each for _, each in parts], axis=1)
+        return cls(blocks, kernel, Table.of(Features.none(len(variance), example), variance, mean))
+
+    @property
+    def untaken(self) -> Array:
+        """What nothing pending takes of them, (0, A); see ``taken``."""
+        return np.empty((0, len(self.table.prior)))
+
+    def taken(
+        self, before: Array, point: Tensor, own: Array, below: Array, corner: float, learned: tuple[Array, float] | None
+    ) -> Array:
+        """Return what l + 1 points pending take of the arms, F of ``Pending``, (l + 1, A). Cost: a read of the features.
+
+        Args:
+            before: what all but the last take, (l, A).
+            point: the last, (1, d).
+            own: z − cov z of it, (m,).
+            below: its row of the Cholesky factor, (l,).
+            corner: the end of that row.
+            learned: under a dictionary that is full its z projected on what that spans, (m,), and the root of the
+                share of its residual variance that is left; else None.
+        """
+        column = self.less(point, own)
+        if learned is not None:
+            inside, root = learned
+            column = column - (1.0 - root * self.table.roots()) * self.less(point, inside)
+        return np.vstack((before, (column - below @ before) / corner))
 
     def values(self, point: Tensor) -> Array:
         """Return kernel values of the arms and a point (1, d), (A,)."""
@@ -205,7 +238,7 @@ class Posterior(ABC):
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
         variance = self.own_variance_at(at)
-        return self._learned(at.prior, self._spanned(at), variance) if self.learns_residual else variance
+        return learned(at.prior, self._spanned(at), variance) if self.learns_residual else variance
 
     def covariance(self, at: Points) -> Array:
         """Return posterior covariances of points, (q, q)."""
@@ -217,9 +250,7 @@ class Posterior(ABC):
 
     def arm_variance(self) -> Array:
         """Return posterior variances of the arms, (A,), as ``variance_at``."""
-        table = cast(Arms, self.arms).table
-        variance = np.maximum(table.variance, 0.0)
-        return self._learned(table.prior, table.spanned, variance) if self.learns_residual else variance
+        return cast(Arms, self.arms).table.variances(self.learns_residual)
 
     # ---------------------------------------------------------------- a dictionary that is full
 
@@ -240,15 +271,7 @@ class Posterior(ABC):
         """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
         if not self.learns_residual:
             return np.ones(len(at.prior))
-        return _roots(at.prior, self._spanned(at), self.own_variance_at(at))
-
-    def arm_roots(self) -> Array:
-        """Return the same of the arms, (A,)."""
-        table = cast(Arms, self.arms).table
-        return _roots(table.prior, table.spanned, np.maximum(table.variance, 0.0))
-
-    def _learned(self, prior: Array, spanned: Array, variance: Array) -> Array:
-        return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()
+        return share_roots(at.prior, self._spanned(at), self.own_variance_at(at))
 
     # ---------------------------------------------------------------- draws
 
@@ -321,10 +344,6 @@ def non_negative(variance: Array, prior: Array) -> Array:
     if (variance >= 0.0).all():
         return variance
     return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
-
-
-def _roots(prior: Array, spanned: Array, variance: Array) -> Array:
-    return residual_share(*map(torch.from_numpy, (prior, spanned, variance))).sqrt().numpy()
 
 
 def bordered(matrix: Array, below: Array, corner: float) -> Array:

@@ -13,6 +13,7 @@ from torch_kbandits.numerics.compiled import in_parts
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 Array = NDArray[Any]
 
@@ -65,6 +66,15 @@ class Table:
         """Return points before any reward, in no coordinates."""
         return cls(features, prior, expected, expected, prior, np.zeros_like(prior))
 
+    def variances(self, learns_residual: bool) -> Array:
+        """Return posterior variances, (n,), at least 0; on demand those of ``learned_residual``."""
+        variance = np.maximum(self.variance, 0.0)
+        return learned(self.prior, self.spanned, variance) if learns_residual else variance
+
+    def roots(self) -> Array:
+        """Return the root of the share of the residual variance that is left, (n,); see ``residual_share``."""
+        return share_roots(self.prior, self.spanned, np.maximum(self.variance, 0.0))
+
     def followed(self, update: Update, values: Callable[[], Any]) -> Self:
         """Return the table after an update. Cost: one read of the features.
 
@@ -114,3 +124,13 @@ class Table:
         left = np.einsum("ij,ij->i", products.numpy(), F, dtype=np.float64)
         spanned = inside - np.square(F @ void.T).sum(1) if len(void) else inside
         return changed(self, mean=mean, variance=self.prior - inside + left, spanned=spanned)
+
+
+def learned(prior: Array, spanned: Array, variance: Array) -> Array:
+    """Return the variances of ``learned_residual``."""
+    return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()
+
+
+def share_roots(prior: Array, spanned: Array, variance: Array) -> Array:
+    """Return the roots of ``residual_share``."""
+    return residual_share(*map(torch.from_numpy, (prior, spanned, variance))).sqrt().numpy()

@@ -7,13 +7,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs import CountedBelief, FeatureTable, Terms, belief_over
+from torch_kbandits.beliefs import Terms, belief_over
 from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.actors import Actors, Resources
-from torch_kbandits.integrations.ray.belief import ShardedTable
-from torch_kbandits.integrations.ray.workers import Workers
+from torch_kbandits.integrations.ray.belief import ShardedBelief
+from torch_kbandits.integrations.ray.workers import Resources, Workers
 
 
 class ShardedArms(LastingCandidates):
@@ -70,7 +69,7 @@ class ShardedArms(LastingCandidates):
                 f"{max(map(len, shards))} arms needs {column} bytes. Give at least that, or 0 to keep no columns."
             )
         self._example = self.source.block(0, 1).cpu().clone()
-        self.workers: Workers = Actors(self.source, shards, resources)
+        self.workers = Workers(self.source, shards, resources)
 
     @property
     def example(self) -> Tensor:
@@ -102,25 +101,9 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | CountedBelief:
-    """Return the posterior before any observation; the workers are started if they are not there.
-
-    Raises:
-        ShardLostError: if a worker cannot be had.
-    """
-    table = ShardedTable(
-        candidates.example,
-        candidates.source,
-        terms.kernel,
-        terms.regularization,
-        terms.seed,
-        candidates.workers,
-        candidates.column_memory,
-        exact=terms.exact,
-        mean=terms.mean,
-        full_at=terms.full_at,
-    )
-    return terms.remembered(table)
+def _over_shards(candidates: ShardedArms, terms: Terms) -> ShardedBelief:
+    """Return the posterior before any observation; the workers are started if they are not there."""
+    return ShardedBelief(candidates.example, candidates.source, candidates.workers, terms)
 
 
 def split(num_arms: int, num_shards: int) -> list[range]:

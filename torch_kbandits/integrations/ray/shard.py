@@ -1,18 +1,64 @@
-"""The posterior over one block of arms, seen from its worker."""
+"""One block of the arms in a worker, with the posterior there. It knows nothing of Ray."""
 
+import pickle
 import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
-from torch_kbandits.dictionaries import Selection
-from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Reweighted, Start, TakenBack, Told
-from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, ranks_of
-from torch_kbandits.observations.played import Plays
+from torch_kbandits.candidates.sources import ArmSource, TensorArms
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.posteriors.pending import less_taken
+from torch_kbandits.posteriors.posterior import Arms, Prior
+
+Array = NDArray[Any]
+
+#: Words of a method: NumPy arrays, which travel with fewer bytes than tensors, and plain values.
+Words = dict[str, Any]
+
+#: Ranks drawn at a time to get at those of a shard.
+_BLOCK = 2**20
+
+
+class WorkerLost(Exception):  # noqa: N818 - an event between the two halves of this package, which nobody else sees
+    """A worker ended before it replied."""
+
+
+class Held(NamedTuple):
+    """Which posterior a shard holds.
+
+    Attributes:
+        learned: the version of what it learned.
+        tip: the version with the points that it holds pending; that of what it learned if there are none.
+    """
+
+    learned: int
+    tip: int
+
+
+class Message(NamedTuple):
+    """What takes a shard to the posterior that is wanted.
+
+    Attributes:
+        since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
+        start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
+        changes: of the arms, in order: methods of ``Arms`` by name, and their words.
+        pending: of each point that becomes pending the words of ``Arms.taken``.
+        learns_residual: whether variances are those of ``learned_residual``.
+        wanted: what the shard holds in the end.
+    """
+
+    since: Held | None
+    start: tuple[Kernel, Prior] | None
+    changes: Sequence[tuple[str, Words]]
+    pending: Sequence[Words]
+    learns_residual: bool
+    wanted: Held
 
 
 class Reply(NamedTuple):
@@ -29,40 +75,28 @@ class Reply(NamedTuple):
     answer: Any = None
 
 
-class _Standing(NamedTuple):
-    """Where a shard stands: its version, its posterior, and the dictionary last selected, None if it is exact."""
-
-    held: Held
-    ahead: ShardLookahead
-    selection: Selection | None
-
-    def goes_on_from(self, since: Held | None) -> bool:
-        """Say whether this is what a message builds on, but for pending points that are to be dropped."""
-        return since in (self.held, Held(self.held.learned, self.held.learned))
-
-    def without_pending(self) -> "_Standing":
-        """Return the same with nothing pending."""
-        ahead = ShardLookahead(self.ahead.table, self.ahead.arms)
-        return _Standing(Held(self.held.learned, self.held.learned), ahead, self.selection)
-
-
 class Shard:
-    """One block of the arms and the table over it: what lives in a worker. It knows nothing of Ray.
+    """``Arms`` of one block, what points pending take of them, and other shards that are asked through this one.
 
-    It learns what the other shards learn, from the same few numbers, and repeats the algebra on matrices of the
-    dictionary's size; so no such matrix is ever sent.
+    Attributes:
+        source: the block.
+        arms: at the posterior that it holds.
 
     Args:
-        device: where arms and embedding live.
+        device: where the block lives.
         num_threads: of torch in this process; None leaves them as they are.
     """
+
+    source: TensorArms
+    arms: Arms
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
         if num_threads is not None:
             torch.set_num_threads(num_threads)
         self._device = torch.device(device)
-        self._standing: _Standing | None = None
-        self._known_ranks: tuple[int, Tensor] | None = None
+        self._held: Held | None = None
+        self._ranks: tuple[int, Tensor] | None = None
+        self._led: tuple[Any, Sequence[Any]] = None, ()
 
     def load(self, arms: Array | ArmSource, rows: range) -> None:
         """Read the arms of some rows into memory; ``arms`` are these arms, or a source of all.
@@ -71,95 +105,83 @@ class Shard:
             ArmsChangedError: if the source has other arms by now.
         """
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
-        self._arms, self._rows = UnsearchedArms(block.to(self._device)), rows
+        self.source, self._rows = TensorArms(block.to(self._device)), rows
 
-    def answer(self, message: Message, question: Question) -> Reply:
+    def lead(self, line: Any, workers: Sequence[Any]) -> None:
+        """Lead the workers of the shards that come next, in their order, which a ``Line`` asks."""
+        self._led = line, workers
+
+    def reply(self, data: bytes, hands_on: bool) -> bytes:
+        """Return replies, in bytes: of this shard, and if it hands the question on of those that it leads.
+
+        That is a list with one ``Reply`` that stands for all if all answered, else with one for each, in their order,
+        None for a worker that was lost.
+
+        Args:
+            data: a message and a question, in bytes.
+            hands_on: whether those that it leads are asked too.
+        """
+        line, led = self._led
+        tickets = [line.ask(worker, data, False) for worker in led] if hands_on else []
+        message, question = pickle.loads(data)
+        replies: list[Reply | None] = [self._answer(message, question)]
+        for ticket in tickets:
+            try:
+                replies += pickle.loads(line.hear(ticket))
+            except WorkerLost:
+                replies.append(None)
+        answers = [reply.answer for reply in replies if reply is not None and reply.is_answered]
+        if len(answers) == len(replies) > 1:
+            replies = [Reply(self._held, True, question.merged(answers))]
+        return pickle.dumps(replies)
+
+    def _answer(self, message: Message, question: Any) -> Reply:
         """Go to the posterior that a message leads to, and answer a question about it.
 
         After an error or an interrupt the shard holds nothing that is known, and has to be started again.
-
-        Cost: that of ``FeatureTable`` for what is new; O(A m²) for a start.
         """
-        standing, self._standing = self._standing, None
+        held, since = self._held, message.since
+        if message.start is None and (held is None or since not in (held, Held(held.learned, held.learned))):
+            return Reply(held, False)
+        self._held = None
         if message.start is not None:
-            standing = None  # its memory is that of the new table
-            standing = self._started(message.start)
-        elif standing is None or not standing.goes_on_from(message.since):
-            self._standing = standing
-            return Reply(self.held, False)
-        elif message.since != standing.held:
-            standing = standing.without_pending()
-        for step in message.steps:
-            standing = self._with_rewards(standing, step) if isinstance(step, Told) else self._moved(standing, step)
-        for added in message.added:
-            standing = self._with_pending(standing, added)
-        answer = question.asked_of(standing.ahead)
-        self._standing = standing
-        return Reply(standing.held, True, answer)
+            vars(self).pop("arms", None)  # its memory is that of the new ones
+            self.arms = Arms.of(self.source.blocks, *message.start, self.source.block(0, 0))
+        for name, words in message.changes:
+            self.arms = getattr(self.arms, name)(**_with_tensors(words))
+        if since is None or since.learned == since.tip:
+            self._pending, self._taken = list[Words](), self.arms.untaken
+        self._pending += message.pending
+        self.learns_residual = message.learns_residual
+        answer, self._held = question.asked_of(self), message.wanted
+        return Reply(self._held, True, answer)
 
     @property
-    def held(self) -> Held | None:
-        """The posterior that it holds; None for none that is known."""
-        return None if self._standing is None else self._standing.held
+    def variance(self) -> Array:
+        """Variances of the arms with the points pending, (A,)."""
+        for words in self._pending[len(self._taken) :]:
+            self._taken = self.arms.taken(self._taken, **_with_tensors(words))
+        return less_taken(self.arms.table.variances(self.learns_residual), self._taken)
+
+    def ranks(self, seed: int) -> Tensor:
+        """Return what ``tie_rank`` has of these arms under a seed, (A,). Cost: that of all draws up to theirs, once."""
+        if self._ranks is None or self._ranks[0] != seed:
+            generator = generator_for(seed, 0, "ties")
+            for first in range(0, self._rows.start, _BLOCK):
+                _ranks(min(_BLOCK, self._rows.start - first), generator)
+            self._ranks = seed, _ranks(len(self._rows), generator).to(self._device)
+        return self._ranks[1]
 
     def cpu_seconds(self) -> float:
         """Return the processor time that this process has used so far."""
         return time.process_time()
 
-    def _started(self, start: Start) -> _Standing:
-        prior = start.prior
-        table = ShardTable(
-            self._arms,
-            prior.kernel,
-            prior.regularization,
-            self._ranks(prior.seed),
-            prior.column_memory,
-            prior.kernel_bound,
-            exact=prior.exact,
-            mean=prior.mean,
-            full_at=prior.full_at,
-        )
-        selection = self._selection(start.dictionary)
-        if len(start.points):
-            counts, sums = self._tensor(start.counts), self._tensor(start.sums)
-            table = table.updated(self._tensor(start.points), sums / counts, selection)
-            if bool((counts != 1.0).any()):
-                table = table.reweighted(Plays(torch.arange(len(counts), device=counts.device), counts, sums))
-        return _Standing(Held(start.version, start.version), ShardLookahead(table, self._arms), selection)
 
-    def _with_rewards(self, standing: _Standing, told: Told) -> _Standing:
-        selection = standing.selection if told.dictionary is None else self._selection(told.dictionary)
-        table = standing.ahead.table.updated(self._tensor(told.points), self._tensor(told.rewards), selection)
-        return _Standing(Held(told.version, told.version), ShardLookahead(table, self._arms), selection)
+def _with_tensors(words: Words) -> Words:
+    """Return words whose points are tensors: copies, since what Ray hands over may not be written to."""
+    return {name: torch.tensor(word) if name in ("point", "points") and word is not None else word
+            for name, word in words.items()}  # fmt: skip
 
-    def _moved(self, standing: _Standing, step: TakenBack | Reweighted) -> _Standing:
-        table = standing.ahead.table
-        if isinstance(step, TakenBack):
-            table = table.without(step)
-        else:
-            table = table.reweighted(Plays(*map(self._tensor, (step.places, step.counts, step.sums))))
-        ahead = ShardLookahead(table, self._arms)
-        return _Standing(Held(step.version, step.version), ahead, standing.selection)
 
-    def _with_pending(self, standing: _Standing, added: Added) -> _Standing:
-        for point in self._tensor(added.points).split(1):
-            standing.ahead.add(point, added.times)
-        return standing._replace(held=Held(standing.held.learned, added.version))
-
-    def _selection(self, dictionary: Array | None) -> Selection | None:
-        """Return a dictionary of points (m, d), or at places (m,) among the played ones; None stays None."""
-        if dictionary is None:
-            return None
-        chosen = self._tensor(dictionary)
-        if chosen.dim() == 1:
-            return Selection(self._arms.block(0, 0), chosen.double(), chosen.long())
-        return Selection(chosen, chosen.new_ones(len(chosen)), None)
-
-    def _ranks(self, seed: int) -> Tensor:
-        if self._known_ranks is None or self._known_ranks[0] != seed:
-            self._known_ranks = seed, ranks_of(self._rows, seed, device=self._device)
-        return self._known_ranks[1]
-
-    def _tensor(self, values: Array) -> Tensor:
-        """Return a copy: what Ray hands over may not be written to."""
-        return torch.from_numpy(np.array(values)).to(self._device)
+def _ranks(number: int, generator: torch.Generator) -> Tensor:
+    return torch.rand(number, generator=generator, dtype=torch.float32, device="cpu")
