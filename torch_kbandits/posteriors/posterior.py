@@ -99,7 +99,7 @@ class Arms:
     def taken(
         self, before: Array, point: Tensor, own: Array, below: Array, corner: float, learned: tuple[Array, float] | None
     ) -> Array:
-        """Return what l + 1 points pending take of the arms, F of ``Pending``, (l + 1, A). Cost: a read of the features.
+        """Return what l + 1 points pending take of the arms, F of ``Pending``, (l + 1, A). Cost: one read of features.
 
         Args:
             before: what all but the last take, (l, A).

@@ -12,20 +12,18 @@ from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.belief import ShardedBelief
-from torch_kbandits.integrations.ray.workers import Resources, Workers
+from torch_kbandits.integrations.ray.workers import Workers
 
 
 class ShardedArms(LastingCandidates):
     """A finite set of arms split over Ray actors, each with its block of the arms and of the embedding.
 
     What is chosen is what ``Arms`` would choose. A round sends O(d + m) numbers to each shard, and one arm comes back.
-    A worker that is lost is replaced and its table built from the history.
+    A worker that is lost is replaced and its embedding computed again. One bandit at a time: workers hold one
+    posterior, and bandits that take turns with the same object have it built anew at each turn.
 
     Ray is the one that is initialised; if there is none, a local one is started, and a warning says so. Workers end
     when nothing refers to this object any more, or with ``close``.
-
-    One bandit at a time: workers hold one table, and bandits that take turns with the same object have it built anew
-    at each turn.
 
     Args:
         arms: (A, d); or ``MappedArms`` or ``ArmBlocks``, of which each worker reads its own arms only; or the path of a
@@ -54,22 +52,23 @@ class ShardedArms(LastingCandidates):
         column_memory: int = 2**29,
         start_timeout: float = 120.0,
     ) -> None:
-        resources = Resources(
-            checks.non_negative("num_cpus_per_shard", num_cpus_per_shard),
-            checks.non_negative("num_gpus_per_shard", num_gpus_per_shard),
-            checks.positive("start_timeout", start_timeout),
-        )
+        cpus = checks.non_negative("num_cpus_per_shard", num_cpus_per_shard)
+        gpus = checks.non_negative("num_gpus_per_shard", num_gpus_per_shard)
+        patience = checks.positive("start_timeout", start_timeout)
         self.source = MappedArms(arms) if isinstance(arms, (str, PathLike)) else as_source(arms)
-        shards = split(len(self.source), checks.positive_integer("num_shards", num_shards))
+        count, number = len(self.source), checks.positive_integer("num_shards", num_shards)
+        if number > count:
+            raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")
+        shards = [range(*pair) for pair in pairwise(each * count // number for each in range(number + 1))]
         self.column_memory = checks.non_negative_integer("column_memory", column_memory)
-        column = max(map(len, shards)) * self.source.dtype.itemsize
-        if 0 < column_memory < column:
+        most = -(-count // number)
+        if 0 < column_memory < (column := most * self.source.dtype.itemsize):
             raise InputError(
-                f"column_memory={column_memory} bytes is too small: one column of kernel values of a shard's "
-                f"{max(map(len, shards))} arms needs {column} bytes. Give at least that, or 0 to keep no columns."
+                f"column_memory={column_memory} bytes is too small: one column of kernel values of a shard's {most} "
+                f"arms needs {column} bytes. Give at least that, or 0 to keep no columns."
             )
         self._example = self.source.block(0, 1).cpu().clone()
-        self.workers = Workers(self.source, shards, resources)
+        self.workers = Workers(self.source, shards, cpus, gpus, patience)
 
     @property
     def example(self) -> Tensor:
@@ -104,15 +103,3 @@ class ShardedArms(LastingCandidates):
 def _over_shards(candidates: ShardedArms, terms: Terms) -> ShardedBelief:
     """Return the posterior before any observation; the workers are started if they are not there."""
     return ShardedBelief(candidates.example, candidates.source, candidates.workers, terms)
-
-
-def split(num_arms: int, num_shards: int) -> list[range]:
-    """Return the rows of each shard, in order; their numbers differ by at most one.
-
-    Raises:
-        InputError: if there are more shards than arms.
-    """
-    if num_shards > num_arms:
-        raise InputError(f"num_shards must be at most the number of arms, {num_arms}, got {num_shards}.")
-    borders = [number * num_arms // num_shards for number in range(num_shards + 1)]
-    return [range(*pair) for pair in pairwise(borders)]

@@ -1,9 +1,9 @@
-"""One block of the arms in a worker, with the posterior there. It knows nothing of Ray."""
+"""One block of the arms in a worker, with the posterior there, and what is asked of it. It knows nothing of Ray."""
 
 import pickle
-import time
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -11,34 +11,27 @@ from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.beliefs.posterior_belief import wave_prior
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
-from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.posteriors.pending import less_taken
+from torch_kbandits.numerics.random import generator_for, tie_width
+from torch_kbandits.outcomes.streaks import among
+from torch_kbandits.posteriors.pending import largest_ratio, less_taken
 from torch_kbandits.posteriors.posterior import Arms, Prior
 
 Array = NDArray[Any]
 
-#: Words of a method: NumPy arrays, which travel with fewer bytes than tensors, and plain values.
-Words = dict[str, Any]
+#: A method of ``Arms``, and its words.
+Change = tuple[str, tuple[Any, ...]]
+
+#: Which posterior a shard holds: the versions of what was learned, and with the points pending, the same without any.
+Held = tuple[int, int]
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
 
-
-class WorkerLost(Exception):  # noqa: N818 - an event between the two halves of this package, which nobody else sees
-    """A worker ended before it replied."""
-
-
-class Held(NamedTuple):
-    """Which posterior a shard holds.
-
-    Attributes:
-        learned: the version of what it learned.
-        tip: the version with the points that it holds pending; that of what it learned if there are none.
-    """
-
-    learned: int
-    tip: int
+#: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
+_FAR_BELOW = 2.0**100
 
 
 class Message(NamedTuple):
@@ -47,7 +40,7 @@ class Message(NamedTuple):
     Attributes:
         since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
         start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
-        changes: of the arms, in order: methods of ``Arms`` by name, and their words.
+        changes: of the arms, in order.
         pending: of each point that becomes pending the words of ``Arms.taken``.
         learns_residual: whether variances are those of ``learned_residual``.
         wanted: what the shard holds in the end.
@@ -55,32 +48,14 @@ class Message(NamedTuple):
 
     since: Held | None
     start: tuple[Kernel, Prior] | None
-    changes: Sequence[tuple[str, Words]]
-    pending: Sequence[Words]
+    changes: Sequence[Change]
+    pending: Sequence[tuple[Any, ...]]
     learns_residual: bool
     wanted: Held
 
 
-class Reply(NamedTuple):
-    """What a shard returns.
-
-    Attributes:
-        held: the posterior that it holds now; None for none that is known.
-        is_answered: whether it held what the message builds on; if not, nothing was done.
-        answer: to the question, if it is answered.
-    """
-
-    held: Held | None
-    is_answered: bool
-    answer: Any = None
-
-
 class Shard:
-    """``Arms`` of one block, what points pending take of them, and other shards that are asked through this one.
-
-    Attributes:
-        source: the block.
-        arms: at the posterior that it holds.
+    """``Arms`` of one block at a posterior, and what points pending take of them.
 
     Args:
         device: where the block lives.
@@ -91,97 +66,129 @@ class Shard:
     arms: Arms
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
-        if num_threads is not None:
-            torch.set_num_threads(num_threads)
-        self._device = torch.device(device)
+        torch.set_num_threads(num_threads or torch.get_num_threads())
+        self._device, self._ranks = device, dict[int, Tensor]()
         self._held: Held | None = None
-        self._ranks: tuple[int, Tensor] | None = None
-        self._led: tuple[Any, Sequence[Any]] = None, ()
 
     def load(self, arms: Array | ArmSource, rows: range) -> None:
-        """Read the arms of some rows into memory; ``arms`` are these arms, or a source of all.
-
-        Raises:
-            ArmsChangedError: if the source has other arms by now.
-        """
+        """Read the arms of some rows into memory: they are given, or a source of all."""
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
         self.source, self._rows = TensorArms(block.to(self._device)), rows
 
-    def lead(self, line: Any, workers: Sequence[Any]) -> None:
-        """Lead the workers of the shards that come next, in their order, which a ``Line`` asks."""
-        self._led = line, workers
-
-    def reply(self, data: bytes, hands_on: bool) -> bytes:
-        """Return replies, in bytes: of this shard, and if it hands the question on of those that it leads.
-
-        That is a list with one ``Reply`` that stands for all if all answered, else with one for each, in their order,
-        None for a worker that was lost.
-
-        Args:
-            data: a message and a question, in bytes.
-            hands_on: whether those that it leads are asked too.
-        """
-        line, led = self._led
-        tickets = [line.ask(worker, data, False) for worker in led] if hands_on else []
-        message, question = pickle.loads(data)
-        replies: list[Reply | None] = [self._answer(message, question)]
-        for ticket in tickets:
-            try:
-                replies += pickle.loads(line.hear(ticket))
-            except WorkerLost:
-                replies.append(None)
-        answers = [reply.answer for reply in replies if reply is not None and reply.is_answered]
-        if len(answers) == len(replies) > 1:
-            replies = [Reply(self._held, True, question.merged(answers))]
-        return pickle.dumps(replies)
-
-    def _answer(self, message: Message, question: Any) -> Reply:
-        """Go to the posterior that a message leads to, and answer a question about it.
+    def reply(self, data: bytes) -> tuple[Held | None, Any, bool]:
+        """Go where a message leads, and answer a question about the posterior there; both are in bytes.
 
         After an error or an interrupt the shard holds nothing that is known, and has to be started again.
+
+        Returns:
+            What it holds, the answer, and whether there is one: else it did not hold what the message builds on.
         """
+        message, question = cast(tuple[Message, Callable[[Shard], Any]], pickle.loads(data))
         held, since = self._held, message.since
-        if message.start is None and (held is None or since not in (held, Held(held.learned, held.learned))):
-            return Reply(held, False)
+        if message.start is None and (held is None or since not in (held, (held[0], held[0]))):
+            return held, None, False
         self._held = None
         if message.start is not None:
             vars(self).pop("arms", None)  # its memory is that of the new ones
             self.arms = Arms.of(self.source.blocks, *message.start, self.source.block(0, 0))
         for name, words in message.changes:
-            self.arms = getattr(self.arms, name)(**_with_tensors(words))
-        if since is None or since.learned == since.tip:
-            self._pending, self._taken = list[Words](), self.arms.untaken
+            self.arms = getattr(self.arms, name)(*words)
+        if since is None or since[0] == since[1]:
+            self._pending, self._taken = list[tuple[Any, ...]](), self.arms.untaken
         self._pending += message.pending
         self.learns_residual = message.learns_residual
-        answer, self._held = question.asked_of(self), message.wanted
-        return Reply(self._held, True, answer)
+        answer, self._held = question(self), message.wanted
+        return self._held, answer, True
 
     @property
     def variance(self) -> Array:
         """Variances of the arms with the points pending, (A,)."""
         for words in self._pending[len(self._taken) :]:
-            self._taken = self.arms.taken(self._taken, **_with_tensors(words))
+            self._taken = self.arms.taken(self._taken, *words)
         return less_taken(self.arms.table.variances(self.learns_residual), self._taken)
 
     def ranks(self, seed: int) -> Tensor:
         """Return what ``tie_rank`` has of these arms under a seed, (A,). Cost: that of all draws up to theirs, once."""
-        if self._ranks is None or self._ranks[0] != seed:
-            generator = generator_for(seed, 0, "ties")
+        if seed not in self._ranks:
+            kind = {"generator": generator_for(seed, 0, "ties"), "dtype": torch.float32, "device": "cpu"}
             for first in range(0, self._rows.start, _BLOCK):
-                _ranks(min(_BLOCK, self._rows.start - first), generator)
-            self._ranks = seed, _ranks(len(self._rows), generator).to(self._device)
-        return self._ranks[1]
+                torch.rand(min(_BLOCK, self._rows.start - first), **kind)
+            self._ranks = {seed: torch.rand(len(self._rows), **kind).to(self._device)}
+        return self._ranks[seed]
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time that this process has used so far."""
-        return time.process_time()
+    def kernel_bound(self) -> float:
+        """Return the largest prior variance of the arms."""
+        return float(self.arms.table.prior.max())
+
+    def variance_ratio(self, least: float) -> float:
+        """Return the largest ratio of variances without and with the points pending; see ``largest_ratio``."""
+        return largest_ratio(self.arms.table.variances(self.learns_residual), self.variance, least)
+
+    def moments(self) -> tuple[Array, Array]:
+        """Return posterior means, (k, A), and variances with the points pending, (A,)."""
+        return self.arms.table.mean, self.variance
 
 
-def _with_tensors(words: Words) -> Words:
-    """Return words whose points are tensors: copies, since what Ray hands over may not be written to."""
-    return {name: torch.tensor(word) if name in ("point", "points") and word is not None else word
-            for name, word in words.items()}  # fmt: skip
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
 
+    Attributes:
+        rule: how to choose.
+        beta: the multiplier of σ, 0-dim.
+        seed: of draws.
+        bound: the largest prior variance of all arms, 0-dim.
+        tie_seed: addresses the order in which ties are broken.
+        column: which of the numbers told it is about.
+        incumbent: what is to be improved on, 0-dim; None for a rule that needs none.
+        correction: weights of the coordinates that make a prior draw one of the posterior, (m,); None without draws.
+        avoided: arms (n, d) that are not chosen while the shard has others; None for none.
+        shard: which is asked.
+    """
 
-def _ranks(number: int, generator: torch.Generator) -> Tensor:
-    return torch.rand(number, generator=generator, dtype=torch.float32, device="cpu")
+    rule: AcquisitionRule
+    beta: Tensor
+    seed: int
+    bound: Tensor
+    tie_seed: int
+    column: int
+    incumbent: Tensor | None
+    correction: Array | None
+    avoided: Tensor | None
+    shard: Any = None
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return torch.from_numpy(self.shard.arms.table.mean[self.column]).to(self.bound)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the points pending, (A,)."""
+        return torch.from_numpy(self.shard.variance).to(self.bound)
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean, (A,): one function on the arms of all shards."""
+        arms, correction = self.shard.arms, cast(Array, self.correction)
+        waves: Any = wave_prior(arms.kernel, self.shard.source.dimension).draw(torch.Generator().manual_seed(seed))
+        prior = torch.cat([waves.at(block) for _, block in arms.blocks()])
+        return (prior + torch.from_numpy(arms.table.features.products(correction[None])[0])).to(self.bound)
+
+    def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
+        """Return scores (k,), ranks in the order in which ties are broken (k,), and arms (k, d), mostly the best alone.
+
+        With it those that would be chosen if the best of all shards were a little better: of arms that are nearly its
+        equals each that has a higher rank than all of higher scores.
+        """
+        with torch.no_grad():
+            scores = self.rule.on_arms(cast(Any, replace(self, shard=shard)), self.beta, self.seed)
+        if self.avoided is not None:
+            scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided])
+        # Twice the width of ties leaves room for rounding where the best of all shards sets it.
+        least = scores.max() - 2.0 * tie_width(scores.max(), self.beta, self.bound)
+        ranks, near, places = shard.ranks(self.tie_seed), (scores >= least).nonzero().squeeze(-1), list[Tensor]()
+        while len(near):
+            places.append(near[ranks[near].argmax()])
+            near = near[scores[near] > scores[places[-1]]]
+        rows = torch.stack(places)
+        return scores[rows].numpy(), ranks[rows].numpy(), shard.source.rows(rows).numpy()
