@@ -269,7 +269,7 @@ class ListOffer:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
         belief, generator = self._belief, torch.Generator().manual_seed(seed)
         waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
-        c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+        c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, belief._order)
         return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))
 
 

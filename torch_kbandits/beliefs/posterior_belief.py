@@ -521,7 +521,8 @@ class PosteriorBelief(Belief):
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
             other._dictionary = dictionary
-            posterior, places = cast(DictionaryPosterior, self.posterior).knowing(dictionary.points)
+            posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
+            posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
         other._learn(told.X, self._numbers_told(told), times, weights, None, None)
         return other
@@ -541,11 +542,11 @@ class PosteriorBelief(Belief):
         if source.tensor is None:
             waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, self._order)
             return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
         points, rows, where = self._drawn_points()
         values = self._prior_draws.draw(generator) if self._prior_draws else points
-        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator)
+        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator, self._order)
         arms = rows[: len(source)]
         drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
         first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
