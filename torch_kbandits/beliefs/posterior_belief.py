@@ -309,6 +309,13 @@ class PosteriorBelief(Belief):
         return self.model(*self.observations, self.inducing_points, self.noise)
 
     @cached_property
+    def searched_in_double(self) -> NystromGP | OnlineGP:
+        """The same in double precision."""
+        if self._none.dtype == torch.float64:
+            return self.searched
+        return self.model(*self.observations, self.inducing_points, self.noise).double()
+
+    @cached_property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
         search = cast(BoxSearch, self.place.search)
@@ -324,7 +331,7 @@ class PosteriorBelief(Belief):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "domain", "_views"):
+        for name in ("searched", "searched_in_double", "domain", "_views"):
             vars(other).pop(name, None)
         return other
 
