@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
@@ -74,7 +75,7 @@ class ExactPosterior(Posterior):
         if i < 0:
             return self._joined(place, told) if count else self
         q = self.white[:, i].copy()
-        row = q - cov @ q
+        row = q - gaussian_loops.product(cov, q)
         own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
         if not count:
             gaussian, at = self.gaussian, self.place_in_basis.copy()
@@ -93,7 +94,7 @@ class ExactPosterior(Posterior):
         noise, (mean, cov, log_det) = self.prior.noise / told.counts[place], self.gaussian
         point = told.points[place : place + 1]
         z = self.coordinates(point)[:, 0]
-        row = z - cov @ z
+        row = z - gaussian_loops.product(cov, z)
         spread = told.prior.tensor[place].item() + noise - z @ row
         corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
         step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
