@@ -305,6 +305,13 @@ class PosteriorBelief(Belief):
         return self.model(*self.observations, self.inducing_points, self.noise)
 
     @cached_property
+    def searched_in_double(self) -> NystromGP | OnlineGP:
+        """The same in double precision."""
+        if self._none.dtype == torch.float64:
+            return self.searched
+        return self.model(*self.observations, self.inducing_points, self.noise).double()
+
+    @cached_property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
         search = cast(BoxSearch, self.place.search)
@@ -320,7 +327,7 @@ class PosteriorBelief(Belief):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "domain", "_views"):
+        for name in ("searched", "searched_in_double", "domain", "_views"):
             vars(other).pop(name, None)
         return other
 
@@ -517,7 +524,8 @@ class PosteriorBelief(Belief):
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
             other._dictionary = dictionary
-            posterior, places = cast(DictionaryPosterior, self.posterior).knowing(dictionary.points)
+            posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
+            posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
         other._learn(told.X, self._numbers_told(told), times, weights, None, None)
         return other
@@ -537,11 +545,11 @@ class PosteriorBelief(Belief):
         if source.tensor is None:
             waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, self._order)
             return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
         points, rows, where = self._drawn_points()
         values = self._prior_draws.draw(generator) if self._prior_draws else points
-        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator)
+        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator, self._order)
         arms = rows[: len(source)]
         drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
         first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
