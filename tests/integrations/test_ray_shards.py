@@ -13,7 +13,18 @@ from gpytorch.kernels import RBFKernel
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from problems import DOUBLE, data, linear, matern, play, rbf
 
-from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms
+from torch_kbandits import (
+    ArmBlocks,
+    Arms,
+    ArmsChangedError,
+    AtMost,
+    Bandit,
+    InputError,
+    LearnedPrior,
+    MappedArms,
+    Outcome,
+    Prior,
+)
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
@@ -149,6 +160,26 @@ def test_draws_stages_and_families_on_shards_are_those_of_one_table(case):
     else:
         assert torch.equal(*(bandit.history.stages for bandit in bandits))
         assert len(bandits[0].history.stages.unique()) > 1 + (case == "stages")
+
+
+@pytest.mark.parametrize("memory", ["none", "window"])
+def test_outcomes_beside_rewards(memory):
+    """Told of the same plays under the same prior, and of plays that have none."""
+    words = {
+        "maker": composed,
+        "rule": "kors",
+        "memory": memory,
+        "outcomes": [Outcome("cost", Prior(matern(0.4), LAMBDA))],
+    }
+    bandits = pair(2, **words)
+    for number in range(12):
+        X = [bandit.ask(1 + number % 2) for bandit in bandits]
+        assert torch.equal(*X)
+        for bandit in bandits:
+            bandit.tell(X[0], noisy(X[0], number), outcomes=None if number == 7 else {"cost": X[0].sum(-1)})
+    points = some_arms().unsqueeze(-2)
+    means = [bandit.outcome_model("cost").posterior(points).mean for bandit in bandits]
+    torch.testing.assert_close(*means, rtol=0.0, atol=1e-9)
 
 
 def test_random_search_asks_no_shard():
@@ -508,5 +539,7 @@ def test_what_shards_cannot_do_is_refused():
     ):
         with pytest.raises(InputError, match=message):
             Bandit(candidates=sharded(some_arms(), 2), kernel=kernel, acquisition=rule, **words).ask()
+    with pytest.raises(InputError, match="Limits on outcomes need all arms in one process"):
+        make(sharded(some_arms(), 2), constraints=[AtMost(Outcome("cost", Prior(matern(), LAMBDA)), 1.0)])
     with pytest.raises(InputError, match="ShardedArms have neither contexts"):
         make(sharded(some_arms(), 2)).ask(context=[1.0])

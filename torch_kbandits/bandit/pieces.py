@@ -535,6 +535,8 @@ class Pieces:
         candidates = untimed(self.candidates)
         if self.acquisition.num_stages and not candidates.is_finite:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
+        if self.constraints and candidates.is_split:
+            raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
                 for each in self._all_kernels(kernel):

@@ -17,7 +17,7 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import Lookahead, best_of, lots, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, wave_prior
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -269,10 +269,8 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, generator = self._belief, torch.Generator().manual_seed(seed)
-        waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
-        c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, belief._order)
-        return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))
+        belief, (waves, c) = self._belief, self._belief.wave_draw(seed)
+        return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
 
 
 def _in_double(domain: Domain) -> Domain:

@@ -25,7 +25,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.numerics.waves import WavePrior
+from torch_kbandits.numerics.waves import WavePrior, Waves
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
@@ -543,9 +543,8 @@ class PosteriorBelief(Belief):
         source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
         features = cast(Arms, self.posterior.arms).table.features
         if source.tensor is None:
-            waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
+            waves, c = self.wave_draw(seed)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, self._order)
             return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
         points, rows, where = self._drawn_points()
         values = self._prior_draws.draw(generator) if self._prior_draws else points
@@ -554,6 +553,16 @@ class PosteriorBelief(Belief):
         drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
         first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
         return drawn[first[arms]].to(self._none.dtype)
+
+    def wave_draw(self, seed: int) -> tuple[Waves, Array]:
+        """Return a draw of the prior, and weights of the coordinates, (m,), that make it one of f − mean.
+
+        Raises:
+            InputError: if there are no waves of the kernel.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        waves = wave_prior(self.kernel, self._none.shape[-1]).draw(generator)
+        return waves, self.posterior.draw_correction(lambda X: waves.at(X).numpy(), generator, self._order)
 
     def _drawn_points(self) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Return the distinct points at which the prior is drawn, which each arm is, and which others are."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Domain
 from torch_kbandits.beliefs import PosteriorBelief, Terms
 from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead, TableOffer
-from torch_kbandits.beliefs.posterior_belief import Place, wave_prior
+from torch_kbandits.beliefs.posterior_belief import Place
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
@@ -147,9 +147,7 @@ class ShardedAhead(PosteriorAhead):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(belief), TableOffer(self).incumbent
         if rule.draws_functions:
-            generator = torch.Generator().manual_seed(seed)
-            waves: Any = wave_prior(belief.kernel, belief.source.dimension).draw(generator)
-            correction = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator)
+            _, correction = belief.wave_draw(seed)
         bound, ties = belief.kernel_bound(), belief.tie_seed
         choice = Choice(rule, beta, seed, bound, ties, belief.column, incumbent, correction, avoided)
         answers = zip(*self._asked(choice), strict=True)
