@@ -23,7 +23,7 @@ MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 52_500, 505
 BY_HAND = {
     "experiments/run.py": "processes are ended",
     "integrations/optuna/sampler.py": "an object is unpickled",
-    "integrations/ray/actors.py": "actors are ended",
+    "integrations/ray/workers.py": "actors are ended",
     "models/telling.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
 }

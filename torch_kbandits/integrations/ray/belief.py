@@ -148,12 +148,12 @@ class ShardedAhead(PosteriorAhead):
             rule, incumbent = rule.scaled_to(belief), TableOffer(self).incumbent
         if rule.draws_functions:
             _, correction = belief.wave_draw(seed)
-        bound, ties = belief.kernel_bound(), belief.tie_seed
-        choice = Choice(rule, beta, seed, bound, ties, belief.column, incumbent, correction, avoided)
+        words = belief.column, incumbent, correction, avoided
+        choice = Choice(rule, beta.numpy(), seed, belief._bound, belief.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
         self.best_score = scores.max().item
-        return arms[highest(scores, ranks, tie_width(scores.max(), beta, bound))]
+        return arms[highest(scores, ranks, tie_width(scores.max(), beta, belief.kernel_bound()))]
 
     def _drawn(self, rule: BlindRule, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""

@@ -135,9 +135,9 @@ class Choice:
 
     Attributes:
         rule: how to choose.
-        beta: the multiplier of σ, 0-dim.
+        beta: the multiplier of σ, 0-dim, an array, which takes fewer bytes than a tensor.
         seed: of draws.
-        bound: the largest prior variance of all arms, 0-dim.
+        bound: the largest prior variance of all arms.
         tie_seed: addresses the order in which ties are broken.
         column: which of the numbers told it is about.
         incumbent: what is to be improved on, 0-dim; None for a rule that needs none.
@@ -147,9 +147,9 @@ class Choice:
     """
 
     rule: AcquisitionRule
-    beta: Tensor
+    beta: Array
     seed: int
-    bound: Tensor
+    bound: float
     tie_seed: int
     column: int
     incumbent: Tensor | None
@@ -160,19 +160,19 @@ class Choice:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return torch.from_numpy(self.shard.arms.table.mean[self.column]).to(self.bound)
+        return torch.from_numpy(self.shard.arms.table.mean[self.column]).to(self.shard.source.dtype)
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the points pending, (A,)."""
-        return torch.from_numpy(self.shard.variance).to(self.bound)
+        return torch.from_numpy(self.shard.variance).to(self.shard.source.dtype)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,): one function on the arms of all shards."""
-        arms, correction = self.shard.arms, cast(Array, self.correction)
-        waves: Any = wave_prior(arms.kernel, self.shard.source.dimension).draw(torch.Generator().manual_seed(seed))
-        prior = torch.cat([waves.at(block) for _, block in arms.blocks()])
-        return (prior + torch.from_numpy(arms.table.features.products(correction[None])[0])).to(self.bound)
+        arms, source, c = self.shard.arms, self.shard.source, cast(Array, self.correction)
+        waves = wave_prior(arms.kernel, source.dimension).draw(torch.Generator().manual_seed(seed))
+        prior = torch.cat([waves.at(block) for _, block in source.blocks()])
+        return (prior + torch.from_numpy(arms.table.features.products(c[None])[0])).to(source.dtype)
 
     def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
         """Return scores (k,), ranks in the order in which ties are broken (k,), and arms (k, d), mostly the best alone.
@@ -181,11 +181,13 @@ class Choice:
         equals each that has a higher rank than all of higher scores.
         """
         with torch.no_grad():
-            scores = self.rule.on_arms(cast(Any, replace(self, shard=shard)), self.beta, self.seed)
+            scores = self.rule.on_arms(
+                cast(Any, replace(self, shard=shard)), beta := torch.tensor(self.beta), self.seed
+            )
         if self.avoided is not None:
             scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided])
         # Twice the width of ties leaves room for rounding where the best of all shards sets it.
-        least = scores.max() - 2.0 * tie_width(scores.max(), self.beta, self.bound)
+        least = scores.max() - 2.0 * tie_width(scores.max(), beta, scores.new_tensor(self.bound))
         ranks, near, places = shard.ranks(self.tie_seed), (scores >= least).nonzero().squeeze(-1), list[Tensor]()
         while len(near):
             places.append(near[ranks[near].argmax()])
