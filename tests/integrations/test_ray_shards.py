@@ -273,6 +273,11 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early_and_what_is_taken_ba
     m = len(bandit.inducing_points)
     assert max(sent[100] + sent[1000]) < 2500 + 32 * m  # four numbers for each coordinate as a point joins
     assert sent[1000][1] < sent[1000][0] + 32 * m
+    bandit = composed(sharded(some_arms(), 2), RidgeLeverageSampling(3.0, "growth"))
+    bandit.tell(X := 0.2 * torch.rand(1000, 2, dtype=DOUBLE), noisy(X, 0))
+    m = len(bandit.inducing_points)
+    assert sent_by(bandit, 20) < 8 * X.numel()
+    assert len(bandit.inducing_points) > m  # several joined at a time
     windows = []
     for size in (10, 40):
         bandit = composed(sharded(some_arms(), 2), "fixed", SlidingWindow(size, "observations"))

@@ -50,7 +50,7 @@ class RemoteArms:
     untaken: ClassVar[Pending] = ()
 
     def _after(self, name: str, *words: Any) -> Self:
-        changes = (*self.changes, (name, words))[-_MOST_CHANGES:]
+        changes = (*self.changes, (name, _owned(words)))[-_MOST_CHANGES:]
         return type(self)((*self.versions, new_version())[-len(changes) - 1 :], changes)
 
     followed, refitted = partialmethod(_after, "followed"), partialmethod(_after, "refitted")
@@ -58,7 +58,12 @@ class RemoteArms:
 
     def taken(self, before: Pending, *words: Any) -> Pending:
         """Return what points pending take once there is one more."""
-        return *before, (new_version(), words)
+        return *before, (new_version(), _owned(words))
+
+
+def _owned(words: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the same with copies of tensors, which are sent with all of the memory that they are a view of."""
+    return tuple(each.clone() if isinstance(each, Tensor) else each for each in words)
 
 
 class ShardedBelief(PosteriorBelief):
