@@ -62,9 +62,6 @@ class Shard:
         num_threads: of torch in this process; None leaves them as they are.
     """
 
-    source: TensorArms
-    arms: Arms
-
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
         torch.set_num_threads(num_threads or torch.get_num_threads())
         self._device, self._ranks = device, dict[int, Tensor]()
@@ -180,10 +177,9 @@ class Choice:
         With it those that would be chosen if the best of all shards were a little better: of arms that are nearly its
         equals each that has a higher rank than all of higher scores.
         """
+        posterior: Any = replace(self, shard=shard)
         with torch.no_grad():
-            scores = self.rule.on_arms(
-                cast(Any, replace(self, shard=shard)), beta := torch.tensor(self.beta), self.seed
-            )
+            scores = self.rule.on_arms(posterior, beta := torch.tensor(self.beta), self.seed)
         if self.avoided is not None:
             scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided])
         # Twice the width of ties leaves room for rounding where the best of all shards sets it.

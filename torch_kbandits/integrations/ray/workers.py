@@ -17,9 +17,6 @@ _ATTEMPTS = 5
 #: Bytes up to which a message goes with each call; larger ones go into a store once.
 _SMALL = 2**16
 
-#: Bytes of the object store of a Ray that is started here, beside what the arms need on their way.
-_OBJECT_STORE = 80 * 2**20
-
 
 class ShardLostError(KernelBanditError, RuntimeError):
     """A worker is gone and no other could take its place; the message says which arms it had, and why.
@@ -187,7 +184,7 @@ class Workers:
                 "a cluster first, ray.init(address=...)."
             )
         arms = self.source.tensor
-        store = _OBJECT_STORE if arms is None else max(_OBJECT_STORE, 2 * arms.numel() * arms.element_size())
+        store = 80 * 2**20 if arms is None else max(80 * 2**20, 2 * arms.numel() * arms.element_size())
         warnings.warn(
             f"No Ray was there, so one with {num_cpus} CPU(s) was started on this machine. Call ray.init(...) before "
             "to use a cluster or settings of your own.",
