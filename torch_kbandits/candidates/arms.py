@@ -54,6 +54,15 @@ class Arms(LastingCandidates):
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
 
+    @property
+    def on_host(self) -> "Arms":
+        """These arms on the CPU; asked for and told they are where they were."""
+        if self.source.tensor is None or self.source.tensor.is_cpu:
+            return self
+        arms = Arms(self.source.tensor.cpu(), self.column_memory)
+        arms.device = self.device
+        return arms
+
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""
         return self.source.has(points)

@@ -86,7 +86,7 @@ class ArmSource(ABC):
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
-        last = self._asked_about  # another thread may replace it
+        last, points = self._asked_about, points.cpu()  # another thread may replace it
         if last is None or not torch.equal(last[0], points):
             found = torch.zeros(len(points), dtype=torch.bool)
             for _, block in self.blocks():

@@ -40,7 +40,7 @@ class Timed(Candidates):
                 "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
                 "SlidingWindow(500), and a mean= that does not depend on the time."
             )
-        self.untimed, self.device = candidates, candidates.device
+        self.untimed, self.device = candidates.on_host, candidates.device
         self.context_dim = 1 + candidates.context_dim
         self.row_memory: int = getattr(candidates, "row_memory", ROW_MEMORY)
         self._example = dated(0.0, candidates.example)
@@ -68,7 +68,7 @@ class Timed(Candidates):
         """
         domain = self.untimed.in_round(context, candidates, now)
         known = self._example[0, :0] if domain.context is None else domain.context
-        arms = None if domain.arms is None else dated(now, domain.arms.cpu())
+        arms = None if domain.arms is None else dated(now, domain.arms)
         bounds = None if domain.bounds is None else dated(now, domain.bounds)
         if bounds is not None:  # a search needs some width, and the context says what the time is
             bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])

@@ -324,7 +324,7 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With u the coordinates of the prior draw, projected, and ε ~ N(0, S) at the points told, they are
@@ -332,7 +332,7 @@ class DictionaryPosterior(Posterior):
         """
         live = np.flatnonzero(self.told.counts)
         seen = self.inside(self.known.features.known[live].T).T
-        u = self.inside((self.white @ prior_at(self.points))[:, None])[:, 0]
+        u = self.inside((self.white @ prior_at(self.basis))[:, None])[:, 0]
         counts = self.told.counts[live] / self.prior.noise
         normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
         return -self.gaussian.cov @ (seen.T @ (counts * (seen @ u) + np.sqrt(counts) * normals))
