@@ -99,9 +99,7 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
 
     for number, it in enumerate(drawn(seed, 8)):
         it = replace(it, space=("arms", "many arms")[number % 2])
-        # A fixed dictionary is to lie with the arms. Priors, also of outcomes, are learned by gradients, and PyTorch
-        # computes these on those devices alone that it knew at the first ones of the process.
-        if reasons(it) or it.dictionary == "fixed" or it.kernel == "learned" or it.limits != "none":
+        if reasons(it):
             continue
         there = PretendDevice(300)
         with there:

@@ -131,6 +131,11 @@ class Domain:
     avoided: Tensor | None = None
     allows: Callable[[Tensor], Tensor] | None = None
 
+    def to(self, device: torch.device) -> "Domain":
+        """Return the domain with its tensors on a device."""
+        there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **there)  # pyright: ignore[reportArgumentType]
+
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
         if self.context is None:

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import residual_loops
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import as_switched
-from torch_kbandits.numerics.places import recalled
 from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
@@ -301,16 +300,8 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
     found, noise = list[float](), noise[:MOST_JUDGED] if noise.dim() else noise
-    if not Y.is_cpu:
-        known = [recalled(each) for each in (Y, mean, variance, noise)]
-        if all(each is not None for each in known):
-            Y, mean, variance, noise = cast(list[Tensor], known)
-    if Y.is_cpu:
-        noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
-        columns = Y.tolist(), mean.tolist(), variance.tolist(), noises
-    else:  # one copy
-        columns = torch.stack([each.double() for each in torch.broadcast_tensors(Y, mean, variance, noise)]).tolist()
-    for y, expected, spread, each in zip(*columns, strict=True):
+    noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
+    for y, expected, spread, each in zip(Y.tolist(), mean.tolist(), variance.tolist(), noises, strict=True):
         if (z := residual(y, expected, spread, each)) is not None:
             found.append(z)
     return found

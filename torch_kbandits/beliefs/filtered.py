@@ -100,7 +100,7 @@ class FilteredArms(Belief):
         for row, key in enumerate(row_keys(points)):
             self._index.setdefault(key, row)
         self._rate, self._empty, self._noise = rate, joint, level
-        self.ranks = tie_rank(len(points), seed).to(points.device)
+        self.ranks = tie_rank(len(points), seed)
         now = torch.cat([points.new_zeros(len(points), 1), points], dim=-1)
         with torch.no_grad():
             self._prior = gram(self.kernel, now).contiguous()

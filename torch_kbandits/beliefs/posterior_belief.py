@@ -1,6 +1,5 @@
 """What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -28,12 +27,11 @@ from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.posteriors.device import DeviceArms
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.table import Table
 
 Array = NDArray[Any]
 
@@ -173,8 +171,7 @@ class PosteriorBelief(Belief):
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
-            arms = self._arms(place.source, prior)
-            largest = arms.table.prior
+            arms, largest = self._arms(place.source, prior)
         self._bound = float(largest.max(initial=0.0))
         words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
         kind: Any = ExactPosterior if exact else DictionaryPosterior
@@ -186,20 +183,21 @@ class PosteriorBelief(Belief):
         self._rule_memory: dict[Any, Any] = {}
         self._prior_draws: PriorDraws | None = None
 
-    def _arms(self, source: ArmSource, prior: Prior) -> Arms:
-        """Return the arms before any reward."""
-        parts = [(prior.variance(block), prior.expected(block)) for _, block in source.blocks()]
-        variance = np.concatenate([each for each, _ in parts])
-        mean = np.concatenate([each for _, each in parts], axis=1)
-        return Arms(source.blocks, self.kernel, Table.of(Features.none(len(source), self._none), variance, mean))
+    def _arms(self, source: ArmSource, prior: Prior) -> tuple[Arms, Array]:
+        """Return the arms before any reward, and their prior variances, (A,)."""
+        blocks = (block.cpu() for _, block in source.blocks())
+        variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
+        variance, kind = np.concatenate(variances), Arms if source.device.type == "cpu" else DeviceArms
+        like, mean = source.block(0, 0), np.concatenate(means, axis=1)
+        return kind.of(source.blocks, self.kernel, like, variance, mean), variance
 
     # ---------------------------------------------------------------- what is known
 
     def _number(self, value: float) -> Tensor:
         return self.regularization.new_tensor(value)
 
-    def _values(self, values: Array) -> Tensor:
-        return torch.from_numpy(values).to(self._none.dtype)
+    def _values(self, values: Any) -> Tensor:
+        return torch.as_tensor(values).to(self._none.dtype)
 
     @property
     def memory(self) -> Memory:
@@ -545,37 +543,31 @@ class PosteriorBelief(Belief):
             InputError: if the arms are not all in memory and there are no waves of the kernel.
         """
         source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
-        features = cast(Arms, self.posterior.arms).table.features
+        features, told = cast(Arms, self.posterior.arms).table.features, self.posterior.told
         if source.tensor is None:
             waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, self._order)
-            return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
-        points, rows, where = self._drawn_points()
-        values = self._prior_draws.draw(generator) if self._prior_draws else points
-        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator, self._order)
-        arms = rows[: len(source)]
-        drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
-        first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
-        return drawn[first[arms]].to(self._none.dtype)
+            c = self.posterior.draw_correction(
+                lambda at: waves.at(told.points_at(at)).double().numpy(), generator, self._order
+            )
+            return self._values(prior + torch.as_tensor(features.products(c[None])[0]))
+        draws, rows = self._drawn_points(source.tensor)
+        values, number = draws.draw(generator), len(source)
+        others, arms = rows[number:].cpu().numpy(), rows[:number]
+        c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self._order)
+        drawn = values[arms] + torch.as_tensor(features.products(c[None])[0])
+        order = torch.arange(number, device=arms.device)
+        first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
+        return self._values(drawn[first[arms]])
 
-    def _drawn_points(self) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Return the distinct points at which the prior is drawn, which each arm is, and which others are."""
-        told = cast(Tensor, self.posterior.told.points)
-        source = cast(Tensor, cast(ArmSource, self.place.source).tensor)
-        points, rows = distinct(torch.cat([source, told]))
-        index = RowIndex.of({}).with_rows(points)
-        kept = self._rule_memory.get("drawn")
-        if (
-            self._prior_draws is None
-            or kept is None
-            or not torch.equal(kept, points)
-            or isinstance(self._prior_draws, LowRankDraws)
-        ):
-            first = rows[len(source) + torch.from_numpy(self.posterior.basis)].unique()
-            self._prior_draws = prior_draws(self.kernel, points, first)
-            self._rule_memory["drawn"] = points
-        return points, rows, index.places
+    def _drawn_points(self, arms: Tensor) -> tuple[PriorDraws, Tensor]:
+        """Return what draws the prior at distinct points, and which of them arms and points told are, (A + u,)."""
+        points, rows = distinct(torch.cat([arms, self.posterior.told.points.to(arms)]))
+        draws = self._prior_draws
+        if draws is None or isinstance(draws, LowRankDraws) or not torch.equal(draws.points, points):
+            first = rows[len(arms) + torch.from_numpy(self.posterior.basis)].unique()
+            draws = self._prior_draws = prior_draws(cast(Arms, self.posterior.arms).kernel, points, first)
+        return draws, rows
 
 
 def in_order(places: Places) -> Places:

@@ -35,8 +35,8 @@ class Arms(LastingCandidates):
                 f"column_memory={column_memory} bytes is too small: one column of kernel values of {len(self.source)} "
                 f"arms in {self.source.dtype} needs {column} bytes. Give at least that, or 0 to keep no columns."
             )
-        self.is_stored = self.source.tensor is None
-        self._example = self.source.block(0, 1).clone()
+        self.is_stored, self.device = self.source.tensor is None, self.source.device
+        self._example = self.source.block(0, 1).cpu().clone()
         self._domain = Domain(self.source.tensor, blocks=partial(_blocks, self.source) if self.is_stored else None)
 
     @property
@@ -53,6 +53,15 @@ class Arms(LastingCandidates):
     def domain(self) -> Domain:
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
+
+    @property
+    def on_host(self) -> "Arms":
+        """These arms on the CPU; asked for and told they are where they were."""
+        if self.source.tensor is None or self.source.tensor.is_cpu:
+            return self
+        arms = Arms(self.source.tensor.cpu(), self.column_memory)
+        arms.device = self.device
+        return arms
 
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""

@@ -1,4 +1,4 @@
-"""Coordinates of many points, to which columns and rows are appended."""
+"""Coordinates of many points, to which columns and rows are appended; see ``DeviceFeatures`` for those on a device."""
 
 from collections.abc import Iterable
 from typing import Any, Self
@@ -18,7 +18,7 @@ class Features:
     later copies it, as with ``Rows``.
 
     Args:
-        memory: (N, M), NumPy's or a tensor on a device.
+        memory: (N, M).
         rows: n.
         columns: m.
     """
@@ -30,15 +30,12 @@ class Features:
         self._taken = [rows, columns]
 
     @classmethod
-    def none(cls, rows: int, like: Tensor, columns: int = 0) -> Self:
-        """Return features of so many points, with room for columns, on the device and in the dtype of a tensor."""
-        shape = rows, _BLOCK * (columns // _BLOCK + 1)
-        if like.is_cpu:
-            return cls(np.empty(shape, np.float32 if like.dtype == torch.float32 else np.float64), rows, 0)
-        return cls(like.new_empty(shape), rows, 0)
+    def none(cls, rows: int, like: Tensor) -> Self:
+        """Return features of so many points in no coordinates, in the dtype of a tensor."""
+        return cls(like.new_empty(rows, _BLOCK).numpy(), rows, 0)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Features, (self.known.copy() if isinstance(self.memory, np.ndarray) else self.known.clone(), *self.shape)
+        return type(self), (self._copied(*self.shape), *self.shape)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,10 +54,7 @@ class Features:
 
     def products(self, rows: np.ndarray) -> Any:
         """Return the products (r, n) of rows (r, m) with them. Cost: O(n m r), one read of the features."""
-        memory = self.memory
-        if not isinstance(memory, np.ndarray):
-            return torch.from_numpy(rows).to(memory) @ self.known.mT
-        rows = rows.astype(memory.dtype, copy=False)
+        rows = rows.astype(self.memory.dtype, copy=False)
         if not self.is_large:
             return rows @ self.known.T
         return torch.mm(torch.from_numpy(rows), torch.from_numpy(self.known).mT).numpy()
@@ -97,8 +91,7 @@ class Features:
 
     def _empty(self, rows: int, columns: int) -> Any:
         """Return memory of this size."""
-        old, shape = self.memory, (rows, columns)
-        return np.empty(shape, old.dtype) if isinstance(old, np.ndarray) else old.new_empty(shape)
+        return np.empty((rows, columns), self.memory.dtype)
 
     def _copied(self, rows: int, columns: int) -> Any:
         """Return memory of this size with the coordinates."""

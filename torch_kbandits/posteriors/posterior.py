@@ -18,6 +18,7 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
@@ -49,7 +50,7 @@ class Prior:
     @classmethod
     def of(cls, kernel: Kernel, noise: float, *means: Mean | None) -> Self:
         """Return a prior of copies."""
-        copy = deepcopy(kernel).double().requires_grad_(False).eval()
+        copy = deepcopy(kernel).to("cpu", torch.float64).requires_grad_(False).eval()
         return cls(frozen(copy), means or (None,), noise)
 
     def between(self, X: Tensor, others: Tensor) -> Array:
@@ -73,6 +74,8 @@ class Prior:
 class Arms:
     """Points that follow a posterior because they may be played: how to read them, and their table.
 
+    What is returned for each of them is NumPy's; of arms on a device, ``DeviceArms``, it is there.
+
     Attributes:
         blocks: yields the first row and the points (b, d) of each block, in order.
         kernel: the prior covariance, in the dtype of the points.
@@ -83,13 +86,45 @@ class Arms:
     kernel: Kernel
     table: Table
 
-    def values(self, point: Tensor) -> Array:
+    @classmethod
+    def of(cls, blocks: Callable[[], Any], kernel: Kernel, like: Tensor, prior: Array, expected: Array) -> Self:
+        """Return arms like a tensor before any reward, given prior variances (A,) and prior means (k, A)."""
+        return cls(blocks, kernel, Table.of(Features.none(len(prior), like), prior, expected))
+
+    def values(self, point: Tensor) -> Any:
         """Return kernel values of the arms and a point (1, d), (A,)."""
         with torch.no_grad():
             parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
-        return (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
+        return self._own(parts[0] if len(parts) == 1 else torch.cat(parts))
 
-    def less(self, point: Tensor, row: Array) -> Array:
+    def variance(self, *, learns_residual: bool) -> Any:
+        """Return posterior variances, (A,), or those of ``learned_residual``."""
+        table, variance = self.table, self._positive(self.table.variance)
+        if not learns_residual:
+            return variance
+        return self._own(learned_residual(*map(torch.as_tensor, (table.prior, table.spanned, variance))))
+
+    def roots(self) -> Any:
+        """Return the root of the share of the residual variance that is left, (A,); see ``residual_share``."""
+        table, variance = self.table, self._positive(self.table.variance)
+        return self._own(residual_share(*map(torch.as_tensor, (table.prior, table.spanned, variance))).sqrt())
+
+    def taking(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
+        """Return F (l, A) with one more row, (column − belowᵀF) / corner; see ``Pending``."""
+        return np.vstack((taken, (column - below @ taken) / corner))
+
+    def left(self, variance: Any, taken: Any) -> Any:
+        """Return what F (l, A) leaves of variances (A,), at least 0."""
+        return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
+
+    def _own(self, values: Tensor) -> Any:
+        """Return what was computed of the arms as it is returned."""
+        return values.numpy()
+
+    def _positive(self, variance: Any) -> Any:
+        return np.maximum(variance, 0.0)
+
+    def less(self, point: Tensor, row: Array) -> Any:
         """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
         return self.values(point) - self.table.features.products(row[None])[0]
 
@@ -205,21 +240,21 @@ class Posterior(ABC):
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
         variance = self.own_variance_at(at)
-        return self._learned(at.prior, self._spanned(at), variance) if self.learns_residual else variance
+        if not self.learns_residual:
+            return variance
+        return learned_residual(*map(torch.from_numpy, (at.prior, self._spanned(at), variance))).numpy()
 
     def covariance(self, at: Points) -> Array:
         """Return posterior covariances of points, (q, q)."""
         return self.prior.between(at.X, at.X) - at.z.T @ (at.z - self.gaussian.cov @ at.z)
 
-    def arm_mean(self) -> Array:
+    def arm_mean(self) -> Any:
         """Return posterior means of the arms, (k, A)."""
         return cast(Arms, self.arms).table.mean
 
-    def arm_variance(self) -> Array:
+    def arm_variance(self) -> Any:
         """Return posterior variances of the arms, (A,), as ``variance_at``."""
-        table = cast(Arms, self.arms).table
-        variance = np.maximum(table.variance, 0.0)
-        return self._learned(table.prior, table.spanned, variance) if self.learns_residual else variance
+        return cast(Arms, self.arms).variance(learns_residual=self.learns_residual)
 
     # ---------------------------------------------------------------- a dictionary that is full
 
@@ -240,24 +275,17 @@ class Posterior(ABC):
         """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
         if not self.learns_residual:
             return np.ones(len(at.prior))
-        return _roots(at.prior, self._spanned(at), self.own_variance_at(at))
-
-    def arm_roots(self) -> Array:
-        """Return the same of the arms, (A,)."""
-        table = cast(Arms, self.arms).table
-        return _roots(table.prior, table.spanned, np.maximum(table.variance, 0.0))
-
-    def _learned(self, prior: Array, spanned: Array, variance: Array) -> Array:
-        return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()
+        parts = at.prior, self._spanned(at), self.own_variance_at(at)
+        return residual_share(*map(torch.from_numpy, parts)).sqrt().numpy()
 
     # ---------------------------------------------------------------- draws
 
     @abstractmethod
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator, order: Places) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean.
 
         Args:
-            prior_at: the prior draw's values (n,) at points (n, d).
+            prior_at: the prior draw's values (n,) at known points, given their places (n,).
             generator: all other randomness.
             order: places of the points told that count, in which it is drawn.
         """
@@ -322,10 +350,6 @@ def non_negative(variance: Array, prior: Array) -> Array:
     if (variance >= 0.0).all():
         return variance
     return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
-
-
-def _roots(prior: Array, spanned: Array, variance: Array) -> Array:
-    return residual_share(*map(torch.from_numpy, (prior, spanned, variance))).sqrt().numpy()
 
 
 def bordered(matrix: Array, below: Array, corner: float) -> Array:

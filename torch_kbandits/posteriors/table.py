@@ -39,6 +39,20 @@ class Update(NamedTuple):
     column: Column | None
     moves: Sequence[Move]
 
+    def arrays(self, size: int, number: int) -> tuple[Array, Array, Array, Array, Array]:
+        """Return what ``table_loops.follow`` takes of it: rows, last, scales, spans, steps.
+
+        Args:
+            size: number of coordinates before.
+            number: k, how many means there are.
+        """
+        moves = self.moves
+        rows = np.stack([each.row[:size] for each in (self.column, *moves) if each is not None])
+        last = np.array([0.0 if self.column is None else each.row[size] for each in moves])
+        steps = np.array([each.step for each in moves]).reshape(len(moves), number).T.copy()
+        scales, spans = (np.array(part) for part in ([each.scale for each in moves], [each.span for each in moves]))
+        return rows, last, scales, spans, steps
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -63,7 +77,7 @@ class Table:
     @classmethod
     def of(cls, features: Features, prior: Array, expected: Array) -> Self:
         """Return points before any reward, in no coordinates."""
-        return cls(features, prior, expected, expected, prior, np.zeros_like(prior))
+        return cls(features, prior, expected, expected, prior, 0.0 * prior)
 
     def followed(self, update: Update, values: Callable[[], Any]) -> Self:
         """Return the table after an update. Cost: one read of the features.
@@ -72,21 +86,17 @@ class Table:
             update: what changed.
             values: returns the kernel values (n,) of the point of a new coordinate.
         """
-        column, moves = update
-        size, joins = self.features.columns, column is not None
-        rows = [] if column is None else [column.row]
-        products = self.features.products(np.stack(rows + [each.row[:size] for each in moves]))
-        features = self.features.with_column() if joins else self.features
+        column, size = update.column, self.features.columns
+        rows, last, scales, spans, steps = update.arrays(size, len(self.mean))
+        products = self.features.products(rows)
+        features = self.features if column is None else self.features.with_column()
         mean, variance, spanned = self.mean.copy(), self.variance.copy(), self.spanned.copy()
-        scales, spans = np.array([each.scale for each in moves]), np.array([each.span for each in moves])
-        steps = np.array([each.step for each in moves]).reshape(len(moves), len(mean)).T.copy()
-        last = np.array([each.row[size] if joins else 0.0 for each in moves])
         in_parts(
             table_loops.follow,
             len(variance),
             16 * len(variance),
             products,
-            np.asarray(values(), np.float64) if joins else _NONE,
+            _NONE if column is None else np.asarray(values(), np.float64),
             1.0 if column is None else column.corner,
             last,
             scales,
