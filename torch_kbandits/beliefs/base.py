@@ -54,9 +54,6 @@ class Lookahead(ABC):
         pending: (k, d).
     """
 
-    #: The share of the candidates that was looked at for the last choice.
-    visited_share: float = 1.0
-
     #: The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages.
     stages: Tensor | None = None
 
@@ -139,9 +136,6 @@ class Belief(ABC):
 
     #: Whether it may learn one thing and then, as it was before, another: values need not form a chain.
     branches: bool = False
-
-    #: Whether plain rounds may have a ``Course`` now.
-    has_course: bool = False
 
     #: The belief that recommends in place of this one; None for itself.
     leading: "Belief | None" = None
