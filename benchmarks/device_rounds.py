@@ -14,16 +14,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.tables import lazy, store
 
 from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
 from benchmarks.pretend_device import PretendDevice
 from benchmarks.report import Report, Table, run_module, spread
 from torch_kbandits import Bandit
-from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
-from torch_kbandits.tables import lazy, store
 
 #: What an H200 takes, by its data sheet the first and as commonly measured the others: bytes read a second, seconds
 #: of a launch and of a wait of the host.

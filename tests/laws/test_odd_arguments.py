@@ -191,7 +191,6 @@ WITH: dict[str, dict[str, Any]] = {
     "RGPUCB": {"period": None},
     "RateGain": {"kernel": "matern"},
     "ReplayedArms": {"records": X, "simultaneous": True},
-    "RootOfGain": {"constants": np.ones(3), "slopes": np.ones(3)},
     "SWGPUCB": {"variation_budget": None},
     "SensorReplay": {"readings": torch.stack([X[:, 0], X[:, 1]])},
     "SlidingWindow": {"size": 5, "unit": "observations"},
@@ -208,8 +207,8 @@ WITH: dict[str, dict[str, Any]] = {
 LEFT_OUT = {
     "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "BlindRule", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
-    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownByGain", "KnownSafe",
-    "LargestOf", "LeavesInOrder", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
+    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
+    "LargestOf", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
     "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",

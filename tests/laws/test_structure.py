@@ -32,8 +32,6 @@ DEFAULTS = {
     | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
-    "dictionaries": {"CappedDictionary.kept_draws", "RidgeLeverageSampling.kept_draws"}
-    | {f"{name}.keeps_to_chances" for name in ("CappedDictionary", "KORS", "SpanningDictionary")},
     "memory": {"BackToPrior.prior", "Linear.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("BackToPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
     | {f"{name}.with_horizon" for name in ("UncertaintyInjection", "Linear", "Quadratic")},
