@@ -111,11 +111,7 @@ def _environment() -> dict[str, str]:
 
 def _seconds(case: str, folder: str, state: str) -> dict[str, float]:
     """Return what a new process takes."""
-    environment = {
-        **_environment(),
-        "NUMBA_CACHE_DIR": folder,
-        "TORCH_KBANDITS_COMPILED": "0" if state == "off" else "1",
-    }
+    environment = {**_environment(), "NUMBA_CACHE_DIR": folder}
     command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, case]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     return dict(zip(("peers", "import", "rounds", "round"), json.loads(said.splitlines()[-1]), strict=True))
