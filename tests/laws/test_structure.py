@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import re
 import sys
 from functools import cache
