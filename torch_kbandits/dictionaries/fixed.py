@@ -21,7 +21,7 @@ class FixedDictionary(DictionaryRule):
     points: Tensor
 
     def __post_init__(self) -> None:
-        checks.keep(self, points=checks.points)
+        checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
         if self.points.dim() != 2 or len(self.points) == 0:
             raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
 
