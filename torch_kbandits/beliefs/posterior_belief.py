@@ -27,11 +27,12 @@ from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.posteriors.device import DeviceArms
+from torch_kbandits.posteriors.device import DeviceSteps
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
+from torch_kbandits.posteriors.steps import HOST
 
 Array = NDArray[Any]
 
@@ -187,9 +188,9 @@ class PosteriorBelief(Belief):
         """Return the arms before any reward, and their prior variances, (A,)."""
         blocks = (block.cpu() for _, block in source.blocks())
         variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
-        variance, kind = np.concatenate(variances), Arms if source.device.type == "cpu" else DeviceArms
-        like, mean = source.block(0, 0), np.concatenate(means, axis=1)
-        return kind.of(source.blocks, self.kernel, like, variance, mean), variance
+        variance, mean = np.concatenate(variances), np.concatenate(means, axis=1)
+        steps = HOST if source.device.type == "cpu" else DeviceSteps(source.device)
+        return Arms.of(source.blocks, self.kernel, source.block(0, 0), variance, mean, steps), variance
 
     # ---------------------------------------------------------------- what is known
 
@@ -540,12 +541,12 @@ class PosteriorBelief(Belief):
             waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
             c = self.posterior.draw_correction(lambda at: waves.at(told.points_at(at)).double().numpy(), generator)
-            return self._values(prior + torch.as_tensor(features.products(c[None])[0]))
+            return self._values(prior + torch.as_tensor(features.product(c)))
         draws, rows = self._drawn_points(source.tensor)
         values, number = draws.draw(generator), len(source)
         others, arms = rows[number:].cpu().numpy(), rows[:number]
         c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator)
-        drawn = values[arms] + torch.as_tensor(features.products(c[None])[0])
+        drawn = values[arms] + torch.as_tensor(features.product(c))
         order = torch.arange(number, device=arms.device)
         first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
         return self._values(drawn[first[arms]])
