@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_kbandits.beliefs.features import FeatureTable
+from torch_kbandits.tables import lazy, store
 
 from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
 from benchmarks.pretend_device import PretendDevice

@@ -161,7 +161,6 @@ def test_what_was_told_in_inference_mode_can_be_differentiated(candidates):
     assert bool(torch.isfinite(X.grad).all())
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="next issue: draws are in the basis the dictionary had")
 def test_draws_of_a_loaded_bandit_whose_dictionary_spans_more_than_it_needs():
     """A linear function of two columns: any two points span it, and which do depends on who came first."""
     words = {"candidates": Arms(data(100, 2, 1)[0]), "kernel": linear(), "regularization": 0.1, "seed": 0}

@@ -195,9 +195,9 @@ def test_models_and_bounds_on_them_are_in_the_units_of_rewards(kind, dtype):
 def test_a_factor_of_outcomes_changes_no_choice_within_limits_nor_by_objectives(mode):
     def asked(factor):
         heat = Outcome("heat", Prior(kernel(factor), NOISE * factor**2))
-        limit = {"constraints": [AtMost(heat, 0.0, mode, **({"safe_seed": FIRST[:1]} if mode == "safe" else {}))]}
-        sought = {"outcomes": [heat], "objective": Scalarization({"reward": "maximize", "heat": "minimize"})}
-        words = sought if mode == "objective" else limit
+        words = {"outcomes": [heat], "objective": Scalarization({"reward": "maximize", "heat": "minimize"})}
+        if mode != "objective":
+            words = {"constraints": [AtMost(heat, 0.0, mode, safe_seed=FIRST[:1] if mode == "safe" else None)]}
         bandit = algorithms.GPUCB(bounds=BOUNDS, **known(factor), beta=2.0, seed=0, **words)
         bandit.tell(FIRST, factor * f(FIRST), outcomes={"heat": factor * (FIRST[:, 0] - 0.5) * 4.0})
         return bandit.ask(q=2), bandit.acquisition()

@@ -463,7 +463,7 @@ class Pieces:
         belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
         if stages:
             belief = StagedBelief(belief, tuple(stages), num_latest=num_latest)
-        if self.advice is not None and not isinstance(belief, Advised):
+        if self.advice is not None and (memory is None or not isinstance(belief, Advised)):
             raise InputError(
                 "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "
                 "through stages: give memory=UncertaintyInjection(...) or another, or leave out advice."

@@ -270,14 +270,6 @@ class Predictions(NamedTuple):
         waiting = (*self.waiting, Group(residuals, number, is_learned))
         return Predictions(self.known, waiting) if len(waiting) < _TOGETHER else Predictions(self.known.after(waiting))
 
-    def told_each(self, rounds: Sequence[Sequence[float]], first: int) -> "Predictions":
-        """Return the same with those of rounds in a row, all learned at once, of which the first has a number."""
-        groups = (Group(z, number, True) for number, z in enumerate(rounds, first))
-        known, waiting = self.known, [*self.waiting, *groups]
-        while len(waiting) >= _TOGETHER:
-            known, waiting = known.after(waiting[:_TOGETHER]), waiting[_TOGETHER:]
-        return Predictions(known, tuple(waiting))
-
     @property
     def judged(self) -> Residuals:
         """What they are worth."""

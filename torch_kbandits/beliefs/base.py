@@ -54,9 +54,6 @@ class Lookahead(ABC):
         pending: (k, d).
     """
 
-    #: The share of the candidates that was looked at for the last choice.
-    visited_share: float = 1.0
-
     #: The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages.
     stages: Tensor | None = None
 
@@ -118,9 +115,8 @@ class Lookahead(ABC):
 class Belief(ABC):
     """The posterior of a bandit in the form that suits its candidates, and the search for the best of them.
 
-    A value: what is learned makes another, and this one stays as it is; they may share memory, in which the newest
-    writes behind what the others show, so values must form a chain. A belief is also the ``Evidence`` that confidence
-    widths read. It checks nothing that ``Bandit`` has checked.
+    A value: what is learned makes another, and this one stays as it is. It is also the ``Evidence`` that confidence
+    widths read, and checks nothing that ``Bandit`` has checked.
 
     Args:
         example: a point (1, d) whose dtype all tensors have, on the CPU like them; what is returned for each of many
@@ -136,12 +132,6 @@ class Belief(ABC):
 
     #: The beliefs of the stages of a choice; none where there are no stages.
     stage_beliefs: tuple["Belief", ...] = ()
-
-    #: Whether it may learn one thing and then, as it was before, another: values need not form a chain.
-    branches: bool = False
-
-    #: Whether plain rounds may have a ``Course`` now.
-    has_course: bool = False
 
     #: The belief that recommends in place of this one; None for itself.
     leading: "Belief | None" = None

@@ -90,8 +90,6 @@ class FilteredArms(Belief):
     about all of them if these are many.
     """
 
-    branches = True
-
     def __init__(self, arms: ArmSource, rate: float, joint: "PosteriorBelief", seed: int) -> None:
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)

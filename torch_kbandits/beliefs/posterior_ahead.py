@@ -70,7 +70,7 @@ class PosteriorAhead(Lookahead):
             return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
         with torch.no_grad():
             offer, rows = self.offered(domain), None if domain is None else domain.allowed
-            some = offer if rows is None else SomeOf(offer, rows, self._incumbent_within(domain))
+            some = offer if rows is None else SomeOf(offer, rows, self._incumbent_within(domain, offer, rows))
             scores = rule.on_arms(some, beta, seed)
             ranks = self.tie_rank
             if rows is not None:
@@ -78,10 +78,12 @@ class PosteriorAhead(Lookahead):
             row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
             return offer.chosen(row if rows is None else rows[row])
 
-    def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
-        """Return what is to be improved on within limits, where arms are always the same."""
-        if domain is None or self.belief.place.source is None:
+    def _incumbent_within(self, domain: Domain | None, offer: "TableOffer | ListOffer", rows: Tensor) -> Tensor | None:
+        """Return what is to be improved on within limits; None for what is without them."""
+        if domain is None or (self.belief.place.source is None and domain.context is None):
             return None
+        if self.belief.place.source is None:
+            return offer.mean[rows].max() if domain.incumbent is None else None
         known = domain.eligible(self.pending)
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
         return self.belief.moments(known)[0].max() if len(known) else None
@@ -95,14 +97,15 @@ class PosteriorAhead(Lookahead):
         self.best_score, is_blind = float, rule.needs_observations and number == 0
         if search is not None and is_blind:
             return search.first(len(self.pending))
-        model, where = belief.searched, required(domain) if search is None else belief.domain
+        model, where = belief.searched_in_double, _in_double(required(domain) if search is None else belief.domain)
+        pending = None if pending is None else pending.double()
         if search is None:
             x = on_box(rule, model, number, beta, pending, where, seed)
         else:
             x = rule.on_box(model, beta, pending, where, seed)
         if not is_blind:
             self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
-        return x
+        return x.to(belief.inducing_points)
 
     def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
         """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
@@ -271,8 +274,16 @@ class ListOffer:
         belief, generator = self._belief, torch.Generator().manual_seed(seed)
         waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
         told = belief.posterior.told
-        c = belief.posterior.draw_correction(lambda at: waves.at(told.points_at(at)).double().numpy(), generator)
+        c = belief.posterior.draw_correction(
+            lambda at: waves.at(told.points_at(at)).double().numpy(), generator, belief._order
+        )
         return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))
+
+
+def _in_double(domain: Domain) -> Domain:
+    """Return a box in double precision, in which it is searched whatever the points are in: ends depend on rounding."""
+    parts = {name: getattr(domain, name) for name in ("bounds", "starts", "context", "incumbent")}
+    return replace(domain, **{name: part.double() for name, part in parts.items() if part is not None})
 
 
 def _score(x: Tensor, rule: AcquisitionRule, *words: Any) -> float:

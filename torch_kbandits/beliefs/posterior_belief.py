@@ -308,6 +308,13 @@ class PosteriorBelief(Belief):
         return self.model(*self.observations, self.inducing_points, self.noise)
 
     @cached_property
+    def searched_in_double(self) -> NystromGP | OnlineGP:
+        """The same in double precision."""
+        if self._none.dtype == torch.float64:
+            return self.searched
+        return self.model(*self.observations, self.inducing_points, self.noise).double()
+
+    @cached_property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
         search = cast(BoxSearch, self.place.search)
@@ -323,7 +330,7 @@ class PosteriorBelief(Belief):
 
     def _copy(self) -> Self:
         other = shallow_copy(self)
-        for name in ("searched", "domain", "_views"):
+        for name in ("searched", "searched_in_double", "domain", "_views"):
             vars(other).pop(name, None)
         return other
 
@@ -520,7 +527,8 @@ class PosteriorBelief(Belief):
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
             other._dictionary = dictionary
-            posterior, places = cast(DictionaryPosterior, self.posterior).knowing(dictionary.points)
+            posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
+            posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
         other._learn(told.X, self._numbers_told(told), times, weights, None, None)
         return other
@@ -540,12 +548,14 @@ class PosteriorBelief(Belief):
         if source.tensor is None:
             waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda at: waves.at(told.points_at(at)).double().numpy(), generator)
+            c = self.posterior.draw_correction(
+                lambda at: waves.at(told.points_at(at)).double().numpy(), generator, self._order
+            )
             return self._values(prior + torch.as_tensor(features.product(c)))
         draws, rows = self._drawn_points(source.tensor)
         values, number = draws.draw(generator), len(source)
         others, arms = rows[number:].cpu().numpy(), rows[:number]
-        c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator)
+        c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self._order)
         drawn = values[arms] + torch.as_tensor(features.product(c))
         order = torch.arange(number, device=arms.device)
         first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")

@@ -21,9 +21,6 @@ from torch_kbandits.observations.column_spec import ColumnSpec
 #: Of more numbers than this PyTorch makes joint points.
 _MOST_LOOPED = 2**14
 
-#: Bytes that the features of played points may occupy unless told otherwise.
-ROW_MEMORY = 2**30
-
 
 class ContextualActions(Candidates):
     """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
@@ -43,8 +40,6 @@ class ContextualActions(Candidates):
         dtype: of all points where neither actions nor bounds are tensors.
         num_restarts: starting points of the search over a box.
         raw_samples: random points from which they are chosen.
-        row_memory: bytes that the features of played points may occupy at a dictionary; beyond, they are computed again
-            whenever a point joins, or a rule asks about played points. 0 keeps none.
 
     Raises:
         InputError: if an argument does not fit, or not exactly one kind of actions is given.
@@ -64,7 +59,6 @@ class ContextualActions(Candidates):
         dtype: torch.dtype = torch.float64,
         num_restarts: int = 8,
         raw_samples: int = 128,
-        row_memory: int = ROW_MEMORY,
     ) -> None:
         self._dtype = checks.precision("dtype", dtype)
         for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
@@ -105,7 +99,6 @@ class ContextualActions(Candidates):
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
-        self.row_memory = checks.non_negative_integer("row_memory", row_memory)
 
     @property
     def example(self) -> Tensor:

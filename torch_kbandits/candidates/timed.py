@@ -10,7 +10,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions
+from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.errors import InputError
 
 
@@ -44,7 +44,6 @@ class Timed(Candidates):
         self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
         self.device = candidates.device
         self.context_dim = 1 + candidates.context_dim
-        self.row_memory: int = getattr(candidates, "row_memory", ROW_MEMORY)
         self._example = dated(0.0, candidates.example)
 
     @property

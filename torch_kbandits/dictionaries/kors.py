@@ -56,11 +56,6 @@ class KORS(DictionaryRule):
             accuracy=checks.open_unit_interval,
         )
 
-    @property
-    def keeps_to_chances(self) -> bool:
-        """Whether a point that is refused changes nothing; not so for a class of another's."""
-        return type(self) is KORS
-
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""
         projection = noise if self.projection is None else self.projection

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.kept_draws import KeptDraws, kept_uniforms
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
@@ -22,6 +21,9 @@ FEW_POINTS = 256
 
 #: No point that stays in any case.
 _NONE = np.empty(0, dtype=np.bool_)
+
+#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
+_BLOCK = 1024
 
 Resampling = Literal["fresh", "coupled", "growth"]
 
@@ -85,12 +87,6 @@ class RidgeLeverageSampling(DictionaryRule):
         checks.one_of("resampling", self.resampling, get_args(Resampling))
         if self.resampling != "fresh":
             object.__setattr__(self, "is_coupled", True)
-
-    @property
-    def kept_draws(self) -> KeptDraws | None:
-        """How the dictionary is drawn again; None for one that is drawn afresh, or by a class of another's."""
-        is_known = self.is_coupled and type(self) is RidgeLeverageSampling
-        return KeptDraws(self.oversampling, self.resampling == "growth") if is_known else None
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
@@ -250,3 +246,13 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
         return torch.from_numpy(chosen)
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
+
+
+def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
+    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
+
+    Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
+    """
+    count = -(-number // _BLOCK)
+    blocks = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(count)]
+    return (blocks[0] if count == 1 else torch.cat(blocks))[:number]

@@ -20,9 +20,12 @@ def with_outer(matrix: Array, row: Array, scale: float) -> Array:
 
 
 @compiled
-def add_outer(matrix: Array, row: Array, scale: float) -> None:
-    """Add scale times the outer product of a row (m,) with itself to a matrix (m, m)."""
-    for i in range(row.shape[0]):
-        part = scale * row[i]
-        for j in range(row.shape[0]):
-            matrix[i, j] += part * row[j]
+def product(matrix: Array, vector: Array) -> Array:
+    """Return a matrix (n, m) times a vector (m,): on one thread, since for few numbers others are waited for."""
+    out = np.empty(matrix.shape[0])
+    for i in range(matrix.shape[0]):
+        total = 0.0
+        for j in range(matrix.shape[1]):
+            total += matrix[i, j] * vector[j]
+        out[i] = total
+    return out

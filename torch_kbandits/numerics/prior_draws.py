@@ -47,10 +47,6 @@ class JointDraws(PriorDraws):
         """Return a fresh draw, (N,)."""
         return self._factor @ _normals(len(self.points), generator, self.points)
 
-    def of_normals(self, normals: Tensor) -> Tensor:
-        """Return the draws (k, N) that are made of normals (k, N), each as ``draw`` has them."""
-        return normals @ self._factor.mT
-
 
 class FourierDraws(PriorDraws):
     """Draws made of waves, see ``WavePrior``, evaluated in single precision.

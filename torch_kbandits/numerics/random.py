@@ -39,12 +39,6 @@ class _Drawn(local):
 _DRAWN = _Drawn()
 
 
-def first_uniform(seed: int, round: int, purpose: str) -> float:
-    """Return the uniform in [0, 1) that is drawn first by ``generator_for``; in a third of the time."""
-    generator = _DRAWN.generator.manual_seed(seed_for(seed, round, purpose))
-    return _DRAWN.number.uniform_(generator=generator).item()
-
-
 def first_normals(seed: int, rounds: range, purpose: str) -> list[float]:
     """Return the standard normals that are drawn first by ``generator_for``, one a round; in a fourth of the time."""
     generator, draw = torch.Generator(), torch.empty(1, dtype=torch.float64, device="cpu")

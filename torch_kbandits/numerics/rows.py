@@ -57,13 +57,6 @@ class Rows:
         after._buffer, after._number, after._taken, after._shown = buffer, number, taken, None
         return after
 
-    def with_added(self, place: int, number: float | Tensor) -> Self:
-        """Return rows of numbers, (n,), with a number, 0-dim, added to that of a place. Cost: O(n)."""
-        copy = self._copied(self._number)
-        one = copy[place : place + 1]
-        one += number
-        return type(self)(copy)
-
     def _copied(self, room: int) -> Tensor | np.ndarray:
         """Return a copy of the memory, with room for so many rows."""
         old = self._buffer[: self._number]

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
@@ -27,8 +28,8 @@ _ROUNDING = 1e-13
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: Rounding in coordinates from which on the points of the dictionary are put into another order.
-_WORST = 1e-9
+#: A bound of rounding in coordinates, thousands of times what it is, from which on points are put into another order.
+_WORST = 1e-5
 
 #: That of kernel values.
 _EPS = 2.0**-50
@@ -134,7 +135,8 @@ class DictionaryPosterior(Posterior):
         if not (len(joining) + len(back) + len(leaves) or num_spanned):
             return self
         num_idle = self.size - len(places)
-        is_cheap = len(joining) + len(back) + len(leaves) <= 2 + self.size // 8 and 2 * num_idle <= self.size + 32
+        # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
+        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
         after, moves = self, list[Move]()
@@ -176,7 +178,7 @@ class DictionaryPosterior(Posterior):
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
-        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise) or rest <= error * math.sqrt(prior):
+        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise):
             if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
                 return None  # points that left span it
             at = self.place_in_basis.copy()
@@ -212,7 +214,7 @@ class DictionaryPosterior(Posterior):
         n = self.white[:, place]
         n = n - (self.void @ n) @ self.void
         n = n / np.linalg.norm(n)
-        row = self.gaussian.cov @ n
+        row = gaussian_loops.product(self.gaussian.cov, n)
         spread = float(n @ row)
         given = Move(row, -1.0 / spread, -(self.gaussian.mean @ n) / spread)
         free = Move(n, 1.0, np.zeros_like(given.step), -1.0)
@@ -241,7 +243,7 @@ class DictionaryPosterior(Posterior):
         new = seen @ n
         cross, own = seen.T @ (told.counts * new) / noise, 1.0 + told.counts @ (new * new) / noise
         cross = cross - (n @ cross) * n - (void @ cross) @ void
-        gain = self.gaussian.cov @ cross
+        gain = gaussian_loops.product(self.gaussian.cov, cross)
         left = float(own - cross @ gain)
         step = (told.sums @ new - (told.sums @ seen) @ gain) / (noise * left)
         spanned, taught = Move(n, -1.0, np.zeros_like(step), 1.0), Move(n - gain, 1.0 / left, step)
@@ -324,17 +326,16 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With u the coordinates of the prior draw, projected, and ε ~ N(0, S) at the points told, they are
         −cov Σ_i z_i (z_iᵀu + ε_i) / S_i, so no basis matters. Cost: O(u m + m²).
         """
-        live = np.flatnonzero(self.told.counts)
-        seen = self.inside(self.known.features.known[live].T).T
+        seen = self.inside(self.known.features.known[order].T).T
         u = self.inside((self.white @ prior_at(self.basis))[:, None])[:, 0]
-        counts = self.told.counts[live] / self.prior.noise
-        normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
+        counts = self.told.counts[order] / self.prior.noise
+        normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
         return -self.gaussian.cov @ (seen.T @ (counts * (seen @ u) + np.sqrt(counts) * normals))
 
     def told_means(self) -> Array:

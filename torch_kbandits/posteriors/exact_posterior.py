@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
@@ -74,7 +75,7 @@ class ExactPosterior(Posterior):
         if i < 0:
             return self._joined(place, told) if count else self
         q = self.white[:, i].copy()
-        row = q - cov @ q
+        row = q - gaussian_loops.product(cov, q)
         own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
         if not count:
             gaussian, at = self.gaussian, self.place_in_basis.copy()
@@ -93,7 +94,7 @@ class ExactPosterior(Posterior):
         noise, (mean, cov, log_det) = self.prior.noise / told.counts[place], self.gaussian
         point = told.points[place : place + 1]
         z = self.coordinates(point)[:, 0]
-        row = z - cov @ z
+        row = z - gaussian_loops.product(cov, z)
         spread = told.prior.tensor[place].item() + noise - z @ row
         corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
         step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
@@ -171,15 +172,14 @@ class ExactPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With values g of the prior draw and ε ~ N(0, S) they are −B W (g + ε). Cost: O(u m + m²).
         """
-        live = np.flatnonzero(self.place_in_basis >= 0)
-        noise = self.prior.noise / self.told.counts[live]
-        normals = torch.randn(len(live), generator=generator, dtype=torch.float64, device="cpu").numpy()
-        w = self.white[:, self.place_in_basis[live]] @ (prior_at(live) + np.sqrt(noise) * normals)
+        noise = self.prior.noise / self.told.counts[order]
+        normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
+        w = self.white[:, self.place_in_basis[order]] @ (prior_at(order) + np.sqrt(noise) * normals)
         return self.gaussian.cov @ w - w
 
     def told_means(self) -> Array:

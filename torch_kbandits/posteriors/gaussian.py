@@ -73,7 +73,7 @@ class Gaussian(NamedTuple):
             rest: what was observed less the prior mean, (k,).
             noise: its variance; negative to take an observation back.
         """
-        row = self.cov @ z
+        row = gaussian_loops.product(self.cov, z)
         spread = float(noise + z @ row)
         with np.errstate(over="ignore"):  # who takes it over looks whether it is finite
             return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise

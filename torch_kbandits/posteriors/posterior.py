@@ -273,12 +273,13 @@ class Posterior(ABC):
     # ---------------------------------------------------------------- draws
 
     @abstractmethod
-    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean.
 
         Args:
             prior_at: the prior draw's values (n,) at known points, given their places (n,).
             generator: all other randomness.
+            order: places of the points told that count, in which it is drawn.
         """
 
     # ---------------------------------------------------------------- telling
