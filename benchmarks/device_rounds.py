@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.tables import lazy, store
 
 from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
 from benchmarks.pretend_device import PretendDevice
@@ -107,7 +105,7 @@ def _rounds(
     generator = torch.Generator().manual_seed(0)
     known = torch.rand(number, sizes.dimension, generator=generator)
     first = known[:size].clone()
-    arms = Arms(known.to(device), 0)
+    arms = Arms(known.to(device))
     del known
     bandit = Bandit(
         candidates=arms,

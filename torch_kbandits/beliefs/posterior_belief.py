@@ -1,5 +1,6 @@
 """What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -189,8 +190,10 @@ class PosteriorBelief(Belief):
         blocks = (block.cpu() for _, block in source.blocks())
         variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
         variance, mean = np.concatenate(variances), np.concatenate(means, axis=1)
-        steps = HOST if source.device.type == "cpu" else DeviceSteps(source.device)
-        return Arms.of(source.blocks, self.kernel, source.block(0, 0), variance, mean, steps), variance
+        steps, kernel = HOST, self.kernel
+        if source.device.type != "cpu":
+            steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
+        return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance
 
     # ---------------------------------------------------------------- what is known
 

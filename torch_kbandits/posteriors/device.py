@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.posteriors.gaussian import Gaussian
-from torch_kbandits.posteriors.steps import Steps
+from torch_kbandits.posteriors.steps import Arrays, Steps
 
 Array = NDArray[Any]
 
@@ -42,23 +42,17 @@ class DeviceSteps(Steps):
 
     @override
     def followed(
-        self,
-        rows: tuple[Array, Array, Array, Array, Array],
-        values: Any,
-        corner: float,
-        features: Tensor,
-        memory: Tensor,
-        moments: tuple[Tensor, Tensor, Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        own, last, scales, spans, steps = self.kept(*rows)
+        self, update: Arrays, values: Any, corner: float, features: Tensor, memory: Tensor, moments: Any
+    ) -> Any:
+        rows, last, scales, spans, steps = self.kept(*update)
         mean, variance, spanned = moments
-        products = (own.to(features.dtype) @ features.mT).double()
+        products = (rows.to(features.dtype) @ features.mT).double()
         if values is not None:
             new = (values - products[0]) / corner
             products = torch.addr(products[1:], last, new)
             memory[: len(new), features.shape[1]] = new
         squares = products.square().mT
-        spanned = torch.addmv(spanned, squares, spans) if rows[3].any() else spanned
+        spanned = torch.addmv(spanned, squares, spans) if update[3].any() else spanned
         return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
 
     @override

@@ -91,7 +91,7 @@ class Arms:
     def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
         """Return arms like a tensor before any reward, given prior variances (A,) and prior means (k, A)."""
         table = Table.of(Features.none(len(prior), like, steps), *steps.kept(prior, expected))
-        return cls(blocks, deepcopy(kernel).to(like), table)
+        return cls(blocks, kernel, table)
 
     @property
     def steps(self) -> Steps:

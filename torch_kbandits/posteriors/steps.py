@@ -16,6 +16,9 @@ from torch_kbandits.posteriors.gaussian import Gaussian
 
 Array = NDArray[Any]
 
+#: What ``table_loops.follow`` takes of an update: rows, last, scales, spans, steps.
+Arrays = tuple[Array, Array, Array, Array, Array]
+
 _NONE = np.empty(0)
 
 
@@ -42,19 +45,11 @@ class Steps(ABC):
         """Return the products (r, n) of rows (r, m) with features. Cost: O(n m r), one read of the features."""
 
     @abstractmethod
-    def followed(
-        self,
-        rows: tuple[Array, Array, Array, Array, Array],
-        values: Any,
-        corner: float,
-        features: Any,
-        memory: Any,
-        moments: tuple[Any, Any, Any],
-    ) -> tuple[Any, Any, Any]:
+    def followed(self, update: Arrays, values: Any, corner: float, features: Any, memory: Any, moments: Any) -> Any:
         """Return moments after an update. Cost: one read of the features.
 
         Args:
-            rows: ``Update.arrays``.
+            update: what there is of it.
             values: of the kernel with the point of a new coordinate; None for none.
             corner: what that is divided by.
             features: before.
@@ -98,20 +93,10 @@ class HostSteps(Steps):
         return torch.mm(torch.from_numpy(rows), torch.from_numpy(features).mT).numpy()
 
     @override
-    def followed(
-        self,
-        rows: tuple[Array, Array, Array, Array, Array],
-        values: Any,
-        corner: float,
-        features: Array,
-        memory: Array,
-        moments: tuple[Array, Array, Array],
-    ) -> tuple[Array, Array, Array]:
+    def followed(self, update: Arrays, values: Any, corner: float, features: Array, memory: Array, moments: Any) -> Any:
         (n, m), column = features.shape, _NONE if values is None else np.asarray(values, np.float64)
         mean, variance, spanned = (each.copy() for each in moments)
-        last, scales, spans, steps = rows[1:]
-        products = self.products(rows[0], features)
-        words = products, column, corner, last, scales, spans, steps, memory, m, mean, variance, spanned
+        words = self.products(update[0], features), column, corner, *update[1:], memory, m, mean, variance, spanned
         in_parts(table_loops.follow, n, 16 * n, *words)
         return mean, variance, spanned
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.steps import Arrays
 
 Array = NDArray[Any]
 
@@ -34,8 +35,8 @@ class Update(NamedTuple):
     column: Column | None
     moves: Sequence[Move]
 
-    def arrays(self, size: int, number: int) -> tuple[Array, Array, Array, Array, Array]:
-        """Return what ``table_loops.follow`` takes of it: rows, last, scales, spans, steps.
+    def arrays(self, size: int, number: int) -> Arrays:
+        """Return what ``table_loops.follow`` takes of it.
 
         Args:
             size: number of coordinates before.
@@ -83,17 +84,12 @@ class Table:
             update: what changed.
             values: returns the kernel values (n,) of the point of a new coordinate.
         """
-        before, column = self.features, update.column
-        features, corner = (before, 1.0) if column is None else (before.with_column(), column.corner)
-        moments = before.steps.followed(
-            update.arrays(before.columns, len(self.mean)),
-            None if column is None else values(),
-            corner,
-            before.known,
-            features.memory,
-            (self.mean, self.variance, self.spanned),
-        )
-        return self._with(features, *moments)
+        before, column, moments = self.features, update.column, (self.mean, self.variance, self.spanned)
+        features, new, corner = before, None, 1.0
+        if column is not None:
+            features, new, corner = before.with_column(), values(), column.corner
+        arrays, memory = update.arrays(before.columns, len(self.mean)), features.memory
+        return self._with(features, *before.steps.followed(arrays, new, corner, before.known, memory, moments))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).
