@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import os
 import re
 import sys
 from functools import cache
@@ -125,7 +124,6 @@ def test_nothing_is_restored_by_hand_and_the_house_does_not_grow():
     assert sum(line.lstrip().startswith("class ") for line in lines) <= MOST_CLASSES
 
 
-@pytest.mark.skipif(os.environ.get("TORCH_KBANDITS_COMPILED") == "0", reason="rounds are counted as users have them")
 def test_a_round_passes_few_files():
     """Files of the package whose functions one ask and one tell of BKB on arms call; loops do not count."""
     arms = torch.rand(1000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

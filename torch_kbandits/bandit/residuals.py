@@ -13,7 +13,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import residual_loops
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import as_switched
 from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
@@ -112,7 +111,7 @@ class Surprise:
         values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
         sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
-        made = as_switched(residual_loops.bet)(self.alternatives, values, sizes, *known, _ALARM)
+        made = residual_loops.bet(self.alternatives, values, sizes, *known, _ALARM)
         number, logs, starts, num_held, held, evidence, alarm = made  # NumPy's numbers where loops are switched off
         after = type(self)(self.alternatives, int(number), logs, starts, int(num_held), held, float(evidence))
         return after, None if alarm < 0 else int(alarm)
@@ -158,7 +157,7 @@ class Surprise:
             state["num_held"],
             np.array(held) if held else self.held,
         )
-        evidence = as_switched(residual_loops.log_evidence)(known.number, known.logs)
+        evidence = residual_loops.log_evidence(known.number, known.logs)
         return changed(known, log_evidence=evidence)
 
 

@@ -40,6 +40,9 @@ Array = NDArray[Any]
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
 
+#: Of more points than this those that count no more are dropped, once they are three in four.
+_MANY = 64
+
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
 
@@ -79,6 +82,8 @@ class Place:
 class Counting:
     """The observations that count, in the order told. A value, whose successors share its memory.
 
+    Where nothing is ever forgotten there are X and Y alone.
+
     Attributes:
         X: points (n, d).
         Y: what was told, (n, k): rewards, then outcomes.
@@ -86,7 +91,6 @@ class Counting:
         times: when each was made, (n,).
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among those that the posterior knows, (n,).
-        numbers: how many were told before each, (n,).
     """
 
     X: Rows
@@ -95,13 +99,12 @@ class Counting:
     times: Rows
     weights: Rows
     places: Rows
-    numbers: Rows
 
     @classmethod
     def none(cls, example: Tensor, number: int) -> Self:
         """Return none, of points like an example (0, d), of which so many numbers are told."""
         nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
-        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole, whole))
+        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole))
         return cls(Rows(example[:0]), *none)
 
     def __len__(self) -> int:
@@ -109,15 +112,15 @@ class Counting:
 
     def followed(self, *new: Any) -> Self:
         """Return these and others after them."""
-        parts = (self.X, self.Y, self.rests, self.times, self.weights, self.places, self.numbers)
-        return type(self)(*(rows.followed(each) for rows, each in zip(parts, new, strict=True)))
+        parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
+        followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
+        return type(self)(*followed, *parts[len(followed) :])
 
     def kept(self, which: NDArray[Any], weights: Array) -> Self:
         """Return some of these, with other weights."""
         X = Rows(self.X.tensor[torch.from_numpy(which)])
-        columns = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places, self.numbers))
-        Y, rests, times, places, numbers = columns
-        return type(self)(X, Y, rests, times, Rows(weights), places, numbers)
+        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
+        return type(self)(X, Y, rests, times, Rows(weights), places)
 
 
 def array(rows: Rows) -> Array:
@@ -169,7 +172,7 @@ class PosteriorBelief(Belief):
         self.place, self._online = place, online
         self._memory: Memory = KeepAll() if memory is None else memory
         self.tie_rank = place.tie_rank
-        self._none, self._now, self._num_told = example[:0].clone(), -torch.inf, 0
+        self._none, self._now = example[:0].clone(), -torch.inf
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
@@ -365,6 +368,9 @@ class PosteriorBelief(Belief):
         else:
             self.posterior = self.posterior.reweighted(*totals(places, weights, rests, len(self.posterior.told)))
         self._counted = counted.kept(kept, weights[kept]) if not kept.all() else replace(counted, weights=Rows(weights))
+        if len(told := self.posterior.told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            self.posterior, moved = self.posterior.without_forgotten()
+            self._counted = replace(self._counted, places=Rows(moved[array(self._counted.places)]))
 
     # ---------------------------------------------------------------- learning
 
@@ -400,13 +406,12 @@ class PosteriorBelief(Belief):
         generator: torch.Generator | None,
     ) -> None:
         """Condition on what was told, Y (q, k), at X (q, d), of which those of weight 0 do not count."""
-        numbers, counts = np.arange(self._num_told, self._num_told + len(Y)), weights > 0.0
-        self._num_told += len(Y)
+        counts = weights > 0.0
         if not counts.any():
             return
         if not counts.all():
             rows = torch.from_numpy(counts)
-            X, Y, times, weights, numbers = X[rows], Y[counts], times[counts], weights[counts], numbers[counts]
+            X, Y, times, weights = X[rows], Y[counts], times[counts], weights[counts]
         selection = None
         if rule is not None and self._online:
             before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
@@ -422,13 +427,13 @@ class PosteriorBelief(Belief):
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen)
-        self._condition(posterior, X, Y, (times, weights, places, numbers), selection)
+        self._condition(posterior, X, Y, (times, weights, places), selection)
 
     def _condition(
         self, posterior: Any, X: Tensor, Y: Array, counting: tuple[Array, ...], selection: Selection | None
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
-        times, weights, places, numbers = counting
+        times, weights, places = counting
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
@@ -437,7 +442,8 @@ class PosteriorBelief(Belief):
         rests = Y - posterior.told.expected.tensor.numpy()[places]
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             self.posterior = posterior.learned(*merged(places, weights, rests.T))
-        self._counted = self._counted.followed(X, Y, rests, times, weights, places, numbers)
+        others = () if isinstance(self._memory, KeepAll) else (rests, times, weights, places)
+        self._counted = self._counted.followed(X, Y, *others)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
@@ -512,10 +518,8 @@ class PosteriorBelief(Belief):
             points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
-        times, numbers = np.full(len(weights), self._now), np.full(len(weights), number)
-        other._condition(
-            posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places, numbers), selection
-        )
+        times = np.full(len(weights), self._now)
+        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places), selection)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
         other._counted = other._counted.kept(last, array(other._counted.weights)[last])

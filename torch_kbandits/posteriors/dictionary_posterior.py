@@ -272,6 +272,22 @@ class DictionaryPosterior(Posterior):
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
         return after._follow(self, Update(None, moves))._checked()
 
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
+        kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
+        told, moved = self.told.kept(kept)
+        features = known.features.known[kept]
+        known = Table(
+            Features(features, *features.shape),
+            known.prior[kept],
+            known.expected[:, kept],
+            known.mean[:, kept],
+            known.variance[kept],
+            known.spanned[kept],
+        )
+        words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
+        return changed(self, told=told, known=known, **words), moved
+
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise, m = self.told, self.prior.noise, self.size

@@ -110,6 +110,11 @@ class ExactPosterior(Posterior):
             arms=self._followed(update),
         )
 
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts; see ``Posterior``."""
+        told, moved = self.told.kept(self.told.counts > 0.0)
+        return changed(self, told=told).refitted(), moved
+
     def refitted(self) -> Self:
         """Return the same, computed afresh. Cost: O(u³ + A u²)."""
         told, noise = self.told, self.prior.noise

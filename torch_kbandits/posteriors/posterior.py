@@ -66,9 +66,12 @@ class Prior:
 
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
-        zero = np.zeros(len(X))
+        values = np.zeros((len(self.means), len(X)))
         with torch.no_grad():
-            return np.stack([zero if mean is None else prior_mean(mean, X).double().numpy() for mean in self.means])
+            for row, mean in zip(values, self.means, strict=True):
+                if mean is not None:
+                    row[:] = prior_mean(mean, X).double().numpy()
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +313,10 @@ class Posterior(ABC):
     @abstractmethod
     def refitted(self) -> Self:
         """Return the same, computed afresh from the points, what was told of each, and the kernel."""
+
+    @abstractmethod
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts, and where those it knows stand, (u,)."""
 
     def reweighted(self, counts: Array, sums: Array) -> Self:
         """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
