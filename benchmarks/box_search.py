@@ -13,13 +13,13 @@ from botorch.optim import optimize_acqf
 from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
+from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from tqdm import tqdm
 
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import Box, KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
 from torch_kbandits.beliefs import CountedBelief, Terms, belief_over
-from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.environments import BoxFunction, synthetic_function
 from torch_kbandits.observations import History

@@ -32,7 +32,6 @@ class Sizes:
     rounds: int = 20
     counted: int = 5
     shards: tuple[int, ...] = (1, 2)
-    column_memory: int = 2**26
     called: tuple[int, ...] = (2, 16)
     called_arms: int = 2_000
     calls: int = 200
@@ -52,9 +51,9 @@ def run(quick: bool = False) -> Report:
     measurements = []
     with _one_thread(), _ray(max(sizes.shards)):
         for dictionary in (STAYS, GROWS):
-            measurements.append(_measure(Arms(arms, sizes.column_memory), arms, dictionary, sizes))
+            measurements.append(_measure(Arms(arms), arms, dictionary, sizes))
             for number in sizes.shards:
-                sharded = ShardedArms(arms, num_shards=number, column_memory=sizes.column_memory)
+                sharded = ShardedArms(arms, num_shards=number)
                 measurements.append(_measure(sharded, arms, dictionary, sizes))
                 sharded.close()
         calls = [_calls(arms[: sizes.called_arms], number, sizes) for number in sizes.called]

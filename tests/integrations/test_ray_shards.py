@@ -501,7 +501,6 @@ def test_arms_that_failed_are_left(name):
         (some_arms(60), {"num_shards": 2, "num_gpus_per_shard": -1}, "num_gpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "num_cpus_per_shard": "two"}, "num_cpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "start_timeout": 0.0}, "start_timeout"),
-        (some_arms(60), {"num_shards": 2, "column_memory": 8}, "one column of kernel values of a shard's 30 arms"),
         ([["a", "b"]], {"num_shards": 1}, "real numbers|candidates must be"),
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "must be finite|candidates must be"),
         ("no/such/file.npy", {"num_shards": 1}, "such file"),

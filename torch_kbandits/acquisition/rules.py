@@ -1,4 +1,4 @@
-"""How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
+"""How a bandit chooses by an acquisition function: over arms, over a box, and as a BoTorch function."""
 
 import math
 from abc import ABC, abstractmethod
@@ -130,6 +130,11 @@ class Domain:
     allowed: Tensor | None = None
     avoided: Tensor | None = None
     allows: Callable[[Tensor], Tensor] | None = None
+
+    def to(self, device: torch.device) -> "Domain":
+        """Return the domain with its tensors on a device."""
+        there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **there)  # pyright: ignore[reportArgumentType]
 
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""

@@ -240,6 +240,7 @@ class Pieces:
         own = self.candidates
         if self._adds_time:
             object.__setattr__(self, "candidates", timed(own))
+            own = untimed(self.candidates)
         start = self.prior
         if isinstance(start, LearnedPrior):
             example = self.candidates.example[:, self.hidden_columns :]

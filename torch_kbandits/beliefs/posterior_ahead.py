@@ -23,7 +23,7 @@ from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
-from torch_kbandits.posteriors.pending import Pending, largest_ratio
+from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points
 
 
@@ -76,7 +76,7 @@ class PosteriorAhead(Lookahead):
             if rows is not None:
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
             row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
-            return offer.chosen(row if rows is None else int(rows[row]))
+            return offer.chosen(row if rows is None else rows[row])
 
     def _incumbent_within(self, domain: Domain | None, offer: "TableOffer | ListOffer", rows: Tensor) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
@@ -170,7 +170,8 @@ class PosteriorAhead(Lookahead):
             probes = None if search is None else search.probes
             at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
             before, after = belief.posterior.variance_at(at), self.taken_in().variance_at(at)
-        return belief._number(largest_ratio(before, after, belief.least_variance))
+        least = torch.finfo(belief._none.dtype).eps * belief._bound
+        return belief._number(float(((before + least) / (after + least)).max()))
 
 
 class TableOffer:
@@ -179,10 +180,10 @@ class TableOffer:
     def __init__(self, ahead: PosteriorAhead) -> None:
         self._ahead, self._belief = ahead, ahead.belief
 
-    def chosen(self, row: int) -> Tensor:
-        """Return the arm of a row, (1, d)."""
+    def chosen(self, row: int | Tensor) -> Tensor:
+        """Return the arm of a row, (1, d); on a device this is what is waited for."""
         source: Any = self._belief.place.source
-        return source.rows(torch.tensor([row]))
+        return source.rows(torch.as_tensor(row).reshape(1).to(source.device)).cpu()
 
     @property
     def mean(self) -> Tensor:
@@ -218,8 +219,9 @@ class ListOffer:
     def _at(self) -> list[Points]:
         return [self._belief.posterior.at(part) for part in self._domain.parts()]
 
-    def chosen(self, row: int) -> Tensor:
+    def chosen(self, row: int | Tensor) -> Tensor:
         """Return the point of a row, (1, d)."""
+        row = int(row)
         for part in self._domain.parts():
             if row < len(part):
                 return part[row, None].clone()

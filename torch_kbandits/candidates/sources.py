@@ -83,11 +83,11 @@ class ArmSource(ABC):
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
-        last = self._asked_about  # another thread may replace it
+        last, points = self._asked_about, points.cpu()  # another thread may replace it
         if last is None or not torch.equal(last[0], points):
-            found = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+            found = torch.zeros(len(points), dtype=torch.bool)
             for _, block in self.blocks():
-                found |= among(points, block.to(points.device))
+                found |= among(points.to(block.device), block).cpu()
             last = points.clone(), found
             self._asked_about = last
         return last[1]

@@ -135,8 +135,8 @@ class DictionaryPosterior(Posterior):
         if not (len(joining) + len(back) + len(leaves) or num_spanned):
             return self
         num_idle = self.size - len(places)
-        # A change is two rows of a pass; all afresh is as many as there are coordinates, twice, and their kernel values.
-        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 32
+        # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
+        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
         after, moves = self, list[Move]()
@@ -272,6 +272,22 @@ class DictionaryPosterior(Posterior):
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
         return after._follow(self, Update(None, moves))._checked()
 
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
+        kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
+        told, moved = self.told.kept(kept)
+        features = known.features.known[kept]
+        known = Table(
+            Features(features, *features.shape),
+            known.prior[kept],
+            known.expected[:, kept],
+            known.mean[:, kept],
+            known.variance[kept],
+            known.spanned[kept],
+        )
+        words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
+        return changed(self, told=told, known=known, **words), moved
+
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise, m = self.told, self.prior.noise, self.size
@@ -326,14 +342,14 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator, order: Places) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With u the coordinates of the prior draw, projected, and ε ~ N(0, S) at the points told, they are
         −cov Σ_i z_i (z_iᵀu + ε_i) / S_i, so no basis matters. Cost: O(u m + m²).
         """
         seen = self.inside(self.known.features.known[order].T).T
-        u = self.inside((self.white @ prior_at(self.points))[:, None])[:, 0]
+        u = self.inside((self.white @ prior_at(self.basis))[:, None])[:, 0]
         counts = self.told.counts[order] / self.prior.noise
         normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
         return -self.gaussian.cov @ (seen.T @ (counts * (seen @ u) + np.sqrt(counts) * normals))

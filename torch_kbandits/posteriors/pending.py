@@ -1,7 +1,7 @@
 """A posterior with points observed at their posterior means: variances shrink, means stay."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.linalg
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.posterior import Points, Posterior, bordered
+from torch_kbandits.posteriors.posterior import Arms, Points, Posterior, bordered
 
 Array = NDArray[Any]
 
@@ -41,7 +41,7 @@ class Pending:
     inside: Array
     roots: Array
     factor: Array
-    taken: Array | None
+    taken: Any
 
     @classmethod
     def none(cls, posterior: Posterior, example: Tensor) -> Self:
@@ -68,7 +68,7 @@ class Pending:
             factor=bordered(self.factor, below[:, 0], corner),
         )
         arms = posterior.arms
-        if arms is None or self.taken is None:
+        if arms is None:
             return after
         learned = (inside[:, 0], float(roots[0])) if posterior.learns_residual else None
         return changed(after, taken=arms.taken(self.taken, point, own[:, 0], below[:, 0], corner, learned))
@@ -79,10 +79,10 @@ class Pending:
         return np.maximum(variance - np.square(self._taken_of(at)).sum(0), 0.0) if len(self.roots) else variance
 
     @property
-    def arm_variance(self) -> Array:
+    def arm_variance(self) -> Any:
         """The variances of the arms, (A,)."""
-        variance = self.posterior.arm_variance()
-        return variance if self.taken is None else less_taken(variance, self.taken)
+        variance, steps = self.posterior.arm_variance(), cast(Arms, self.posterior.arms).steps
+        return steps.left(variance, self.taken) if len(self.taken) else variance
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""
@@ -94,13 +94,3 @@ class Pending:
             roots = np.outer(self.roots, self.posterior.residual_roots(at))
             cov = cov - (1.0 - roots) * (values - self.inside.T @ at.z)
         return scipy.linalg.solve_triangular(self.factor, cov, lower=True)
-
-
-def less_taken(variance: Array, taken: Array) -> Array:
-    """Return variances (A,) less what points pending take, (l, A)."""
-    return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0) if len(taken) else variance
-
-
-def largest_ratio(before: Array, after: Array, least: float) -> float:
-    """Return the largest ratio of variances (n,) without and with points pending, of which none counts as smaller."""
-    return float(((before + least) / (after + least)).max())

@@ -31,7 +31,6 @@ class ShardedArms(LastingCandidates):
         num_shards: number of actors, at least 1 and at most A. Sizes of shards differ by at most one arm.
         num_gpus_per_shard: GPUs of each; above 0 arms and embedding live on one.
         num_cpus_per_shard: CPUs of each. Torch has one thread in each.
-        column_memory: bytes that kernel columns may occupy on each worker; see ``Arms``.
         start_timeout: seconds that a worker may take to come up and read its arms.
 
     Raises:
@@ -49,7 +48,6 @@ class ShardedArms(LastingCandidates):
         num_shards: int,
         num_gpus_per_shard: float = 0,
         num_cpus_per_shard: float = 1,
-        column_memory: int = 2**29,
         start_timeout: float = 120.0,
     ) -> None:
         cpus = checks.non_negative("num_cpus_per_shard", num_cpus_per_shard)
@@ -60,13 +58,6 @@ class ShardedArms(LastingCandidates):
         if number > count:
             raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")
         shards = [range(*pair) for pair in pairwise(each * count // number for each in range(number + 1))]
-        self.column_memory = checks.non_negative_integer("column_memory", column_memory)
-        most = -(-count // number)
-        if 0 < column_memory < (column := most * self.source.dtype.itemsize):
-            raise InputError(
-                f"column_memory={column_memory} bytes is too small: one column of kernel values of a shard's {most} "
-                f"arms needs {column} bytes. Give at least that, or 0 to keep no columns."
-            )
         self._example = self.source.block(0, 1).cpu().clone()
         self.workers = Workers(self.source, shards, cpus, gpus, patience)
 

@@ -175,5 +175,5 @@ class ShardedAhead(PosteriorAhead):
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        ratios = self._asked(partial(Shard.variance_ratio, least=self.belief.least_variance))
-        return self.belief._number(max(ratios))
+        least = torch.finfo(self.belief._none.dtype).eps * self.belief._bound
+        return self.belief._number(max(self._asked(partial(Shard.variance_ratio, least=least))))

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.beliefs.posterior_belief import wave_prior
+from torch_kbandits.beliefs.posterior_belief import arms_of, wave_prior
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.numerics.random import generator_for, tie_width
 from torch_kbandits.outcomes.streaks import among
-from torch_kbandits.posteriors.pending import largest_ratio, less_taken
-from torch_kbandits.posteriors.posterior import Arms, Prior
+from torch_kbandits.posteriors.posterior import Prior
 
 Array = NDArray[Any]
 
@@ -87,7 +86,7 @@ class Shard:
         self._held = None
         if message.start is not None:
             vars(self).pop("arms", None)  # its memory is that of the new ones
-            self.arms = Arms.of(self.source.blocks, *message.start, self.source.block(0, 0))
+            self.arms, _ = arms_of(self.source, *message.start)
         for name, words in message.changes:
             self.arms = getattr(self.arms, name)(*words)
         if since is None or since[0] == since[1]:
@@ -98,11 +97,12 @@ class Shard:
         return self._held, answer, True
 
     @property
-    def variance(self) -> Array:
-        """Variances of the arms with the points pending, (A,)."""
+    def variance(self) -> Any:
+        """Variances of the arms with the points pending, (A,), where the arms are."""
         for words in self._pending[len(self._taken) :]:
             self._taken = self.arms.taken(self._taken, *words)
-        return less_taken(self.arms.table.variances(self.learns_residual), self._taken)
+        variance = self.arms.variance(learns_residual=self.learns_residual)
+        return self.arms.steps.left(variance, self._taken) if len(self._taken) else variance
 
     def ranks(self, seed: int) -> Tensor:
         """Return what ``tie_rank`` has of these arms under a seed, (A,). Cost: that of all draws up to theirs, once."""
@@ -118,12 +118,13 @@ class Shard:
         return float(self.arms.table.prior.max())
 
     def variance_ratio(self, least: float) -> float:
-        """Return the largest ratio of variances without and with the points pending; see ``largest_ratio``."""
-        return largest_ratio(self.arms.table.variances(self.learns_residual), self.variance, least)
+        """Return the largest ratio of variances without and with the points pending, none of which is below another."""
+        before = self.arms.variance(learns_residual=self.learns_residual)
+        return float(((before + least) / (self.variance + least)).max())
 
     def moments(self) -> tuple[Array, Array]:
         """Return posterior means, (k, A), and variances with the points pending, (A,)."""
-        return self.arms.table.mean, self.variance
+        return _sent(self.arms.table.mean), _sent(self.variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,19 +158,19 @@ class Choice:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return torch.from_numpy(self.shard.arms.table.mean[self.column]).to(self.shard.source.dtype)
+        return torch.as_tensor(self.shard.arms.table.mean[self.column]).to(self.shard.source.dtype)
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the points pending, (A,)."""
-        return torch.from_numpy(self.shard.variance).to(self.shard.source.dtype)
+        return torch.as_tensor(self.shard.variance).to(self.shard.source.dtype)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,): one function on the arms of all shards."""
         arms, source, c = self.shard.arms, self.shard.source, cast(Array, self.correction)
         waves = wave_prior(arms.kernel, source.dimension).draw(torch.Generator().manual_seed(seed))
         prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-        return (prior + torch.from_numpy(arms.table.features.products(c[None])[0])).to(source.dtype)
+        return (prior + torch.as_tensor(arms.table.features.product(c))).to(source.dtype)
 
     def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
         """Return scores (k,), ranks in the order in which ties are broken (k,), and arms (k, d), mostly the best alone.
@@ -181,7 +182,7 @@ class Choice:
         with torch.no_grad():
             scores = self.rule.on_arms(posterior, beta := torch.tensor(self.beta), self.seed)
         if self.avoided is not None:
-            scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided])
+            scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided.to(scores.device)])
         # Twice the width of ties leaves room for rounding where the best of all shards sets it.
         least = scores.max() - 2.0 * tie_width(scores.max(), beta, scores.new_tensor(self.bound))
         ranks, near, places = shard.ranks(self.tie_seed), (scores >= least).nonzero().squeeze(-1), list[Tensor]()
@@ -189,4 +190,8 @@ class Choice:
             places.append(near[ranks[near].argmax()])
             near = near[scores[near] > scores[places[-1]]]
         rows = torch.stack(places)
-        return scores[rows].numpy(), ranks[rows].numpy(), shard.source.rows(rows).numpy()
+        return _sent(scores[rows]), _sent(ranks[rows]), _sent(shard.source.rows(rows))
+
+
+def _sent(values: Any) -> Array:
+    return torch.as_tensor(values).cpu().numpy()
