@@ -24,6 +24,7 @@ class LocalWorkers(Workers):
         starts: shards that were started with what is known, in order.
         sent: bytes of each message, for each shard.
         refuses: shards for which no worker can be had.
+        device: where shards live.
         dies_on_receipt: shards whose worker ends with the next message.
         dies_with_reply: shards whose worker ends once it has done what the next message says.
         fails_on_receipt: what shards raise on the next message, by number.
@@ -31,7 +32,7 @@ class LocalWorkers(Workers):
 
     def __init__(self, source, shards):
         super().__init__(source, shards, 1.0, 0.0, 120.0)
-        self.living, self.starts, self.sent, self.refuses = {}, [], [], set()
+        self.living, self.starts, self.sent, self.refuses, self.device = {}, [], [], set(), "cpu"
         self.dies_on_receipt, self.dies_with_reply, self.fails_on_receipt = set(), set(), {}
 
     def close(self):
@@ -45,7 +46,7 @@ class LocalWorkers(Workers):
         for number in numbers:
             if number in self.refuses:
                 raise ShardLostError(f"No worker came up for {self.named(number)}.")
-            self.living[number] = shard = Shard()
+            self.living[number] = shard = Shard(self.device)
             rows, tensor = self.shards[number], self.source.tensor
             shard.load(self.source if tensor is None else tensor[rows.start : rows.stop].numpy(), rows)
             self.actors[number] = SimpleNamespace(reply=SimpleNamespace(remote=partial(self.call, number, shard)))

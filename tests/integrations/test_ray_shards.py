@@ -13,6 +13,7 @@ from gpytorch.kernels import RBFKernel
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from problems import DOUBLE, data, linear, matern, play, rbf
 
+from benchmarks.pretend_device import PretendDevice, is_possible
 from torch_kbandits import (
     ArmBlocks,
     Arms,
@@ -180,6 +181,15 @@ def test_outcomes_beside_rewards(memory):
     points = some_arms().unsqueeze(-2)
     means = [bandit.outcome_model("cost").posterior(points).mean for bandit in bandits]
     torch.testing.assert_close(*means, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.skipif(not is_possible(), reason="this PyTorch does not let Python make devices")
+@pytest.mark.parametrize("name", ["bkb", "gp-ts", "bbkb"])
+def test_shards_on_a_device(name):
+    there, candidates = PretendDevice(40), [sharded(arms, 2, [50]) for arms in [some_arms(120)] * 2]
+    candidates[0].workers.device = there.device
+    with there:
+        losing([make(each, name) for each in candidates], 8, shards=2)
 
 
 def test_random_search_asks_no_shard():
