@@ -1,4 +1,4 @@
-"""How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
+"""How a bandit chooses by an acquisition function: over arms, over a box, and as a BoTorch function."""
 
 import math
 from abc import ABC, abstractmethod

@@ -70,7 +70,7 @@ def belief_over(candidates: Candidates, terms: Terms) -> Belief:
 
 @belief_over.register
 def _over_arms(candidates: Arms, terms: Terms) -> Belief:
-    """Return a table: of covariances if that is exact and small, else of features."""
+    """Return a posterior that the arms follow."""
     source = candidates.source
     rank = tie_rank(len(source), terms.seed).to(source.device)
     return _posterior(source.block(0, 0).cpu(), terms, Place(source, tie_rank=rank))

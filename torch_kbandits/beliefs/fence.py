@@ -66,7 +66,7 @@ class Watched:
         return self._excess_on(domain, surely=True) / self.scale
 
     def on(self, domain: Domain, *, surely: bool) -> Tensor:
-        """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
+        """Say the same of the arms of a round, (A,), of which an offer has mean and variance."""
         if not self.is_trusted:
             return torch.cat([self.at(block, surely=surely) for block in domain.parts()])
         within = self._excess_on(domain, surely=surely) <= 0.0

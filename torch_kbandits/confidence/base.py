@@ -15,7 +15,7 @@ from torch_kbandits.errors import InputError
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What a width may know of a posterior. The models and the arm tables provide it."""
+    """What a width may know of a posterior. Models and beliefs provide it."""
 
     @property
     def num_observations(self) -> int:

@@ -18,7 +18,7 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 class KORS(DictionaryRule):
     """Offer each played point to the dictionary once for each play (kernel online row sampling).
 
-    Points never leave it but when a memory forgot them, and then what counts is offered again; see ``CountedBelief``.
+    Points never leave it but when a memory forgot them, and then what counts is offered again; see ``PosteriorBelief``.
 
     A point joins with probability min(1, γ τ̃), τ̃ an estimate of its ridge leverage score from the dictionary as it
     was before; see ``OnlineSample``. The first point played joins with certainty.
