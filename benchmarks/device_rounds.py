@@ -105,7 +105,7 @@ def _rounds(
     generator = torch.Generator().manual_seed(0)
     known = torch.rand(number, sizes.dimension, generator=generator)
     first = known[:size].clone()
-    arms = Arms(known.to(device), 0)
+    arms = Arms(known.to(device))
     del known
     bandit = Bandit(
         candidates=arms,

@@ -1,5 +1,6 @@
 """What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -27,11 +28,12 @@ from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.posteriors.device import DeviceArms
+from torch_kbandits.posteriors.device import DeviceSteps
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
+from torch_kbandits.posteriors.steps import HOST
 
 Array = NDArray[Any]
 
@@ -190,9 +192,11 @@ class PosteriorBelief(Belief):
         """Return the arms before any reward, and their prior variances, (A,)."""
         blocks = (block.cpu() for _, block in source.blocks())
         variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
-        variance, kind = np.concatenate(variances), Arms if source.device.type == "cpu" else DeviceArms
-        like, mean = source.block(0, 0), np.concatenate(means, axis=1)
-        return kind.of(source.blocks, self.kernel, like, variance, mean), variance
+        variance, mean = np.concatenate(variances), np.concatenate(means, axis=1)
+        steps, kernel = HOST, self.kernel
+        if source.device.type != "cpu":
+            steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
+        return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance
 
     # ---------------------------------------------------------------- what is known
 
@@ -554,12 +558,12 @@ class PosteriorBelief(Belief):
             c = self.posterior.draw_correction(
                 lambda at: waves.at(told.points_at(at)).double().numpy(), generator, self._order
             )
-            return self._values(prior + torch.as_tensor(features.products(c[None])[0]))
+            return self._values(prior + torch.as_tensor(features.product(c)))
         draws, rows = self._drawn_points(source.tensor)
         values, number = draws.draw(generator), len(source)
         others, arms = rows[number:].cpu().numpy(), rows[:number]
         c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self._order)
-        drawn = values[arms] + torch.as_tensor(features.products(c[None])[0])
+        drawn = values[arms] + torch.as_tensor(features.product(c))
         order = torch.arange(number, device=arms.device)
         first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
         return self._values(drawn[first[arms]])

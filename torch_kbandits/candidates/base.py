@@ -105,11 +105,6 @@ class Candidates(ABC):
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others, for saved states."""
 
-    @property
-    def on_host(self) -> "Candidates":
-        """These candidates, all of whose tensors are on the CPU."""
-        return self
-
     def brought(self, name: str, value: Any) -> Any:
         """Return what somebody gives on the CPU, if it is no tensor of another device than that of the candidates."""
         if not isinstance(value, Tensor):

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.errors import InputError
@@ -40,7 +41,8 @@ class Timed(Candidates):
                 "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
                 "SlidingWindow(500), and a mean= that does not depend on the time."
             )
-        self.untimed, self.device = candidates.on_host, candidates.device
+        self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
+        self.device = candidates.device
         self.context_dim = 1 + candidates.context_dim
         self._example = dated(0.0, candidates.example)
 

@@ -73,7 +73,7 @@ class Pending:
         column = arms.less(point, own[:, 0])
         if posterior.learns_residual:
             column = column - (1.0 - float(roots[0]) * arms.roots()) * arms.less(point, inside[:, 0])
-        return changed(after, taken=arms.taking(self.taken, below[:, 0], column, corner))
+        return changed(after, taken=arms.steps.bordered(self.taken, below[:, 0], column, corner))
 
     def variance_at(self, at: Points) -> Array:
         """Return the variances of points, (q,)."""
@@ -83,8 +83,8 @@ class Pending:
     @property
     def arm_variance(self) -> Any:
         """The variances of the arms, (A,)."""
-        variance = self.posterior.arm_variance()
-        return cast(Arms, self.posterior.arms).left(variance, self.taken) if len(self.taken) else variance
+        variance, steps = self.posterior.arm_variance(), cast(Arms, self.posterior.arms).steps
+        return steps.left(variance, self.taken) if len(self.taken) else variance
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""

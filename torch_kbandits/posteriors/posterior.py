@@ -22,6 +22,7 @@ from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
+from torch_kbandits.posteriors.steps import Steps
 from torch_kbandits.posteriors.table import Table, Update
 
 Array = NDArray[Any]
@@ -77,7 +78,7 @@ class Prior:
 class Arms:
     """Points that follow a posterior because they may be played: how to read them, and their table.
 
-    What is returned for each of them is NumPy's; of arms on a device, ``DeviceArms``, it is there.
+    What is returned for each of them is NumPy's; of arms on a device they are tensors there.
 
     Attributes:
         blocks: yields the first row and the points (b, d) of each block, in order.
@@ -90,46 +91,37 @@ class Arms:
     table: Table
 
     @classmethod
-    def of(cls, blocks: Callable[[], Any], kernel: Kernel, like: Tensor, prior: Array, expected: Array) -> Self:
+    def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
         """Return arms like a tensor before any reward, given prior variances (A,) and prior means (k, A)."""
-        return cls(blocks, kernel, Table.of(Features.none(len(prior), like), prior, expected))
+        table = Table.of(Features.none(len(prior), like, steps), *steps.kept(prior, expected))
+        return cls(blocks, kernel, table)
+
+    @property
+    def steps(self) -> Steps:
+        """What is done where they are."""
+        return self.table.features.steps
 
     def values(self, point: Tensor) -> Any:
         """Return kernel values of the arms and a point (1, d), (A,)."""
         with torch.no_grad():
             parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
-        return self._own(parts[0] if len(parts) == 1 else torch.cat(parts))
+        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def variance(self, *, learns_residual: bool) -> Any:
         """Return posterior variances, (A,), or those of ``learned_residual``."""
-        table, variance = self.table, self._positive(self.table.variance)
-        if not learns_residual:
-            return variance
-        return self._own(learned_residual(*map(torch.as_tensor, (table.prior, table.spanned, variance))))
+        return self.steps.own(learned_residual(*self._parts())) if learns_residual else self.table.variance.clip(0.0)
 
     def roots(self) -> Any:
         """Return the root of the share of the residual variance that is left, (A,); see ``residual_share``."""
-        table, variance = self.table, self._positive(self.table.variance)
-        return self._own(residual_share(*map(torch.as_tensor, (table.prior, table.spanned, variance))).sqrt())
+        return self.steps.own(residual_share(*self._parts()).sqrt())
 
-    def taking(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
-        """Return F (l, A) with one more row, (column − belowᵀF) / corner; see ``Pending``."""
-        return np.vstack((taken, (column - below @ taken) / corner))
-
-    def left(self, variance: Any, taken: Any) -> Any:
-        """Return what F (l, A) leaves of variances (A,), at least 0."""
-        return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
-
-    def _own(self, values: Tensor) -> Any:
-        """Return what was computed of the arms as it is returned."""
-        return values.numpy()
-
-    def _positive(self, variance: Any) -> Any:
-        return np.maximum(variance, 0.0)
+    def _parts(self) -> list[Tensor]:
+        table = self.table
+        return [torch.as_tensor(each) for each in (table.prior, table.spanned, table.variance.clip(0.0))]
 
     def less(self, point: Tensor, row: Array) -> Any:
         """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
-        return self.values(point) - self.table.features.products(row[None])[0]
+        return self.values(point) - self.table.features.product(row)
 
     def followed(self, update: Update, point: Tensor | None) -> Self:
         """Return them after an update, given the point (1, d) of a new coordinate. Cost: one read of the features."""

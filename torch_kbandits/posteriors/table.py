@@ -5,18 +5,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from torch_kbandits.loops import table_loops
-from torch_kbandits.numerics.compiled import in_parts
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.steps import Arrays
 
 Array = NDArray[Any]
-
-_NONE = np.empty(0)
 
 
 class Column(NamedTuple):
@@ -39,8 +35,8 @@ class Update(NamedTuple):
     column: Column | None
     moves: Sequence[Move]
 
-    def arrays(self, size: int, number: int) -> tuple[Array, Array, Array, Array, Array]:
-        """Return what ``table_loops.follow`` takes of it: rows, last, scales, spans, steps.
+    def arrays(self, size: int, number: int) -> Arrays:
+        """Return what ``table_loops.follow`` takes of it.
 
         Args:
             size: number of coordinates before.
@@ -58,6 +54,8 @@ class Update(NamedTuple):
 class Table:
     """Means and variances of n points, in double precision. A value, whose successors share the features.
 
+    They are NumPy's; of points on a device they are tensors there.
+
     Attributes:
         features: coordinates z, (n, m).
         prior: prior variances, (n,).
@@ -68,14 +66,14 @@ class Table:
     """
 
     features: Features
-    prior: Array
-    expected: Array
-    mean: Array
-    variance: Array
-    spanned: Array
+    prior: Any
+    expected: Any
+    mean: Any
+    variance: Any
+    spanned: Any
 
     @classmethod
-    def of(cls, features: Features, prior: Array, expected: Array) -> Self:
+    def of(cls, features: Features, prior: Any, expected: Any) -> Self:
         """Return points before any reward, in no coordinates."""
         return cls(features, prior, expected, expected, prior, 0.0 * prior)
 
@@ -86,29 +84,12 @@ class Table:
             update: what changed.
             values: returns the kernel values (n,) of the point of a new coordinate.
         """
-        column, size = update.column, self.features.columns
-        rows, last, scales, spans, steps = update.arrays(size, len(self.mean))
-        products = self.features.products(rows)
-        features = self.features if column is None else self.features.with_column()
-        mean, variance, spanned = self.mean.copy(), self.variance.copy(), self.spanned.copy()
-        in_parts(
-            table_loops.follow,
-            len(variance),
-            16 * len(variance),
-            products,
-            _NONE if column is None else np.asarray(values(), np.float64),
-            1.0 if column is None else column.corner,
-            last,
-            scales,
-            spans,
-            steps,
-            features.memory,
-            size,
-            mean,
-            variance,
-            spanned,
-        )
-        return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)
+        before, column, moments = self.features, update.column, (self.mean, self.variance, self.spanned)
+        features, new, corner = before, None, 1.0
+        if column is not None:
+            features, new, corner = before.with_column(), values(), column.corner
+        arrays, memory = update.arrays(before.columns, len(self.mean)), features.memory
+        return self._with(features, *before.steps.followed(arrays, new, corner, before.known, memory, moments))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).
@@ -117,10 +98,8 @@ class Table:
             gaussian: what is believed of the coordinates.
             void: orthonormal directions that the dictionary does not span, (r, m).
         """
-        F = np.asarray(self.features.known)
-        mean = self.expected + gaussian.mean @ F.T
-        inside = np.einsum("ij,ij->i", F, F, dtype=np.float64)
-        products = torch.from_numpy(F).double() @ torch.from_numpy(gaussian.cov)
-        left = np.einsum("ij,ij->i", products.numpy(), F, dtype=np.float64)
-        spanned = inside - np.square(F @ void.T).sum(1) if len(void) else inside
-        return changed(self, mean=mean, variance=self.prior - inside + left, spanned=spanned)
+        features, known = self.features, (self.features.known, self.prior, self.expected)
+        return self._with(features, *features.steps.refitted(gaussian, void, *known))
+
+    def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
+        return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)
