@@ -112,9 +112,9 @@ class Surprise:
         sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
         made = residual_loops.bet(self.alternatives, values, sizes, *known, _ALARM)
-        number, logs, starts, num_held, held, evidence, alarm = made  # NumPy's numbers where loops are switched off
-        after = type(self)(self.alternatives, int(number), logs, starts, int(num_held), held, float(evidence))
-        return after, None if alarm < 0 else int(alarm)
+        number, logs, starts, num_held, held, evidence, alarm = made
+        after = type(self)(self.alternatives, number, logs, starts, num_held, held, evidence)
+        return after, None if alarm < 0 else alarm
 
     @property
     def leading(self) -> tuple[Alternative, int]:
