@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
-from torch_kbandits.numerics.linalg import spanning_pivots
+from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
@@ -294,7 +295,7 @@ class DictionaryPosterior(Posterior):
         seen = self.known.features.known
         seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
         precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
-        factor = np.linalg.cholesky(precision)
+        factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
         inverse = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
         cov = inverse.T @ inverse
         mean = (told.sums @ seen / noise) @ cov
@@ -310,12 +311,14 @@ class DictionaryPosterior(Posterior):
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
+        if not np.isfinite(values).all():
+            raise NumericalError("The kernel is not finite at the points of the dictionary: check its hyperparameters.")
         least = max(_ROUNDING, _SHARE * self.prior.noise / max(values.diagonal().max(initial=0.0), 1e-300))
         order = spanning_pivots(torch.from_numpy(values), least).numpy() if len(places) else np.empty(0, np.int64)
         at[places] = _SPANNED
         basis, m = places[order], len(order)
         at[basis] = np.arange(m)
-        factor = np.linalg.cholesky(values[np.ix_(order, order)])
+        factor = jittered_cholesky(torch.from_numpy(values[np.ix_(order, order)])).numpy()
         white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
         spanning = told.points_at(basis)
         features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)

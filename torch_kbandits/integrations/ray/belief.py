@@ -142,7 +142,7 @@ class ShardedAhead(PosteriorAhead):
         belief, avoided = self.belief, None if domain is None else domain.avoided
         if isinstance(rule, BlindRule):
             return self._drawn(rule, seed, avoided)
-        if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
+        if not rule.scores_arms_apart:
             raise InputError(
                 f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on what "
                 "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
