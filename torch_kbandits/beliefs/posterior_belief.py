@@ -416,7 +416,7 @@ class PosteriorBelief(Belief):
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
-                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen)
+                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False)
         self._condition(posterior, X, Y, (times, weights, places), selection)
 
     def _condition(
@@ -427,7 +427,7 @@ class PosteriorBelief(Belief):
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
-                posterior = posterior.at_dictionary(np.unique(dictionary))
+                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False)
             self._dictionary = selection
         rests = Y - posterior.told.expected.tensor.numpy()[places]
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite

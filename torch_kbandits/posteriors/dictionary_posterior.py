@@ -65,6 +65,7 @@ class DictionaryPosterior(Posterior):
         known: the known points, whose features are always kept up to date, moments only if ``follows``.
         follows: whether the moments of the known points are kept up to date as well.
         full_at: the size from which on the residual is learned; None for none.
+        waiting: what the arms do not follow yet, so that a change of the dictionary and a reward are one pass.
     """
 
     place_in_basis: Places
@@ -74,6 +75,7 @@ class DictionaryPosterior(Posterior):
     known: Table
     follows: bool
     full_at: int | None
+    waiting: tuple[Update, ...]
 
     @classmethod
     def of(
@@ -90,7 +92,7 @@ class DictionaryPosterior(Posterior):
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
         known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
         off = np.empty(0, np.bool_), none, np.empty(0)
-        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at)
+        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, ())
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, told, number = self.coordinates(X), after.told, len(X)
@@ -121,8 +123,12 @@ class DictionaryPosterior(Posterior):
         """Places of the points of the dictionary, those that the others span among them, ascending."""
         return np.flatnonzero(self.is_in_dictionary)
 
-    def at_dictionary(self, places: Places) -> Self:
+    def at_dictionary(self, places: Places, *, settles: bool = True) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
+
+        Args:
+            places: (m,).
+            settles: whether the arms follow at once; else with what is ``learned`` next.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -151,14 +157,28 @@ class DictionaryPosterior(Posterior):
             if extended is None:
                 return self._rebuilt(places)
             after = extended
-        return after._checked()
+        return (after._settled() if settles else after)._checked()
+
+    def _settled(self) -> Self:
+        """Return the posterior once the arms followed all changes, in a pass for each coordinate, or one."""
+        if self.arms is None or not self.waiting:
+            return changed(self, waiting=())
+        after, column, moves = self, None, list[Move]()
+        for update in self.waiting:
+            if update.column is not None:
+                if column is not None:
+                    after, moves = changed(after, arms=after._followed(Update(column, moves))), []
+                column, size = update.column, len(update.column.row) + 1
+                moves = [each.padded(size) for each in moves]
+            moves += update.moves
+        return changed(after, arms=after._followed(Update(column, moves)), waiting=())
 
     def _follow(self, before: Self, update: Update) -> Self:
-        """Return the posterior once points follow a change from an earlier one."""
+        """Return the posterior once the known points follow a change from an earlier one; arms are to."""
         column, moves = update
         if column is None and not moves:
             return self
-        arms, known = before._followed(update), before.known
+        known = before.known
         if self.follows:
             known = known.followed(update, lambda: self._between_known(cast(Column, column).place))
         elif column is not None:
@@ -166,7 +186,7 @@ class DictionaryPosterior(Posterior):
             new = (self._between_known(column.place) - known.features.known @ column.row) / column.corner
             features.memory[: features.rows, features.columns - 1] = new
             known = changed(known, features=features)
-        return changed(self, arms=arms, known=known)
+        return changed(self, known=known, waiting=(*before.waiting, update))
 
     def _between_known(self, place: int) -> Array:
         """Return the kernel values of the known points and one of them, (u,)."""
@@ -271,7 +291,7 @@ class DictionaryPosterior(Posterior):
             gaussian = gaussian.moved(move, factor)
             moves.append(move)
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
-        return after._follow(self, Update(None, moves))._checked()
+        return after._follow(self, Update(None, moves))._settled()._checked()
 
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
@@ -300,11 +320,12 @@ class DictionaryPosterior(Posterior):
         cov = inverse.T @ inverse
         mean = (told.sums @ seen / noise) @ cov
         gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
-        arms = None if self.arms is None else self.arms.refitted(gaussian, self.void)
+        settled = self._settled() if any(update.column for update in self.waiting) else self
+        arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
         known = self.known
         if self.follows:
             known = known.refitted(gaussian, self.void)
-        return changed(self, gaussian=gaussian, arms=arms, known=known, num_changes=0)._checked()
+        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=(), num_changes=0)._checked()
 
     def _rebuilt(self, places: Places) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
@@ -325,7 +346,7 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        after = changed(self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, **words)
+        after = changed(self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=(), **words)
         return after.refitted()
 
     # ---------------------------------------------------------------- what is not spanned
