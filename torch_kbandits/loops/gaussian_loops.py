@@ -29,3 +29,17 @@ def product(matrix: Array, vector: Array) -> Array:
             total += matrix[i, j] * vector[j]
         out[i] = total
     return out
+
+
+@compiled
+def lower_inverse(factor: Array) -> Array:
+    """Return the inverse of a lower triangular matrix (m, m)."""
+    size = factor.shape[0]
+    out = np.zeros((size, size))
+    for i in range(size):
+        out[i, i] = 1.0 / factor[i, i]
+        for k in range(i):
+            part = factor[i, k] * out[i, i]
+            for j in range(k + 1):
+                out[i, j] -= part * out[k, j]
+    return out

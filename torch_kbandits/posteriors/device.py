@@ -37,6 +37,10 @@ class DeviceSteps(Steps):
         return like.new_empty(rows, columns)
 
     @override
+    def times(self, values: Tensor, matrix: Array) -> Tensor:
+        return values @ torch.from_numpy(matrix.copy()).to(values)
+
+    @override
     def products(self, rows: Array, features: Tensor) -> Tensor:
         return self.kept(rows)[0].to(features.dtype) @ features.mT
 

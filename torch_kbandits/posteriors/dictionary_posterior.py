@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,7 +17,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
+from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered, lower_inverse
 from torch_kbandits.posteriors.table import Column, Table, Update
 
 Array = NDArray[Any]
@@ -35,8 +34,15 @@ _WORST = 1e-5
 #: That of kernel values.
 _EPS = 2.0**-50
 
+#: Rewards add to the precision 1 of a coordinate; what comes out below this has lost its digits.
+_LEAST = 0.999
+
 #: A point of the dictionary that has no coordinate, since the others span it.
 _SPANNED = -2
+
+
+class _RoundingError(ArithmeticError):
+    """A change of rank one would be rounding: the posterior is to be computed afresh."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,6 +152,14 @@ class DictionaryPosterior(Posterior):
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
+        try:
+            after = self._changed(leaves, back, joining)
+        except _RoundingError:
+            return self._rebuilt(places)
+        return (after._settled() if settles else after)._checked()
+
+    def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
+        """Return the posterior once some of the basis leave or come back, and known points join; arms are to follow."""
         after, moves = self, list[Move]()
         for i in leaves:
             after = after._retired(int(i), moves)
@@ -153,11 +167,8 @@ class DictionaryPosterior(Posterior):
             after = after._activated(int(i), moves)
         after = changed(after._follow(self, Update(None, moves)), num_changes=self.num_changes + len(moves))
         for place in joining:
-            extended = after._extended(int(place))
-            if extended is None:
-                return self._rebuilt(places)
-            after = extended
-        return (after._settled() if settles else after)._checked()
+            after = after._extended(int(place))
+        return after
 
     def _settled(self) -> Self:
         """Return the posterior once the arms followed all changes, in a pass for each coordinate, or one."""
@@ -193,21 +204,21 @@ class DictionaryPosterior(Posterior):
         points = self.told.points
         return self.prior.between(points, points[place : place + 1])[:, 0]
 
-    def _extended(self, place: int) -> Self | None:
-        """Return the posterior once a point joins the dictionary; None where rounding asks for another order."""
+    def _extended(self, place: int) -> Self:
+        """Return the posterior once a point joins the dictionary."""
         z = self.known.features.known[place].copy()
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
         if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise):
             if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
-                return None  # points that left span it
+                raise _RoundingError  # points that left span it
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
         corner, at, unit = math.sqrt(rest), self.place_in_basis.copy(), np.zeros(m + 1)
         if error / corner > _WORST and bool((np.abs(z) > 10.0 * np.abs(self._corners)).any()):
-            return None
+            raise _RoundingError  # another order is needed
         at[place], unit[m] = m, 1.0
         column = Column(place, z, corner)
         after = changed(
@@ -237,6 +248,8 @@ class DictionaryPosterior(Posterior):
         n = n / np.linalg.norm(n)
         row = gaussian_loops.product(self.gaussian.cov, n)
         spread = float(n @ row)
+        if not 0.0 < spread < 1.0 / _LEAST:
+            raise _RoundingError
         given = Move(row, -1.0 / spread, -(self.gaussian.mean @ n) / spread)
         free = Move(n, 1.0, np.zeros_like(given.step), -1.0)
         moves += [given, free]
@@ -266,6 +279,8 @@ class DictionaryPosterior(Posterior):
         cross = cross - (n @ cross) * n - (void @ cross) @ void
         gain = gaussian_loops.product(self.gaussian.cov, cross)
         left = float(own - cross @ gain)
+        if left < _LEAST:
+            raise _RoundingError
         step = (told.sums @ new - (told.sums @ seen) @ gain) / (noise * left)
         spanned, taught = Move(n, -1.0, np.zeros_like(step), 1.0), Move(n - gain, 1.0 / left, step)
         moves += [spanned, taught]
@@ -316,7 +331,7 @@ class DictionaryPosterior(Posterior):
         seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
         precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
         factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
-        inverse = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        inverse = lower_inverse(factor)
         cov = inverse.T @ inverse
         mean = (told.sums @ seen / noise) @ cov
         gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
@@ -340,7 +355,7 @@ class DictionaryPosterior(Posterior):
         basis, m = places[order], len(order)
         at[basis] = np.arange(m)
         factor = jittered_cholesky(torch.from_numpy(values[np.ix_(order, order)])).numpy()
-        white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        white = lower_inverse(factor)
         spanning = told.points_at(basis)
         features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)
         known = changed(self.known, features=Features(features, len(told), m))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,7 +15,7 @@ from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
+from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered, lower_inverse
 from torch_kbandits.posteriors.table import Column, Update
 
 Array = NDArray[Any]
@@ -123,7 +122,7 @@ class ExactPosterior(Posterior):
         at[basis] = np.arange(m)
         points, own = told.points_at(basis), noise / told.counts[basis]
         factor = jittered_cholesky(torch.from_numpy(self.prior.between(points, points) + np.diag(own))).numpy()
-        white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
+        white = lower_inverse(factor)
         mean = (told.sums[:, basis] / told.counts[basis]) @ white.T
         log_det = 2.0 * np.log(factor.diagonal()).sum() - np.log(own).sum()
         after = changed(

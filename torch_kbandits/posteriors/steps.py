@@ -21,6 +21,9 @@ Arrays = tuple[Array, Array, Array, Array, Array]
 
 _NONE = np.empty(0)
 
+#: Products of fewer numbers than this are computed by one thread.
+_FEW = 2**18
+
 
 class Steps(ABC):
     """How, for points of one place. What has no number for each of them is NumPy's, in double precision.
@@ -39,6 +42,10 @@ class Steps(ABC):
     @abstractmethod
     def empty(self, like: Any, rows: int, columns: int) -> Any:
         """Return memory, (rows, columns), of the kind of other."""
+
+    @abstractmethod
+    def times(self, values: Tensor, matrix: Array) -> Any:
+        """Return values (n, m) that PyTorch computed where the points are times a matrix (m, r)."""
 
     @abstractmethod
     def products(self, rows: Array, features: Any) -> Any:
@@ -86,11 +93,13 @@ class HostSteps(Steps):
         return np.empty((rows, columns), like.dtype)
 
     @override
+    def times(self, values: Tensor, matrix: Array) -> Array:
+        array = values.numpy()
+        return _product(array, np.ascontiguousarray(matrix, array.dtype))
+
+    @override
     def products(self, rows: Array, features: Array) -> Array:
-        rows = rows.astype(features.dtype, copy=False)
-        if features.size < 2**16:  # threads would not pay
-            return rows @ features.T
-        return torch.mm(torch.from_numpy(rows), torch.from_numpy(features).mT).numpy()
+        return _product(rows.astype(features.dtype, copy=False), features.T)
 
     @override
     def followed(self, update: Arrays, values: Any, corner: float, features: Array, memory: Array, moments: Any) -> Any:
@@ -105,8 +114,8 @@ class HostSteps(Steps):
         self, gaussian: Gaussian, void: Array, features: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
         inside = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-        products = torch.from_numpy(features).double() @ torch.from_numpy(gaussian.cov)
-        left = np.einsum("ij,ij->i", products.numpy(), features, dtype=np.float64)
+        products = _product(features.astype(np.float64, copy=False), gaussian.cov)
+        left = np.einsum("ij,ij->i", products, features, dtype=np.float64)
         spanned = inside - np.square(features @ void.T).sum(1) if len(void) else inside
         return expected + gaussian.mean @ features.T, prior - inside + left, spanned
 
@@ -117,6 +126,13 @@ class HostSteps(Steps):
     @override
     def left(self, variance: Array, taken: Array) -> Array:
         return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
+
+
+def _product(left: Array, right: Array) -> Array:
+    """Return the product of matrices, by PyTorch's threads where these pay: others wait for them on a busy machine."""
+    if left.size * right.shape[1] < _FEW:
+        return left @ right
+    return torch.mm(torch.from_numpy(left), torch.from_numpy(right)).numpy()
 
 
 #: One for all.
