@@ -68,13 +68,13 @@ QUICK = Sizes(("few arms",), 1, 1)
 
 
 def run(quick: bool = False) -> Report:
-    """Start processes with an empty cache, with a full one, and with loops switched off."""
+    """Start processes with an empty cache of loops, and with a full one."""
     sizes, measurements = QUICK if quick else Sizes(), list[dict[str, Any]]()
     for case in tqdm(sizes.cases, desc="first_use", unit="case"):
         for _ in range(sizes.repeats):
             with TemporaryDirectory() as folder:
-                for state in ("compiled", "read", "off"):
-                    measurements.append({"case": case, "loops": state, **_seconds(case, folder, state)})
+                for state in ("compiled", "read"):
+                    measurements.append({"case": case, "loops": state, **_seconds(case, folder)})
     columns = [
         "30 rounds of",
         "loops",
@@ -85,7 +85,7 @@ def run(quick: bool = False) -> Report:
     ]
     rows = []
     for case in sizes.cases:
-        for state, words in (("compiled", "compiled now"), ("read", "from the cache"), ("off", "switched off")):
+        for state, words in (("compiled", "compiled now"), ("read", "from the cache")):
             runs = [each for each in measurements if (each["case"], each["loops"]) == (case, state)]
             times = (spread([each[part] for each in runs]) for part in ("peers", "import", "rounds"))
             rows.append([case, words, *times, spread([1e3 * each["round"] for each in runs])])
@@ -109,13 +109,9 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
 
-def _seconds(case: str, folder: str, state: str) -> dict[str, float]:
+def _seconds(case: str, folder: str) -> dict[str, float]:
     """Return what a new process takes."""
-    environment = {
-        **_environment(),
-        "NUMBA_CACHE_DIR": folder,
-        "TORCH_KBANDITS_COMPILED": "0" if state == "off" else "1",
-    }
+    environment = {**_environment(), "NUMBA_CACHE_DIR": folder}
     command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, case]
     said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     return dict(zip(("peers", "import", "rounds", "round"), json.loads(said.splitlines()[-1]), strict=True))
