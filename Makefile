@@ -21,7 +21,6 @@ test: $(INSTALLED)
 
 test-all: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
-	TORCH_KBANDITS_COMPILED=0 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/laws
 
 # Their code, as pages and notebooks have it: a minute or two.
 tutorials: $(INSTALLED)

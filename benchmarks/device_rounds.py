@@ -4,7 +4,6 @@
 """
 
 import json
-import math
 import statistics
 import sys
 import time
@@ -19,18 +18,16 @@ from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
 from benchmarks.pretend_device import PretendDevice
 from benchmarks.report import Report, Table, run_module, spread
 from torch_kbandits import Bandit
-from torch_kbandits.beliefs.features import FeatureTable
 from torch_kbandits.candidates import Arms
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
-from torch_kbandits.tables import lazy, store
 
 #: What an H200 takes, by its data sheet the first and as commonly measured the others: bytes read a second, seconds
 #: of a launch and of a wait of the host.
 BYTES, LAUNCH, WAIT = 4.8e12, 5e-6, 20e-6
 
 #: What happens in a round.
-BOUNDS, PASS, JOINS = "the dictionary stays, bounds help", "the dictionary stays, a pass", "a point joins"
+STAYS, JOINS = "the dictionary stays", "a point joins"
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ def measure(sizes: Sizes) -> list[dict[str, Any]]:
     device, number, m = torch.device("cuda"), sizes.arms_on_gpu, sizes.dictionary_on_gpu
     number = min(number, torch.cuda.mem_get_info()[0] // (8 * m))  # half of the memory for the embedding
 
-    def timed(play: Callable[[], None], _: FeatureTable) -> dict[str, Any]:
+    def timed(play: Callable[[], None], _: Bandit) -> dict[str, Any]:
         torch.cuda.synchronize()
         start = time.perf_counter()
         play()
@@ -75,22 +72,19 @@ def measure(sizes: Sizes) -> list[dict[str, Any]]:
 
 
 def count(sizes: Sizes) -> list[dict[str, Any]]:
-    """Return what each round asks of a device, whose memory is in parts as it is with the arms that are estimated."""
-    share = sizes.arms / sizes.arms_on_gpu
-    store._SEGMENT_ELSEWHERE = math.ceil(store._SEGMENT_ELSEWHERE * share)
-    lazy._WORTHWHILE_ELSEWHERE = math.ceil(lazy._WORTHWHILE_ELSEWHERE * share)
+    """Return what each round asks of a device."""
     there = PretendDevice(sizes.arms)
 
-    def counted(play: Callable[[], None], table: FeatureTable) -> dict[str, Any]:
-        parts = [segment for _, segment in table._lazy_panel.features.segments()]
+    def counted(play: Callable[[], None], bandit: Bandit) -> dict[str, Any]:
+        before = _features(bandit)
         with there.counted() as counts:
             play()
-        embedding = counts.read_of(parts)
+        embedding = counts.read_of([before.memory, _features(bandit).memory])
         return {
             "launches": counts.launches,
             "waits": counts.syncs.total(),
             "sent": counts.sent,
-            "reads": embedding / (4 * sizes.arms * table._dtc.size),
+            "reads": embedding / (4 * sizes.arms * before.columns),
             "other_bytes": (counts.bytes - embedding) / sizes.arms,
         }
 
@@ -105,13 +99,13 @@ def _rounds(
     size: int,
     joins: bool,
     sizes: Sizes,
-    around: Callable[[Callable[[], None], FeatureTable], dict[str, Any]],
+    around: Callable[[Callable[[], None], Bandit], dict[str, Any]],
 ) -> Iterable[dict[str, Any]]:
     """Yield what is found out about each round with a dictionary that stays, or that all points told join."""
     generator = torch.Generator().manual_seed(0)
     known = torch.rand(number, sizes.dimension, generator=generator)
     first = known[:size].clone()
-    arms = Arms(known.to(device), 0)
+    arms = Arms(known.to(device))
     del known
     bandit = Bandit(
         candidates=arms,
@@ -124,19 +118,21 @@ def _rounds(
     bandit.tell(first.to(device), _rewards(first, generator))
     x = bandit.ask()
     for _ in range(sizes.rounds // 4 if joins else sizes.rounds):
-        y, table, told = _rewards(x.cpu(), generator), bandit._belief, []
+        y, told, before = _rewards(x.cpu(), generator), [], len(bandit.inducing_points)
 
         def play(x: Tensor = x, y: Tensor = y, told: list[Tensor] = told) -> None:
             bandit.tell(x, y)
             told.append(bandit.ask())
 
-        assert isinstance(table, FeatureTable)
-        before = len(table.inducing_points)
-        found = around(play, table)
-        x, after = told[0], bandit._belief
-        assert isinstance(after, FeatureTable)
-        event = BOUNDS if bandit.visited_share < 1.0 else PASS
-        yield {"what": event if len(after.inducing_points) == before else JOINS, **found}
+        found = around(play, bandit)
+        x = told[0]
+        yield {"what": STAYS if len(bandit.inducing_points) == before else JOINS, **found}
+
+
+def _features(bandit: Bandit) -> Any:
+    """Return the embedding of the arms."""
+    belief: Any = bandit._belief
+    return belief.posterior.arms.table.features
 
 
 def _rewards(X: Tensor, generator: torch.Generator) -> Tensor:
@@ -146,7 +142,7 @@ def _rewards(X: Tensor, generator: torch.Generator) -> Tensor:
 def _of_each(rounds: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, float], list[dict[str, Any]]]]:
     """Return for what happens in rounds the medians of what was counted in them, and these rounds."""
     found = []
-    for what in (BOUNDS, PASS, JOINS):
+    for what in (STAYS, JOINS):
         some = [each for each in rounds if each["what"] == what]
         names = [name for name in rounds[0] if name != "what"]
         if some:

@@ -68,7 +68,7 @@ QUICK = Sizes(("few arms",), 1, 1)
 
 
 def run(quick: bool = False) -> Report:
-    """Start processes with an empty cache of loops, and with a full one."""
+    """Start processes with an empty cache and with a full one."""
     sizes, measurements = QUICK if quick else Sizes(), list[dict[str, Any]]()
     for case in tqdm(sizes.cases, desc="first_use", unit="case"):
         for _ in range(sizes.repeats):

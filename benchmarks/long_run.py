@@ -74,17 +74,16 @@ def measure(case: str, cap: int, sizes: Sizes) -> dict[str, Any]:
     memory = [resident_bytes()]
     held = set[tuple[float, ...]]()
     for t in tqdm(range(sizes.rounds), desc=f"long_run, {case}", unit="round", mininterval=5.0):
-        in_context = isinstance(environment, ContextualFunction)
-        given = {"context": environment.context(t)} if in_context else {}
+        context = None if isinstance(environment, FiniteArms) else environment.context(t)
         start = time.perf_counter()
-        x = bandit.ask(**given)
+        x = bandit.ask(context=context)
         asked = time.perf_counter()
-        X = environment.joint_points(x, t) if in_context else x
+        X = x if isinstance(environment, FiniteArms) else environment.joint_points(x, t)
         y = environment.pull(X, t)
         pulled = time.perf_counter()
-        bandit.tell(x, y, **given)
+        bandit.tell(x, y, context=context)
         milliseconds[t] = 1e3 * (asked - start + time.perf_counter() - pulled)
-        regret[t] = float(environment.regret(X, t) if in_context else environment.regret(X))
+        regret[t] = float(environment.regret(X) if isinstance(environment, FiniteArms) else environment.regret(X, t))
         now = set(map(tuple, bandit.inducing_points.tolist()))
         points[t], changes[t], held = len(now), len(now ^ held), now
         if (t + 1) % sizes.memory_every == 0:
@@ -145,8 +144,11 @@ def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction
 
     Cost: O((A + n) m²) time, O((A + n) m) memory.
     """
-    in_context, history, Z = isinstance(environment, ContextualFunction), bandit.history, bandit.inducing_points
-    asked = environment.joint_points(environment.actions, last) if in_context else environment.arms
+    history, Z = bandit.history, bandit.inducing_points
+    if isinstance(environment, FiniteArms):
+        asked = environment.arms
+    else:
+        asked = environment.joint_points(environment.actions, last)
     problem = Problem(torch.cat([asked, Z, history.X]).numpy(), LENGTHSCALE, REGULARIZATION, BETA)
     _, dictionary, played = np.split(np.arange(len(problem.arms)), [len(asked), len(asked) + len(Z)])
     mean, variance = (each[: len(asked)] for each in bkb_posterior(problem, dictionary, played, history.Y.numpy()))
@@ -154,7 +156,7 @@ def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction
     belief: Any = bandit._belief
     posterior, at = belief.posterior, belief.posterior.at(asked)
     ours = posterior.mean_at(at)[0], posterior.own_variance_at(at)
-    if not in_context:
+    if isinstance(environment, FiniteArms):
         ours = posterior.arm_mean()[0], posterior.arms.table.variance
     return {
         "mean_error": float(np.abs(ours[0] - mean).max()),

@@ -19,7 +19,6 @@ from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import DictionaryRule, FixedDictionary, RidgeLeverageSampling
 from torch_kbandits.extras import require
 from torch_kbandits.integrations.ray import ShardedArms
-from torch_kbandits.integrations.ray.actors import Actors
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Sizes:
     rounds: int = 20
     counted: int = 5
     shards: tuple[int, ...] = (1, 2)
-    column_memory: int = 2**26
     called: tuple[int, ...] = (2, 16)
     called_arms: int = 2_000
     calls: int = 200
@@ -53,12 +51,12 @@ def run(quick: bool = False) -> Report:
     measurements = []
     with _one_thread(), _ray(max(sizes.shards)):
         for dictionary in (STAYS, GROWS):
-            measurements.append(_measure(Arms(arms, sizes.column_memory), arms, dictionary, sizes))
+            measurements.append(_measure(Arms(arms), arms, dictionary, sizes))
             for number in sizes.shards:
-                sharded = ShardedArms(arms, num_shards=number, column_memory=sizes.column_memory)
+                sharded = ShardedArms(arms, num_shards=number)
                 measurements.append(_measure(sharded, arms, dictionary, sizes))
                 sharded.close()
-        calls = [each for number in sizes.called for each in _calls(arms[: sizes.called_arms], number, sizes)]
+        calls = [_calls(arms[: sizes.called_arms], number, sizes) for number in sizes.called]
     tables = [_table(measurements, sizes), _table_of_calls(calls, sizes)]
     return Report("sharded_arms", asdict(sizes), tables, measurements + calls)
 
@@ -112,33 +110,27 @@ def _begun(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: S
     return bandit, bandit.ask()
 
 
-def _calls(arms: torch.Tensor, number: int, sizes: Sizes) -> list[dict[str, Any]]:
-    """Time asks over few arms on so many workers, in turns each apart and in groups by way of the first of each."""
+def _calls(arms: torch.Tensor, number: int, sizes: Sizes) -> dict[str, Any]:
+    """Time asks over few arms on so many workers."""
     cpus = max(sizes.shards) / number
     candidates = ShardedArms(arms, num_shards=number, num_cpus_per_shard=min(cpus, 1.0))
     bandit, x = _begun(candidates, arms, STAYS, sizes)
-    group = math.isqrt(number - 1) + 1
-    results = {size: {"shards": number, "group": size, "ask": [], "cpu": []} for size in (1, group)}
+    result: dict[str, Any] = {"shards": number, "ask": [], "cpu": []}
     for turn in range(sizes.calls):
-        for size, result in results.items():
-            workers = candidates.workers
-            workers.groups = [range(first, min(first + size, number)) for first in range(0, number, size)]
-            for numbers in workers.groups:
-                workers.introduce(numbers)
-            bandit.tell(x, _rewards(x, turn))
-            start, cpu = time.perf_counter(), time.process_time()
-            x = bandit.ask()
-            result["cpu"].append(time.process_time() - cpu)
-            result["ask"].append(time.perf_counter() - start)
+        bandit.tell(x, _rewards(x, turn))
+        start, cpu = time.perf_counter(), time.process_time()
+        x = bandit.ask()
+        result["cpu"].append(time.process_time() - cpu)
+        result["ask"].append(time.perf_counter() - start)
     candidates.close()
-    return list(results.values())
+    return result
 
 
 def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes: Sizes) -> dict[str, Any]:
     """Return the seconds of the rounds timed, and the bytes of those that come after."""
     start = time.perf_counter()
     bandit, x = _begun(candidates, arms, dictionary, sizes)
-    set_up, seconds, visited = time.perf_counter() - start, [], []
+    set_up, seconds = time.perf_counter() - start, list[float]()
     before = _cpu_seconds(candidates)
     for number in range(sizes.rounds):
         y = _rewards(x, number)
@@ -146,7 +138,6 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
         bandit.tell(x, y)
         x = bandit.ask()
         seconds.append(time.perf_counter() - start)
-        visited.append(bandit.visited_share)
     cpu = [(after - earlier) / sizes.rounds for after, earlier in zip(_cpu_seconds(candidates), before, strict=True)]
     size = len(bandit.inducing_points)
     shards = len(candidates.workers.shards) if isinstance(candidates, ShardedArms) else 0
@@ -157,7 +148,6 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
         "size": size,
         "set_up_seconds": set_up,
         "seconds": seconds,
-        "visited": visited,
         "cpu_seconds": cpu,
         **counted,
     }
@@ -166,31 +156,38 @@ def _measure(candidates: Candidates, arms: torch.Tensor, dictionary: str, sizes:
 def _cpu_seconds(candidates: Candidates) -> list[float]:
     """Return the processor time that this process and each worker have used so far."""
     seconds = [time.process_time()]
-    if isinstance(candidates, ShardedArms) and isinstance(candidates.workers, Actors):
-        seconds += candidates.workers.cpu_seconds()
+    if isinstance(candidates, ShardedArms):
+        actors = candidates.workers.actors
+        used = [actors[number].__ray_call__.remote(_processor_seconds) for number in sorted(actors)]
+        seconds += require("ray", "ray").get(used)
     return seconds
+
+
+def _processor_seconds(shard: Any) -> float:
+    return time.process_time()
 
 
 def _counted(bandit: Bandit, candidates: ShardedArms, x: torch.Tensor, rounds: int) -> dict[str, list[int]]:
     """Return the serialised bytes that each of some more rounds sends to a shard, and gets back from it."""
     workers = candidates.workers
-    send, receive = workers.send, workers.receive
-    there, back = [], []
+    packed, receive = workers.packed, workers.receive
+    there, back = list[int](), list[int]()
 
-    def counting_send(message: Any, numbers: Any, question: Any) -> Any:
-        there.extend([len(workers.packed(message, question))] * len(numbers))
-        return send(message, numbers, question)
+    def counting_packed(message: Any, question: Any) -> Any:
+        data = packed(message, question)
+        there.append(len(data))
+        return data
 
     def counting_receive(ticket: Any) -> Any:
-        replies = receive(ticket)
-        back.append(len(pickle.dumps(replies)))
-        return replies
+        reply = receive(ticket)
+        back.append(len(pickle.dumps(reply)))
+        return reply
 
-    workers.send, workers.receive = counting_send, counting_receive
+    workers.packed, workers.receive = counting_packed, counting_receive
     for number in range(rounds):
         bandit.tell(x, _rewards(x, number))
         x = bandit.ask()
-    workers.send, workers.receive = send, receive
+    workers.packed, workers.receive = packed, receive
     return {"bytes_sent": there, "bytes_back": back}
 
 
@@ -209,7 +206,6 @@ def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
             spread([1e3 * value for value in measured["seconds"]], 1),
             f"{1e3 * measured['cpu_seconds'][0]:.1f}",
             f"{1e3 * max(measured['cpu_seconds'][1:]):.1f}" if measured["shards"] else "",
-            spread(measured["visited"]),
             f"{measured['set_up_seconds']:.1f}",
             spread(measured["bytes_sent"], 0) if measured["shards"] else "",
             spread(measured["bytes_back"], 0) if measured["shards"] else "",
@@ -223,7 +219,6 @@ def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
         "ms a round",
         "CPU ms a round, this process",
         "busiest worker",
-        "arms visited",
         "seconds until the first timed round",
         "bytes to each shard a round",
         "bytes back",
@@ -236,11 +231,10 @@ def _table_of_calls(calls: list[dict[str, Any]], sizes: Sizes) -> Table:
     rows = [
         [
             str(call["shards"]),
-            "each apart" if call["group"] == 1 else f"in groups of {call['group']}",
             spread([1e3 * value for value in call["ask"]], 2),
             spread([1e3 * value for value in call["cpu"]], 2),
         ]
         for call in calls
     ]
-    title = f"Asking workers about {sizes.called_arms:,} arms, {sizes.calls} times in turns: median (min–max)"
-    return Table(title, ["workers", "asked", "ms an ask", "CPU ms an ask, this process"], rows)
+    title = f"Asking workers about {sizes.called_arms:,} arms, {sizes.calls} times: median (min–max)"
+    return Table(title, ["workers", "ms an ask", "CPU ms an ask, this process"], rows)

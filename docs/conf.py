@@ -38,7 +38,6 @@ nitpick_ignore = [
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "beliefs.base.Offered",
-        "dictionaries.kept_draws.KeptDraws",
         "environments.problem.Known",
         "experiments.trial.AlgorithmEntry",
         "experiments.trial.EnvironmentEntry",

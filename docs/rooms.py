@@ -15,9 +15,8 @@ GROUND = ("checks", "errors", "exports", "extras", "files", "version")
 PLACES = {
     "serving": 1,
     "looking": 1,
-    "priors": -1,
     "observations": 0,
-    "confidence": 1,
+    "spaces": 1,
     "integrations": 3,
     "likelihoods": 3,
     "memory": 3,

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from torch_kbandits.memory import Quadratic as Quadratic
     from torch_kbandits.models import NystromGP as NystromGP
     from torch_kbandits.models import OnlineGP as OnlineGP
-    from torch_kbandits.numerics.compiled import use_compiled as use_compiled
     from torch_kbandits.numerics.linalg import NotPositiveDefiniteError as NotPositiveDefiniteError
     from torch_kbandits.observations.column_spec import ColumnSpec as ColumnSpec
     from torch_kbandits.observations.columns import Category as Category

@@ -429,12 +429,6 @@ def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | 
     return value
 
 
-def come_together(value: object, *names: str) -> bool:
-    """Say whether methods of a value that go together come from one class, none of them made anew in a derived one."""
-    owners = {next((kind for kind in type(value).__mro__ if name in vars(kind)), None) for name in names}
-    return len(owners) == 1
-
-
 def nearest_name(name: object, known: Iterable[object], cutoff: float = 0.6) -> str | None:
     """Return the known name most like one that is not known, whatever its case, or None if none is like it."""
     folded = {str(word).lower(): str(word) for word in known}

@@ -47,36 +47,28 @@ def _ray_ends():
 
 
 WORDS = {"kernel": matern(0.4), "regularization": 0.02, "width": ConstantWidth(1.0), "seed": 0}
-GROUPS = pytest.mark.parametrize("groups", [[range(1), range(1, 2)], [range(2)]], ids=["apart", "one-leads"])
 
 
-def pair(arms, groups=None, name="bkb", **settings):
+def pair(arms, name="bkb", **settings):
     candidates = ShardedArms(arms, num_shards=2)
-    candidates.workers.groups = candidates.workers.groups if groups is None else groups
     words = {"resampling": "coupled"} | settings if name == "bkb" else settings
     whole = arms if isinstance(arms, torch.Tensor) else candidates.source
     return [make(each, name, **words) for each in (Arms(whole), candidates)], candidates
 
 
 def kill(candidates, number):
-    ray.kill(candidates.workers._actors[number])
+    ray.kill(candidates.workers.actors[number])
 
 
 @pytest.mark.usefixtures("_ray")
 @pytest.mark.parametrize(
-    ("groups", "name", "memory"),
-    [
-        (None, "bkb", None),
-        ([range(2)], "bkb", None),
-        (None, "bkb", SlidingWindow(20)),
-        (None, "gp-pi", None),
-        (None, "random", None),
-    ],
-    ids=["apart", "one-leads", "window", "gp-pi", "random"],
+    ("name", "memory"),
+    [("bkb", None), ("bkb", SlidingWindow(20)), ("gp-pi", None), ("random", None)],
+    ids=["bkb", "window", "gp-pi", "random"],
 )
-def test_rounds_with_workers_killed_on_the_way(groups, name, memory):
+def test_rounds_with_workers_killed_on_the_way(name, memory):
     arms, settings = data(2000 if name == "bkb" else 700, 2, 1)[0], {} if memory is None else {"memory": memory}
-    bandits, candidates = pair(torch.cat([arms, arms[::7]]), groups, name, **settings)
+    bandits, candidates = pair(torch.cat([arms, arms[::7]]), name, **settings)
     for first, killed in [(0, ()), (20, (1,)), (40, (0, 1))]:
         for number in killed:
             kill(candidates, number)
@@ -99,9 +91,8 @@ class Deadly(UpperConfidenceRule):
 
 
 @pytest.mark.usefixtures("_ray")
-@GROUPS
-def test_a_worker_that_dies_while_it_works(groups, tmp_path):
-    (bandits, candidates), path = pair(data(300, 2, 1)[0], groups), tmp_path / "file"
+def test_a_worker_that_dies_while_it_works(tmp_path):
+    (bandits, candidates), path = pair(data(300, 2, 1)[0]), tmp_path / "file"
     ours = Bandit(candidates=candidates, acquisition=Deadly(str(path), os.getpid()), **WORDS)
     single = Bandit(candidates=bandits[0].candidates, **WORDS)
     rounds([single, ours], 8)
@@ -190,12 +181,11 @@ def test_an_interrupt_while_workers_work():
 
 
 @pytest.mark.usefixtures("_ray")
-def test_workers_end_when_nobody_has_them_also_those_that_others_lead():
+def test_workers_end_when_nobody_has_them():
     candidates = ShardedArms(data(50, 2)[0], num_shards=2)
-    candidates.workers.groups = [range(2)]
     bandit = make(candidates)
     bandit.ask()
-    processes = ray.get([actor.__ray_call__.remote(process) for actor in candidates.workers._actors.values()])
+    processes = ray.get([actor.__ray_call__.remote(process) for actor in candidates.workers.actors.values()])
     assert all(map(is_there, processes))
     del bandit, candidates
     gc.collect()
@@ -253,7 +243,7 @@ def test_without_a_ray_one_is_started_and_after_its_end_another():
     rounds(bandits, 5, 5)
     assert_alike(bandits)
     workers = candidates.workers
-    assert ray.get([workers._actors[number].__ray_call__.remote(threads) for number in (0, 1)]) == [1, 1]
+    assert ray.get([workers.actors[number].__ray_call__.remote(threads) for number in (0, 1)]) == [1, 1]
     ray.shutdown()
 
 

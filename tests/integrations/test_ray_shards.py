@@ -13,7 +13,19 @@ from gpytorch.kernels import RBFKernel
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from problems import DOUBLE, data, linear, matern, play, rbf
 
-from torch_kbandits import ArmBlocks, Arms, ArmsChangedError, Bandit, InputError, LearnedPrior, MappedArms
+from benchmarks.pretend_device import PretendDevice, is_possible
+from torch_kbandits import (
+    ArmBlocks,
+    Arms,
+    ArmsChangedError,
+    AtMost,
+    Bandit,
+    InputError,
+    LearnedPrior,
+    MappedArms,
+    Outcome,
+    Prior,
+)
 from torch_kbandits.acquisition import StagedRule, ThompsonRule
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSampling
@@ -57,9 +69,9 @@ def composed(candidates, rule="coupled", memory="none", **settings):
     return Bandit(candidates=candidates, dictionary=rule, memory=memory, **(words | settings))
 
 
-def pair(number=3, count=160, group_size=None, maker=make, **settings):
+def pair(number=3, count=160, maker=make, **settings):
     arms = some_arms(count)
-    given = Arms(arms), sharded(arms, number, CUTS[number] if count == 160 else None, group_size)
+    given = Arms(arms), sharded(arms, number, CUTS[number] if count == 160 else None)
     return [maker(each, **settings) for each in given]
 
 
@@ -151,6 +163,35 @@ def test_draws_stages_and_families_on_shards_are_those_of_one_table(case):
         assert len(bandits[0].history.stages.unique()) > 1 + (case == "stages")
 
 
+@pytest.mark.parametrize("memory", ["none", "window"])
+def test_outcomes_beside_rewards(memory):
+    """Told of the same plays under the same prior, and of plays that have none."""
+    words = {
+        "maker": composed,
+        "rule": "kors",
+        "memory": memory,
+        "outcomes": [Outcome("cost", Prior(matern(0.4), LAMBDA))],
+    }
+    bandits = pair(2, **words)
+    for number in range(12):
+        X = [bandit.ask(1 + number % 2) for bandit in bandits]
+        assert torch.equal(*X)
+        for bandit in bandits:
+            bandit.tell(X[0], noisy(X[0], number), outcomes=None if number == 7 else {"cost": X[0].sum(-1)})
+    points = some_arms().unsqueeze(-2)
+    means = [bandit.outcome_model("cost").posterior(points).mean for bandit in bandits]
+    torch.testing.assert_close(*means, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.skipif(not is_possible(), reason="this PyTorch does not let Python make devices")
+@pytest.mark.parametrize("name", ["bkb", "gp-ts", "bbkb"])
+def test_shards_on_a_device(name):
+    there, candidates = PretendDevice(40), [sharded(arms, 2, [50]) for arms in [some_arms(120)] * 2]
+    candidates[0].workers.device = there.device
+    with there:
+        losing([make(each, name) for each in candidates], 8, shards=2)
+
+
 def test_random_search_asks_no_shard():
     arms = some_arms().float()
     bandits = [make(each, "random", kernel=matern(0.4).float()) for each in (Arms(arms), sharded(arms, 3))]
@@ -210,13 +251,13 @@ def test_what_is_a_tie_depends_on_the_arms_of_all_shards(seed):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(("seed", "group_size"), [(0, 1), (1, 2), (2, 1), (3, 2)])
-def test_arms_that_are_all_equal(seed, group_size):
-    """In every round the seed's order decides, over the shards' borders and those of groups."""
+@pytest.mark.parametrize("seed", range(4))
+def test_arms_that_are_all_equal(seed):
+    """In every round the seed's order decides, over the shards' borders."""
     arms = torch.full((31, 2), 0.25, dtype=DOUBLE)
     arms[::5] += torch.arange(7, dtype=DOUBLE).unsqueeze(-1)  # so that one sees which arm it was
     kernel = rbf(1e6)  # and they are equal to the kernel all the same
-    bandits = [make(each, seed=seed, kernel=kernel) for each in (Arms(arms), sharded(arms, 5, None, group_size))]
+    bandits = [make(each, seed=seed, kernel=kernel) for each in (Arms(arms), sharded(arms, 5))]
     assert torch.equal(*(bandit.ask(6) for bandit in bandits))
 
 
@@ -240,8 +281,13 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early_and_what_is_taken_ba
             bandit.tell(known, noisy(known, 0))
             sent[count].append(sent_by(bandit))
     m = len(bandit.inducing_points)
-    assert max(sent[100] + sent[1000]) < 2500 + 8 * m
-    assert sent[1000][1] < sent[1000][0] + 8 * m
+    assert max(sent[100] + sent[1000]) < 2500 + 32 * m  # four numbers for each coordinate as a point joins
+    assert sent[1000][1] < sent[1000][0] + 32 * m
+    bandit = composed(sharded(some_arms(), 2), RidgeLeverageSampling(3.0, "growth"))
+    bandit.tell(X := 0.2 * torch.rand(1000, 2, dtype=DOUBLE), noisy(X, 0))
+    m = len(bandit.inducing_points)
+    assert sent_by(bandit, 20) < 8 * X.numel()
+    assert len(bandit.inducing_points) > m  # several joined at a time
     windows = []
     for size in (10, 40):
         bandit = composed(sharded(some_arms(), 2), "fixed", SlidingWindow(size, "observations"))
@@ -250,21 +296,18 @@ def test_a_round_sends_the_same_to_many_arms_late_and_early_and_what_is_taken_ba
     assert windows[1] < windows[0] + 64 < 3000
 
 
-def test_each_shard_is_asked_once_many_by_way_of_others_and_none_for_what_is_known_here():
-    bandit = make(sharded(some_arms(), 7, group_size=3))
+def test_each_shard_is_asked_once_and_none_for_what_is_known_here():
+    bandit = make(sharded(some_arms(), 7))
     workers = bandit.candidates.workers
-    for _ in range(2):
-        workers.line.asked.clear()
-        bandit.ask(remember=False)
-        assert workers.line.asked == [0, 3, 6, 1, 2, 4, 5]
     bandit.tell(x := bandit.ask(), noisy(x, 0))
-    bandit.ask(remember=False)
     workers.sent.clear()
+    bandit.ask(remember=False)
+    assert len(workers.sent) == 7
     bandit.tell(torch.rand(5, 2, dtype=DOUBLE), torch.rand(5, dtype=DOUBLE))
     bandit.recommend()
     bandit.state_dict()
-    assert not workers.sent
-    sizes = [len(rows) for rows in sharded(some_arms(), 7).workers.shards]
+    assert len(workers.sent) == 7
+    sizes = [len(rows) for rows in workers.shards]
     assert sum(sizes) == 160
     assert {*sizes} == {22, 23}
 
@@ -281,17 +324,16 @@ def test_shards_that_are_far_behind_are_started_anew(behind, memory):
         both(bandits, some_arms()[number : number + 2], number)
     rounds(bandits, 2, 3)
     assert_alike(bandits)
-    assert [number for number, _ in starts] == ([0, 1] if behind == 70 else [])
+    assert starts == ([0, 1] if behind == 70 else [])
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize(("group_size", "memory"), [(1, "observations"), (3, "none"), (2, "none")])
+@pytest.mark.parametrize("memory", ["observations", "none"])
 @pytest.mark.parametrize(
     ("when", "gone"), [("before", (0, 1, 2)), ("dies_on_receipt", (0, 2)), ("dies_with_reply", (0,))]
 )
-def test_workers_that_end_are_built_from_what_counts(group_size, memory, when, gone):
-    """Those that one led which is lost go on, also where it is not known how far they came."""
-    bandits = pair(group_size=group_size, maker=composed, memory=memory)
+def test_workers_that_end_are_built_from_what_counts(memory, when, gone):
+    bandits = pair(maker=composed, memory=memory)
     rounds(bandits, 9)
     workers = bandits[1].candidates.workers
     workers.starts.clear()
@@ -299,11 +341,10 @@ def test_workers_that_end_are_built_from_what_counts(group_size, memory, when, g
         for shard in gone:
             workers.lose(shard)
     else:
-        setattr(workers.line, when, set(gone))
+        setattr(workers, when, set(gone))
     rounds(bandits, 2, 9)
     assert_alike(bandits)
-    assert sorted(number for number, _ in workers.starts) == list(gone)
-    assert memory == "none" or all(count <= 7 for _, count in workers.starts)
+    assert sorted(workers.starts) == list(gone)
     workers.close()
     rounds(bandits, 1, 11)
 
@@ -341,7 +382,7 @@ FAILURES = {
 
 def break_(workers, failure):
     if failure == "an error":
-        workers.line.fails_on_receipt[1] = ArmsChangedError("other arms")
+        workers.fails_on_receipt[1] = ArmsChangedError("other arms")
     elif failure == "half way":
         Breaking.left = 3
     else:
@@ -349,13 +390,10 @@ def break_(workers, failure):
         workers.refuses.add(1) if failure == "no worker" else setattr(workers, "start", lambda numbers: None)
 
 
-@pytest.mark.parametrize(
-    ("failure", "group_size", "memory"),
-    [*((name, 1, "none") for name in FAILURES), ("an error", 3, "none"), ("half way", 1, "observations")],
-)
-def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, group_size, memory):
+@pytest.mark.parametrize(("failure", "memory"), [*((name, "none") for name in FAILURES), ("half way", "observations")])
+def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, memory):
     """A shard that failed may have learned, or forgotten, some of what it was told, and is started anew."""
-    bandits = pair(maker=composed, group_size=group_size, memory=memory, kernel=Breaking().double())
+    bandits = pair(maker=composed, memory=memory, kernel=Breaking().double())
     rounds(bandits, 3)
     ours, workers = bandits[1], bandits[1].candidates.workers
     for number in range(3):
@@ -372,7 +410,7 @@ def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, group_size
     vars(workers).pop("start", None)
     rounds(bandits, 2, 3)
     assert_alike(bandits)
-    assert (1 in [number for number, _ in workers.starts]) == (failure != "an error")
+    assert (1 in workers.starts) == (failure != "an error")
 
 
 def test_bandits_that_share_workers_and_copies_and_looking_changes_nothing():
@@ -423,33 +461,27 @@ def test_saved_states_go_from_one_form_to_the_other(source, memory, tmp_path):
     rounds([again, single], 2, 20)
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("call", ["ask", "tell"])
-def test_interrupts_leave_the_bandit_as_it_was(call, monkeypatch):
+def test_interrupts_leave_the_bandit_as_it_was(monkeypatch):
     """After every second line that changes something in this integration; laws/test_atomicity.py has the tables."""
     monkeypatch.setattr(interrupts, "PACKAGE", str(Path(integration.__file__).parent))
     arms = some_arms(24)
     single, start = make(Arms(arms)), make(sharded(arms, 2))
     rounds([single, start], 3)
-    X = single.ask()
-    start.ask()
-    Y = noisy(X, 0)
-    calls = {"ask": lambda bandit: bandit.ask(2), "tell": lambda bandit: bandit.tell(X, Y)}
-    calls[call](single)
-    expected, after = single.state_dict(), single.ask()
     before = start.state_dict()
+    single.ask(2)
+    expected, after = single.state_dict(), single.ask()
     copies, places = iter([deepcopy(start), deepcopy(start)]), set()
-    for line in interrupts.swaps(lambda: calls[call](next(copies)))[::2]:
+    for line in interrupts.swaps(lambda: next(copies).ask(2))[::2]:
         bandit = deepcopy(start)
         with interrupts.Interrupt(line) as interrupt:
-            calls[call](bandit)
+            bandit.ask(2)
         places.add(interrupt.at.partition(":")[0])
         if bandit.round == start.round and len(bandit.pending) == len(start.pending):  # else it was done already
             assert_unchanged(bandit, before)
-            calls[call](bandit)
+            bandit.ask(2)
         assert_unchanged(bandit, expected)
         assert torch.equal(bandit.ask(), after), interrupt.at
-    assert len(places) >= (1 if call == "tell" else 4)
+    assert len(places) >= 2
 
 
 @pytest.mark.one_in(2)
@@ -479,7 +511,6 @@ def test_arms_that_failed_are_left(name):
         (some_arms(60), {"num_shards": 2, "num_gpus_per_shard": -1}, "num_gpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "num_cpus_per_shard": "two"}, "num_cpus_per_shard"),
         (some_arms(60), {"num_shards": 2, "start_timeout": 0.0}, "start_timeout"),
-        (some_arms(60), {"num_shards": 2, "column_memory": 8}, "one column of kernel values of a shard's 30 arms"),
         ([["a", "b"]], {"num_shards": 1}, "real numbers|candidates must be"),
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "must be finite|candidates must be"),
         ("no/such/file.npy", {"num_shards": 1}, "such file"),
@@ -522,5 +553,7 @@ def test_what_shards_cannot_do_is_refused():
     ):
         with pytest.raises(InputError, match=message):
             Bandit(candidates=sharded(some_arms(), 2), kernel=kernel, acquisition=rule, **words).ask()
+    with pytest.raises(InputError, match="Limits on outcomes need all arms in one process"):
+        make(sharded(some_arms(), 2), constraints=[AtMost(Outcome("cost", Prior(matern(), LAMBDA)), 1.0)])
     with pytest.raises(InputError, match="ShardedArms have neither contexts"):
         make(sharded(some_arms(), 2)).ask(context=[1.0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from problems import DOUBLE, data, matern, play, rbf, reward
+from problems import DOUBLE, data, play, rbf, reward
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ThompsonRule, UniformRule
@@ -104,9 +104,6 @@ def composed(rule, **words):
 BANDITS = {
     "bkb": lambda arms: kb.algorithms.BKB(candidates=arms, kernel=rbf(0.3), beta=2.0, **COMMON),
     "gp-ucb": lambda arms: kb.algorithms.GPUCB(candidates=arms, kernel=rbf(0.3), beta=2.0, **COMMON),
-    "no columns": lambda arms: kb.algorithms.BKB(
-        candidates=kb.Arms(arms.source, column_memory=0), kernel=matern(0.3), beta=2.0, **COMMON
-    ),
     "gp-ei": composed(ExpectedImprovementRule()),
     "uniform": composed(UniformRule()),
     "gp-ts": composed(ThompsonRule(), width=kb.ConstantWidth(1.0)),
@@ -256,18 +253,15 @@ def test_arms_and_arguments_that_do_not_fit_are_refused(saved, tmp_path):
             kb.ArmBlocks(blocks.__getitem__, len(blocks))
     (tmp_path / "text.npy").write_text("1.0 2.0")
     np.savez(tmp_path / "archive.npz", arms=np.zeros((2, 2)))
-    column = len(MANY) * 8
     wrong = {
         "num_blocks must be a whole number of at least 1": lambda: kb.ArmBlocks(lambda _: FEW, 0),
         "function must take a block's number": lambda: kb.ArmBlocks(FEW, 1),
         "cannot be mapped as a NumPy file": lambda: kb.MappedArms(tmp_path / "text.npy"),
         "an archive of arrays": lambda: kb.MappedArms(tmp_path / "archive.npz"),
-        f"needs {column} bytes.*or 0 to keep no columns": lambda: kb.Arms(MANY, column_memory=column - 1),
     }
     for message, call in wrong.items():
         with pytest.raises(kb.InputError, match=message):
             call()
-    kb.Arms(MANY, column_memory=column)
 
 
 # ---------------------------------------------------------------- memory
@@ -280,7 +274,7 @@ def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
 def play(arms):
     kernel = RBFKernel().initialize(lengthscale=5.0)
-    bandit = algorithms.BKB(candidates=Arms(arms, column_memory=0), kernel=kernel, regularization=0.1, beta=2.0, seed=0)
+    bandit = algorithms.BKB(candidates=Arms(arms), kernel=kernel, regularization=0.1, beta=2.0, seed=0)
     bandit.run(lambda x: x.sum(), 4)
     bandit.tell(bandit.ask() + 1.0, 1.0)
     bandit.state_dict()

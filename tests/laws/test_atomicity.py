@@ -68,12 +68,10 @@ def failing():
     return kernel
 
 
-CHANGING = ContextualActions(action_dim=2, context_dim=0, row_memory=0)
+CHANGING = ContextualActions(action_dim=2, context_dim=0)
 FAILING = {
     "features": lambda **words: make("bkb", oversampling=0.5, **words),
-    "columns": lambda **words: composed(
-        candidates=Arms(ARMS, column_memory=0), dictionary=GreedyDictionary(8), **words
-    ),
+    "greedy": lambda **words: composed(candidates=Arms(ARMS), dictionary=GreedyDictionary(8), **words),
     "many arms": lambda **words: make("gp-ts", candidates=MANY, **words),
     "box": lambda **words: make("igp-ucb", candidates=SMALL_BOX, **words),
     "contexts": lambda **words: make("ek-ucb", candidates=ContextualActions(ARMS, context_dim=0), **words),

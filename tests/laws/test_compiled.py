@@ -26,7 +26,7 @@ def test_loops_are_kept_in_the_cache_of_the_user_or_not_at_all(place, tmp_path):
         "a file": {"XDG_CACHE_HOME": str(tmp_path / "file")},
         "nowhere": {"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "file" / "such")},
     }[place]
-    caches |= {"TORCH_KBANDITS_COMPILED": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    caches |= {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | caches
     command = [sys.executable, "-W", "ignore", "-c", _PLAYS]
     subprocess.run(command, env=environment, check=True, capture_output=True, cwd=tmp_path)

@@ -124,7 +124,7 @@ ODD: dict[str, Callable[[], Any]] = {
 #: the same number in every kind.
 NUMBERS = {
     "accuracy": 0.5, "action_dim": 2, "after": 2.0, "augmentation": 0.5, "batch_threshold": 2.0, "best_mean": 1.0,
-    "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5, "column_memory": 128,
+    "bound": 2.0, "beta": 1.5, "block_size": 4, "category_distance": 1.0, "center": 0.5,
     "constant": 2.0, "constraint_beta": 1.5, "context_dim": 1, "count": 2, "cutoff": 4.0, "dimension": 2,
     "discount": 0.5, "discretization_size": 32, "expire_after": 2.0, "exploration": 0.25, "factor": 0.5,
     "failure_probability": 0.25, "false_alarm_probability": 0.25, "forgetting": 0.25, "gain": 8.0, "growth": 0.25,
@@ -136,7 +136,7 @@ NUMBERS = {
     "num_points": 9, "num_starting": 2, "num_restarts": 2, "num_swaps": 3, "offset": 0.5, "origin": 0.5,
     "oversampling": 2.0, "floor": -2.0, "number": 4, "order": 3, "period": 4, "posterior_noise": 0.25,
     "problem_seed": 5, "projection": 0.5, "questions": 2.0, "rate": 0.5, "raw_samples": 8, "refit_share": 0.5,
-    "regularization": 0.5, "round": 5, "row_memory": 128, "rounds": 3, "scale": 0.5, "score_discount": 0.25,
+    "regularization": 0.5, "round": 5, "rounds": 3, "scale": 0.5, "score_discount": 0.25,
     "seed": 3, "shrinkage": 0.25, "side": 2.0, "size": 4, "step": 1.0, "swing": 0.5, "switches": 5, "threshold": 2.0,
     "time_column": 0, "tolerance": 0.5, "train_fraction": 0.5, "value": 1.5, "variation_budget": 0.5, "window": 4,
 }  # fmt: skip
@@ -191,7 +191,6 @@ WITH: dict[str, dict[str, Any]] = {
     "RGPUCB": {"period": None},
     "RateGain": {"kernel": "matern"},
     "ReplayedArms": {"records": X, "simultaneous": True},
-    "RootOfGain": {"constants": np.ones(3), "slopes": np.ones(3)},
     "SWGPUCB": {"variation_budget": None},
     "SensorReplay": {"readings": torch.stack([X[:, 0], X[:, 1]])},
     "SlidingWindow": {"size": 5, "unit": "observations"},
@@ -208,8 +207,8 @@ WITH: dict[str, dict[str, Any]] = {
 LEFT_OUT = {
     "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "BlindRule", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
-    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownByGain", "KnownSafe",
-    "LargestOf", "LeavesInOrder", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
+    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
+    "LargestOf", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
     "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",

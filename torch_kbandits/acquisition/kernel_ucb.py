@@ -216,7 +216,7 @@ class UpperConfidenceRule(OptimisticRule):
     """Maximise the upper confidence bound μ + β σ; see ``KernelUCB``."""
 
     uses_width = True
-    grows_with_mean_and_variance = True
+    scores_arms_apart = True
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,)."""

@@ -63,11 +63,3 @@ def highest(scores: Array, beta: float, kernel_bound: float, share: float) -> tu
         if not scores[a] < least:
             near += 1
     return number, best, near == 1
-
-
-@compiled
-def highest_upper_confidence(
-    mean: Array, variance: Array, beta: float, least: float, kernel_bound: float, share: float
-) -> tuple[int, float, bool]:
-    """Return ``highest`` of the scores of ``upper_confidence``."""
-    return highest(upper_confidence(mean, variance, beta, least), beta, kernel_bound, share)

@@ -1,4 +1,4 @@
-"""How a bandit chooses by an acquisition function: over a table of arms, over a box, and as a BoTorch function."""
+"""How a bandit chooses by an acquisition function: over arms, over a box, and as a BoTorch function."""
 
 import math
 from abc import ABC, abstractmethod
@@ -131,6 +131,11 @@ class Domain:
     avoided: Tensor | None = None
     allows: Callable[[Tensor], Tensor] | None = None
 
+    def to(self, device: torch.device) -> "Domain":
+        """Return the domain with its tensors on a device."""
+        there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **there)  # pyright: ignore[reportArgumentType]
+
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
         if self.context is None:
@@ -201,12 +206,8 @@ class AcquisitionRule(ABC):
     #: In how many stages, each with a posterior of its own, the rule chooses; 0 where there is one posterior.
     num_stages: int = 0
 
-    #: Whether the score of an arm depends on its own mean and variance and the incumbent alone, and grows with both.
-    #: Then bounds on these bound the score, and not every arm need be looked at.
-    grows_with_mean_and_variance: ClassVar[bool] = False
-
-    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone,
-    #: without growing with both. Then, and where it does, arms may be scored where nobody has all of them.
+    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone.
+    #: Then arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
     #: Whether the rule draws functions, which on arms that are not in memory takes waves.
@@ -340,7 +341,7 @@ class ExpectedImprovementRule(AcquisitionRule):
     """
 
     needs_incumbent = True
-    grows_with_mean_and_variance = True
+    scores_arms_apart = True
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return log EI, (A,)."""

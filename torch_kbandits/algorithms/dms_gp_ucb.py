@@ -57,8 +57,7 @@ class DMSGPUCB(Bandit):
         others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
             what is sought of all; see ``Bandit``.
 
-    Cost of a round: as W-GP-UCB with the memory in force, and once a block the posterior under each memory, O(K u³); on
-    at most 256 arms, in double precision and with an exact posterior, as W-GP-UCB under each.
+    Cost of a round: as W-GP-UCB with the memory in force, and once a block under each memory.
     """
 
     def __init__(

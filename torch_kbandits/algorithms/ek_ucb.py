@@ -25,9 +25,9 @@ class EKUCB(Bandit):
     A round costs the same however many were played, except where a point joins the dictionary.
 
     Source: Zenati, Bietti, Diemert, Mairal, Martin and Gaillard, "Efficient kernel UCB for contextual bandits",
-    AISTATS 2022, Alg. 2. Differs: see ``KORS``, ``EKUCBWidth`` and ``OnlineDTC``; the first action is chosen as all
-    others are, not drawn; batches, which the paper leaves to future work; several points may be pending,
-    given which variances are conditional also where the dictionary does not span.
+    AISTATS 2022, Alg. 2. Differs: see ``KORS`` and ``EKUCBWidth``; the first action is chosen as all others are, not
+    drawn; batches, which the paper leaves to future work; several points may be pending, given which variances are
+    conditional also where the dictionary does not span.
 
     Args:
         kernel: the prior covariance of joint points, any GPyTorch kernel, in reward units squared.

@@ -69,7 +69,6 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
-from torch_kbandits.numerics.places import copied
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
@@ -290,7 +289,7 @@ class Bandit(Undisturbed):
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
         standing, domain = self._now(time, context, candidates)
         X, ahead = self._chosen(standing, domain, q)
-        actions = self.candidates.actions(copied(X))
+        actions = self.candidates.actions(X.clone())
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
@@ -584,13 +583,9 @@ class Bandit(Undisturbed):
         if X is None and standing.belief.num_observations:
             generator = generator_for(self.seed, standing.round, "quality")
             played = standing.belief.played
-            some = played[
-                torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)].to(
-                    played.device
-                )
-            ]
+            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
             others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
-            X = torch.cat([some, others])
+            X = self._there(torch.cat([some, others]))
         model = self.model
         return dictionary_quality(cast(NystromGP, model), X, max_reference=max_reference)
 
@@ -601,7 +596,7 @@ class Bandit(Undisturbed):
         ledger = standing.ledger.in_one_part
         if self._standing is standing:
             self._standing = changed(standing, ledger=ledger)
-        return ledger.told[0].copied()
+        return ledger.told[0].copied(self.candidates.device)
 
     @property
     def rule(self) -> AcquisitionRule:
@@ -620,7 +615,8 @@ class Bandit(Undisturbed):
 
     def told_since(self, number: int) -> History:
         """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        return self._standing.ledger.told_since(checks.non_negative_integer("number", number))
+        told = self._standing.ledger.told_since(checks.non_negative_integer("number", number))
+        return told.copied(self.candidates.device)
 
     @property
     def weights(self) -> Tensor:
@@ -628,14 +624,14 @@ class Bandit(Undisturbed):
 
         It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
         """
-        ledger, times = self._standing.ledger, self.history.times
-        weights = torch.zeros(ledger.num_told, dtype=torch.float64, device=self.candidates.example.device)
+        ledger, history = self._standing.ledger, self._standing.ledger.told_since(0)
+        weights, times = torch.zeros(ledger.num_told, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
             level = self._hypothesis.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
-        return weights.masked_fill(self.history.Y.isnan(), 0.0)
+        return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
     @property
     def now(self) -> float:
@@ -648,7 +644,7 @@ class Bandit(Undisturbed):
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._standing.ledger.pending.points.clone()
+        return self._there(self._standing.ledger.pending.points)
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
@@ -659,12 +655,12 @@ class Bandit(Undisturbed):
     def pending_ages(self) -> Tensor:
         """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
         times = self._standing.ledger.pending.times
-        return self._standing.now - torch.tensor(times, dtype=torch.float64, device=self.candidates.example.device)
+        return self._there(self._standing.now - torch.tensor(times, dtype=torch.float64))
 
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._standing.belief.inducing_points.clone()
+        return self._there(self._standing.belief.inducing_points)
 
     @property
     def objective(self) -> Scalarization | None:
@@ -702,7 +698,7 @@ class Bandit(Undisturbed):
         """
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
-        return X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X)
+        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:
@@ -725,7 +721,7 @@ class Bandit(Undisturbed):
         """
         standing, domain = self._now(time, context, candidates)
         offer = self._offer(standing, domain, self._rule_in(standing))
-        domain, outstanding = offer.domain, standing.ledger.outstanding
+        domain, outstanding = offer.domain.to(self.candidates.device), self._there(standing.ledger.outstanding)
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
         pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
         if self._pieces.objective is not None and isinstance(rule, OptimisticRule):
@@ -733,7 +729,7 @@ class Bandit(Undisturbed):
         for part, own_seed in [] if functions else offering(standing.belief, seed):
             model = self._shown_by(part, standing.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
-        function = functions[0] if len(functions) == 1 else LargestOf(functions)
+        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
         function = function if offer.fence is None else Fenced(function, offer.fence)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
@@ -856,7 +852,7 @@ class Bandit(Undisturbed):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        known = torch.cat([self.candidates.example, self._standing.told.inducing_points])
+        known = self._there(torch.cat([self.candidates.example, self._standing.told.inducing_points]))
         save(self, path, self._pieces.words, self._pieces.seen_by_kernel(known))
 
     @classmethod
@@ -905,6 +901,7 @@ class Bandit(Undisturbed):
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
         check_rounds(history)
+        history = history.copied(self.candidates.example.device)
         if self.candidates.is_timed:
             history = history._replace(X=history.X.double())
         if self.round:
@@ -946,7 +943,7 @@ class Bandit(Undisturbed):
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
         then, asked = self._standing, perf_counter()
-        told = pull(self.candidates.actions(copied(X)))
+        told = pull(self.candidates.actions(X.clone()))
         pulled, now = perf_counter(), self._standing
         if now is not then:  # who only looked has put its history together
             same = now.told is then.told and now.ledger.pending is then.ledger.pending
@@ -1000,7 +997,7 @@ class Bandit(Undisturbed):
             columns = measured(outcomes, self.outcomes, X)
         is_rewarded = failed is False and y is not None
         is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
-        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows), X.device)
+        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
         if times is not None and self._pieces.own_columns:
             X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
         if is_over:
@@ -1025,6 +1022,10 @@ class Bandit(Undisturbed):
         if self._health_log is not None and self._health_log.is_due(after):
             self._health_log.write(after, examined(self._pieces, after, self._seconds))
         self._become(after, ahead if stays and after.told is standing.told else None)
+
+    def _there(self, values: Tensor) -> Tensor:
+        """Return a copy of values where the candidates are."""
+        return values.to(self.candidates.device, copy=True)
 
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
@@ -1107,13 +1108,14 @@ class Bandit(Undisturbed):
 
     def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
         """Return the posterior of an outcome as a BoTorch model of its own."""
-        return known.belief.shown(known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None)))
+        told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
+        return known.belief.shown(told).to(self.candidates.device)
 
     def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""
         if self._shown is None or self._shown[0] is not belief:
             learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-            self._shown = belief, belief.shown(learned.rewarded.copied())
+            self._shown = belief, belief.shown(learned.rewarded.copied()).to(self.candidates.device)
         return self._shown[1]
 
     @classmethod

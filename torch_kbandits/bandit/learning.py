@@ -25,7 +25,6 @@ from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number
 from torch_kbandits.bandit.standing import Round, Standing
 from torch_kbandits.beliefs import Belief, Lookahead
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.numerics.places import on_host
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
@@ -58,10 +57,10 @@ def without_expired(pieces: Pieces, standing: Standing) -> Standing:
     measured, failed = None, None
     if pieces.declared:
         measured = X.new_full((len(X), len(pieces.declared)), torch.nan)
-        failed = torch.ones(len(X), dtype=torch.bool, device=X.device)
+        failed = torch.ones(len(X), dtype=torch.bool)
     times = None
     if pieces.has_clock:
-        times = torch.tensor(pending.times_of(rows), dtype=torch.float64, device=X.device)
+        times = torch.tensor(pending.times_of(rows), dtype=torch.float64)
     Y = X.new_full((len(X),), torch.nan)
     told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
     return learned(pieces, standing, told, left)
@@ -226,7 +225,7 @@ def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | No
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions
     memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
-    if memory is not None and times is not None and len(times) and on_host(times).min().item() < now:
+    if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
 
@@ -239,7 +238,7 @@ def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
 
 
 def _as_told(standing: Standing, new: Round) -> History:
-    rounds = torch.full((new.X.shape[0],), standing.round, device=new.X.device)
+    rounds = torch.full((new.X.shape[0],), standing.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
     return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
 

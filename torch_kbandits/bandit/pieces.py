@@ -240,6 +240,7 @@ class Pieces:
         own = self.candidates
         if self._adds_time:
             object.__setattr__(self, "candidates", timed(own))
+            own = untimed(self.candidates)
         start = self.prior
         if isinstance(start, LearnedPrior):
             example = self.candidates.example[:, self.hidden_columns :]
@@ -535,6 +536,8 @@ class Pieces:
         candidates = untimed(self.candidates)
         if self.acquisition.num_stages and not candidates.is_finite:
             raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
+        if self.constraints and candidates.is_split:
+            raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
         if self.acquisition.draws_functions and candidates.is_stored:
             for memory in self._all_memories or (None,):
                 for each in self._all_kernels(kernel):

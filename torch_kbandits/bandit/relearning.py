@@ -191,7 +191,7 @@ def _believed(
         counting = hypothesis.counted(_counting(hypothesis, told.rows(slice(len(known.told.X), None)), now))
         belief = known.belief.at(now)
         belief = belief.learned(counting, None, None) if len(counting.X) else belief
-    if not belief.branches:
+    if not belief.exact:
         return belief, ()
     others = (each for each in rivals if each.prior is prior and each.memory != memory)
     return belief, (*others, Rival(prior, memory, now, told, belief))

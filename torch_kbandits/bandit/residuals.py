@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -13,8 +13,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit import residual_loops
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import as_switched
-from torch_kbandits.numerics.places import recalled
 from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
@@ -113,10 +111,10 @@ class Surprise:
         values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
         sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
-        made = as_switched(residual_loops.bet)(self.alternatives, values, sizes, *known, _ALARM)
-        number, logs, starts, num_held, held, evidence, alarm = made  # NumPy's numbers where loops are switched off
-        after = type(self)(self.alternatives, int(number), logs, starts, int(num_held), held, float(evidence))
-        return after, None if alarm < 0 else int(alarm)
+        made = residual_loops.bet(self.alternatives, values, sizes, *known, _ALARM)
+        number, logs, starts, num_held, held, evidence, alarm = made
+        after = type(self)(self.alternatives, number, logs, starts, num_held, held, evidence)
+        return after, None if alarm < 0 else alarm
 
     @property
     def leading(self) -> tuple[Alternative, int]:
@@ -159,7 +157,7 @@ class Surprise:
             state["num_held"],
             np.array(held) if held else self.held,
         )
-        evidence = as_switched(residual_loops.log_evidence)(known.number, known.logs)
+        evidence = residual_loops.log_evidence(known.number, known.logs)
         return changed(known, log_evidence=evidence)
 
 
@@ -271,14 +269,6 @@ class Predictions(NamedTuple):
         waiting = (*self.waiting, Group(residuals, number, is_learned))
         return Predictions(self.known, waiting) if len(waiting) < _TOGETHER else Predictions(self.known.after(waiting))
 
-    def told_each(self, rounds: Sequence[Sequence[float]], first: int) -> "Predictions":
-        """Return the same with those of rounds in a row, all learned at once, of which the first has a number."""
-        groups = (Group(z, number, True) for number, z in enumerate(rounds, first))
-        known, waiting = self.known, [*self.waiting, *groups]
-        while len(waiting) >= _TOGETHER:
-            known, waiting = known.after(waiting[:_TOGETHER]), waiting[_TOGETHER:]
-        return Predictions(known, tuple(waiting))
-
     @property
     def judged(self) -> Residuals:
         """What they are worth."""
@@ -301,16 +291,8 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
     found, noise = list[float](), noise[:MOST_JUDGED] if noise.dim() else noise
-    if not Y.is_cpu:
-        known = [recalled(each) for each in (Y, mean, variance, noise)]
-        if all(each is not None for each in known):
-            Y, mean, variance, noise = cast(list[Tensor], known)
-    if Y.is_cpu:
-        noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
-        columns = Y.tolist(), mean.tolist(), variance.tolist(), noises
-    else:  # one copy
-        columns = torch.stack([each.double() for each in torch.broadcast_tensors(Y, mean, variance, noise)]).tolist()
-    for y, expected, spread, each in zip(*columns, strict=True):
+    noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
+    for y, expected, spread, each in zip(Y.tolist(), mean.tolist(), variance.tolist(), noises, strict=True):
         if (z := residual(y, expected, spread, each)) is not None:
             found.append(z)
     return found

@@ -285,9 +285,9 @@ def saved_state(
         StateMismatchError: if something is missing or does not fit together.
     """
     try:
-        saved = History(**state["history"])
+        saved = History(**state["history"]).copied(example.device)
         X = _saved_points("X", saved.X, example, timed=timed)
-        Y = rewards(saved.Y.to(example.device), X, missing=True) if len(X) else example.new_zeros(0)
+        Y = rewards(saved.Y, X, missing=True) if len(X) else example.new_zeros(0)
         outcomes = saved_columns(saved.outcomes, X, num_outcomes)
         failed = saved_failures(saved.failed, Y, num_outcomes)
         parts = tuple(state.get("outcomes", ()))
@@ -327,12 +327,8 @@ def saved_state(
             raise InputError(f"{len(pending)} points are pending and their ids are {ids}, of {num_asked} asked for.")
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
-    times, told_at = (
-        None if part is None else part.to(example.device, torch.float64, copy=True)
-        for part in (saved.times, saved.told_at)
-    )
-    rounds = saved.rounds.to(example.device).clone()
-    history = History(X.clone(), Y.clone(), rounds, stages, times, outcomes, told_at, failed)
+    times, told_at = (None if part is None else part.double() for part in (saved.times, saved.told_at))
+    history = History(X, Y, saved.rounds, stages, times, outcomes, told_at, failed)
     outstanding = Pending(pending.clone(), ids, tuple(pending_times.tolist()), pending_stages)
     numbers, residuals = (num_asked, num_learned, num_forgotten), saved_residuals(state, history.next_round)
     others = residuals, sums, parts, state.get("failures")

@@ -20,7 +20,6 @@ from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import frozen
-from torch_kbandits.numerics.places import beside
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
@@ -43,7 +42,7 @@ class Offered(Protocol):
         """Posterior variances with pending points hallucinated, (A,)."""
         ...
 
-    def chosen(self, row: int) -> Tensor:
+    def chosen(self, row: int | Tensor) -> Tensor:
         """Return the candidate of a row, (1, d), which is chosen."""
         ...
 
@@ -54,9 +53,6 @@ class Lookahead(ABC):
     Args:
         pending: (k, d).
     """
-
-    #: The share of the candidates that was looked at for the last choice.
-    visited_share: float = 1.0
 
     #: The stage that chose each of the pending points, (k,), 0 for none; None where there are no stages.
     stages: Tensor | None = None
@@ -119,12 +115,12 @@ class Lookahead(ABC):
 class Belief(ABC):
     """The posterior of a bandit in the form that suits its candidates, and the search for the best of them.
 
-    A value: what is learned makes another, and this one stays as it is; they may share memory, in which the newest
-    writes behind what the others show, so values must form a chain. A belief is also the ``Evidence`` that confidence
-    widths read. It checks nothing that ``Bandit`` has checked.
+    A value: what is learned makes another, and this one stays as it is. It is also the ``Evidence`` that confidence
+    widths read, and checks nothing that ``Bandit`` has checked.
 
     Args:
-        example: a point (1, d) whose dtype and device all tensors have.
+        example: a point (1, d) whose dtype all tensors have, on the CPU like them; what is returned for each of many
+            arms is on the device of the arms.
         kernel: the prior covariance; a copy is kept.
         regularization: λ.
         exact: whether the posterior is the exact one; else it is the Nyström–DTC one at a selected dictionary.
@@ -137,12 +133,6 @@ class Belief(ABC):
     #: The beliefs of the stages of a choice; none where there are no stages.
     stage_beliefs: tuple["Belief", ...] = ()
 
-    #: Whether it may learn one thing and then, as it was before, another: values need not form a chain.
-    branches: bool = False
-
-    #: Whether plain rounds may have a ``Course`` now.
-    has_course: bool = False
-
     #: The belief that recommends in place of this one; None for itself.
     leading: "Belief | None" = None
 
@@ -151,7 +141,7 @@ class Belief(ABC):
     ) -> None:
         self.exact, self.prior_mean = exact, mean
         self.kernel = frozen(deepcopy(kernel).to(example).requires_grad_(False).eval())
-        self.regularization = beside(torch.tensor(regularization, dtype=example.dtype), example)
+        self.regularization = torch.tensor(regularization, dtype=example.dtype)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a copy of a belief, from all that it has."""
@@ -375,8 +365,7 @@ def padded(values: Tensor | None, size: int) -> Tensor | None:
 
 def require_finite(*values: Tensor) -> None:
     """Refuse a posterior that has values which are not finite."""
-    sums = None if values[0].is_cpu else torch.stack([each.double().sum() for each in values])  # waited for once
-    if not all(map(checks.all_finite, values if sums is None else [sums])):
+    if not all(map(checks.all_finite, values)):
         raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
 
 
@@ -389,8 +378,8 @@ def required(domain: Domain | None) -> Domain:
 
 def best_of(
     scores: Tensor, beta: Tensor, kernel_bound: Tensor, seed: int, tie_rank: Tensor | None = None
-) -> tuple[int, Callable[[], float]]:
-    """Return the position of the highest score (A,), and what returns the score.
+) -> tuple[int | Tensor, Callable[[], float]]:
+    """Return the position of the highest score (A,), maybe as (1,), for which nobody has waited, and what returns it.
 
     Scores that differ by rounding only are broken by lot. Without ``tie_rank`` the lot is the round's: actions differ
     from round to round, so there is no order of all.
@@ -402,7 +391,7 @@ def best_of(
             return row, partial(float, best)
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank
     best = scores.max()
-    return int(highest(scores, ranks, tie_width(best, beta, kernel_bound))), best.item
+    return highest(scores, ranks, tie_width(best, beta, kernel_bound), best), best.item
 
 
 def lots(number: int, seed: int) -> Tensor:

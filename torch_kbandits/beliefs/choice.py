@@ -70,10 +70,10 @@ def belief_over(candidates: Candidates, terms: Terms) -> Belief:
 
 @belief_over.register
 def _over_arms(candidates: Arms, terms: Terms) -> Belief:
-    """Return a table: of covariances if that is exact and small, else of features."""
+    """Return a posterior that the arms follow."""
     source = candidates.source
-    rank = tie_rank(len(source), terms.seed)
-    return _posterior(source.block(0, 0), terms, Place(source, tie_rank=rank))
+    rank = tie_rank(len(source), terms.seed).to(source.device)
+    return _posterior(source.block(0, 0).cpu(), terms, Place(source, tie_rank=rank))
 
 
 @belief_over.register
@@ -98,7 +98,7 @@ def _over_a_cube(candidates: UnitCube | Configurations, terms: Terms) -> Belief:
 def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: Terms) -> Belief:
     """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
     kind, example = untimed(candidates), candidates.example
-    rank = tie_rank(len(kind.source), terms.seed).to(example.device) if isinstance(kind, Arms) else None
+    rank = tie_rank(len(kind.source), terms.seed) if isinstance(kind, Arms) else None
     search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
     rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
     if rate is None:

@@ -230,7 +230,7 @@ class EnsembleLookahead(Lookahead):
             x = ahead.choose(rule, belief.width(part), _own_seed(seed, number), domain)
             score = ahead.best_score() if len(numbers) > 1 else 0.0
             if found is None or score > best:
-                best, found, self._chosen_by, self.visited_share = score, x, number + 1, ahead.visited_share
+                best, found, self._chosen_by = score, x, number + 1
         return cast(Tensor, found)
 
     def offered(self, domain: Domain | None) -> Offered:

@@ -66,7 +66,7 @@ class Watched:
         return self._excess_on(domain, surely=True) / self.scale
 
     def on(self, domain: Domain, *, surely: bool) -> Tensor:
-        """Say the same of the arms of a round, (A,), of which a table has mean and variance."""
+        """Say the same of the arms of a round, (A,), of which an offer has mean and variance."""
         if not self.is_trusted:
             return torch.cat([self.at(block, surely=surely) for block in domain.parts()])
         within = self._excess_on(domain, surely=surely) <= 0.0
@@ -111,9 +111,10 @@ class Fence:
             hopefully: whether limits that are to be kept surely count as kept where they may be.
         """
         with torch.no_grad():
-            kept = [each.at(X, surely=each.limit.is_safe and not hopefully) for each in self.watched]
-            kept += [] if self.guard is None else [self.guard.keeps(X)]
-        return torch.stack(kept).all(0)
+            known = X.cpu()
+            kept = [each.at(known, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+            kept += [] if self.guard is None else [self.guard.keeps(known)]
+        return torch.stack(kept).all(0).to(X.device)
 
     def rows(self, domain: Domain, *, hopefully: bool = False) -> Tensor:
         """Say the same of the arms of a round, (A,)."""

@@ -75,9 +75,9 @@ class _Offer:
     def _some(self, values: Tensor) -> Tensor:
         return values if self._rows is None else values[self._rows]
 
-    def chosen(self, row: int) -> Tensor:
+    def chosen(self, row: int | Tensor) -> Tensor:
         """Return the arm of a row, (1, 1 + d)."""
-        row = row if self._rows is None else int(self._rows[row])
+        row = int(row if self._rows is None else self._rows[row])
         return self._arms[row : row + 1].clone()
 
     @property

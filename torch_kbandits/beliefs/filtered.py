@@ -90,8 +90,6 @@ class FilteredArms(Belief):
     about all of them if these are many.
     """
 
-    branches = True
-
     def __init__(self, arms: ArmSource, rate: float, joint: "PosteriorBelief", seed: int) -> None:
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)
@@ -100,7 +98,7 @@ class FilteredArms(Belief):
         for row, key in enumerate(row_keys(points)):
             self._index.setdefault(key, row)
         self._rate, self._empty, self._noise = rate, joint, level
-        self.ranks = tie_rank(len(points), seed).to(points.device)
+        self.ranks = tie_rank(len(points), seed)
         now = torch.cat([points.new_zeros(len(points), 1), points], dim=-1)
         with torch.no_grad():
             self._prior = gram(self.kernel, now).contiguous()

@@ -110,7 +110,7 @@ class Guard:
         return (found.wait <= self.patience) & ((found.probability < self.level) | found.has_chance)
 
     def _prospects_on(self, domain: Domain) -> Prospects:
-        """Return those of the arms of a round, (A,), of which a table has the posterior."""
+        """Return those of the arms of a round, (A,), of which an offer has the posterior."""
         with torch.no_grad():
             offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(domain)
             parts = [self._of_streaks(block) for block in domain.parts()]

@@ -17,7 +17,7 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import Lookahead, best_of, lots, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, wave_prior
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -76,7 +76,7 @@ class PosteriorAhead(Lookahead):
             if rows is not None:
                 ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
             row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
-            return offer.chosen(row if rows is None else int(rows[row]))
+            return offer.chosen(row if rows is None else rows[row])
 
     def _incumbent_within(self, domain: Domain | None, offer: "TableOffer | ListOffer", rows: Tensor) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
@@ -180,10 +180,10 @@ class TableOffer:
     def __init__(self, ahead: PosteriorAhead) -> None:
         self._ahead, self._belief = ahead, ahead.belief
 
-    def chosen(self, row: int) -> Tensor:
-        """Return the arm of a row, (1, d)."""
+    def chosen(self, row: int | Tensor) -> Tensor:
+        """Return the arm of a row, (1, d); on a device this is what is waited for."""
         source: Any = self._belief.place.source
-        return source.rows(torch.tensor([row]))
+        return source.rows(torch.as_tensor(row).reshape(1).to(source.device)).cpu()
 
     @property
     def mean(self) -> Tensor:
@@ -219,8 +219,9 @@ class ListOffer:
     def _at(self) -> list[Points]:
         return [self._belief.posterior.at(part) for part in self._domain.parts()]
 
-    def chosen(self, row: int) -> Tensor:
+    def chosen(self, row: int | Tensor) -> Tensor:
         """Return the point of a row, (1, d)."""
+        row = int(row)
         for part in self._domain.parts():
             if row < len(part):
                 return part[row, None].clone()
@@ -270,10 +271,8 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, generator = self._belief, torch.Generator().manual_seed(seed)
-        waves: Any = wave_prior(belief.kernel, belief._none.shape[-1]).draw(generator)
-        c = belief.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, belief._order)
-        return lambda X: belief._values(waves.at(X).double().numpy() + c @ belief.posterior.coordinates(X))
+        belief, (waves, c) = self._belief, self._belief.wave_draw(seed)
+        return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
 
 
 def _in_double(domain: Domain) -> Domain:

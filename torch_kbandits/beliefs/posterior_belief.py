@@ -1,6 +1,6 @@
 """What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
 
-from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -25,20 +25,23 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.numerics.waves import WavePrior
+from torch_kbandits.numerics.waves import WavePrior, Waves
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
+from torch_kbandits.posteriors.device import DeviceSteps
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.table import Table
+from torch_kbandits.posteriors.steps import HOST
 
 Array = NDArray[Any]
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
+
+#: Of more points than this those that count no more are dropped, once they are three in four.
+_MANY = 64
 
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
@@ -79,6 +82,8 @@ class Place:
 class Counting:
     """The observations that count, in the order told. A value, whose successors share its memory.
 
+    Where nothing is ever forgotten there are X and Y alone.
+
     Attributes:
         X: points (n, d).
         Y: what was told, (n, k): rewards, then outcomes.
@@ -86,7 +91,6 @@ class Counting:
         times: when each was made, (n,).
         weights: how many fresh observations each counts for, λ over its noise variance, (n,).
         places: where its point stands among those that the posterior knows, (n,).
-        numbers: how many were told before each, (n,).
     """
 
     X: Rows
@@ -95,13 +99,12 @@ class Counting:
     times: Rows
     weights: Rows
     places: Rows
-    numbers: Rows
 
     @classmethod
     def none(cls, example: Tensor, number: int) -> Self:
         """Return none, of points like an example (0, d), of which so many numbers are told."""
         nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
-        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole, whole))
+        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole))
         return cls(Rows(example[:0]), *none)
 
     def __len__(self) -> int:
@@ -109,15 +112,15 @@ class Counting:
 
     def followed(self, *new: Any) -> Self:
         """Return these and others after them."""
-        parts = (self.X, self.Y, self.rests, self.times, self.weights, self.places, self.numbers)
-        return type(self)(*(rows.followed(each) for rows, each in zip(parts, new, strict=True)))
+        parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
+        followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
+        return type(self)(*followed, *parts[len(followed) :])
 
     def kept(self, which: NDArray[Any], weights: Array) -> Self:
         """Return some of these, with other weights."""
         X = Rows(self.X.tensor[torch.from_numpy(which)])
-        columns = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places, self.numbers))
-        Y, rests, times, places, numbers = columns
-        return type(self)(X, Y, rests, times, Rows(weights), places, numbers)
+        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
+        return type(self)(X, Y, rests, times, Rows(weights), places)
 
 
 def array(rows: Rows) -> Array:
@@ -169,12 +172,11 @@ class PosteriorBelief(Belief):
         self.place, self._online = place, online
         self._memory: Memory = KeepAll() if memory is None else memory
         self.tie_rank = place.tie_rank
-        self._none, self._now, self._num_told = example[:0].clone(), -torch.inf, 0
+        self._none, self._now = example[:0].clone(), -torch.inf
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
-            arms = self._arms(place.source, prior)
-            largest = arms.table.prior
+            arms, largest = arms_of(place.source, self.kernel, prior)
         self._bound = float(largest.max(initial=0.0))
         words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
         kind: Any = ExactPosterior if exact else DictionaryPosterior
@@ -186,20 +188,13 @@ class PosteriorBelief(Belief):
         self._rule_memory: dict[Any, Any] = {}
         self._prior_draws: PriorDraws | None = None
 
-    def _arms(self, source: ArmSource, prior: Prior) -> Arms:
-        """Return the arms before any reward."""
-        parts = [(prior.variance(block), prior.expected(block)) for _, block in source.blocks()]
-        variance = np.concatenate([each for each, _ in parts])
-        mean = np.concatenate([each for _, each in parts], axis=1)
-        return Arms(source.blocks, self.kernel, Table.of(Features.none(len(source), self._none), variance, mean))
-
     # ---------------------------------------------------------------- what is known
 
     def _number(self, value: float) -> Tensor:
         return self.regularization.new_tensor(value)
 
-    def _values(self, values: Array) -> Tensor:
-        return torch.from_numpy(values).to(self._none.dtype)
+    def _values(self, values: Any) -> Tensor:
+        return torch.as_tensor(values).to(self._none.dtype)
 
     @property
     def memory(self) -> Memory:
@@ -363,6 +358,9 @@ class PosteriorBelief(Belief):
         else:
             self.posterior = self.posterior.reweighted(*totals(places, weights, rests, len(self.posterior.told)))
         self._counted = counted.kept(kept, weights[kept]) if not kept.all() else replace(counted, weights=Rows(weights))
+        if len(told := self.posterior.told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            self.posterior, moved = self.posterior.without_forgotten()
+            self._counted = replace(self._counted, places=Rows(moved[array(self._counted.places)]))
 
     # ---------------------------------------------------------------- learning
 
@@ -398,13 +396,12 @@ class PosteriorBelief(Belief):
         generator: torch.Generator | None,
     ) -> None:
         """Condition on what was told, Y (q, k), at X (q, d), of which those of weight 0 do not count."""
-        numbers, counts = np.arange(self._num_told, self._num_told + len(Y)), weights > 0.0
-        self._num_told += len(Y)
+        counts = weights > 0.0
         if not counts.any():
             return
         if not counts.all():
             rows = torch.from_numpy(counts)
-            X, Y, times, weights, numbers = X[rows], Y[counts], times[counts], weights[counts], numbers[counts]
+            X, Y, times, weights = X[rows], Y[counts], times[counts], weights[counts]
         selection = None
         if rule is not None and self._online:
             before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
@@ -420,13 +417,13 @@ class PosteriorBelief(Belief):
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen)
-        self._condition(posterior, X, Y, (times, weights, places, numbers), selection)
+        self._condition(posterior, X, Y, (times, weights, places), selection)
 
     def _condition(
         self, posterior: Any, X: Tensor, Y: Array, counting: tuple[Array, ...], selection: Selection | None
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
-        times, weights, places, numbers = counting
+        times, weights, places = counting
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
@@ -435,7 +432,8 @@ class PosteriorBelief(Belief):
         rests = Y - posterior.told.expected.tensor.numpy()[places]
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             self.posterior = posterior.learned(*merged(places, weights, rests.T))
-        self._counted = self._counted.followed(X, Y, rests, times, weights, places, numbers)
+        others = () if isinstance(self._memory, KeepAll) else (rests, times, weights, places)
+        self._counted = self._counted.followed(X, Y, *others)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
@@ -510,10 +508,8 @@ class PosteriorBelief(Belief):
             points, _ = distinct_in_order(torch.cat([self._dictionary.points, answers.X]))
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
-        times, numbers = np.full(len(weights), self._now), np.full(len(weights), number)
-        other._condition(
-            posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places, numbers), selection
-        )
+        times = np.full(len(weights), self._now)
+        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places), selection)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
         other._counted = other._counted.kept(last, array(other._counted.weights)[last])
@@ -547,35 +543,47 @@ class PosteriorBelief(Belief):
         source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
         features = cast(Arms, self.posterior.arms).table.features
         if source.tensor is None:
-            waves: Any = wave_prior(self.kernel, source.dimension).draw(generator)
+            waves, c = self.wave_draw(seed)
             prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            c = self.posterior.draw_correction(lambda X: waves.at(X).double().numpy(), generator, self._order)
-            return (prior + torch.from_numpy(features.products(c[None])[0])).to(self._none.dtype)
-        points, rows, where = self._drawn_points()
-        values = self._prior_draws.draw(generator) if self._prior_draws else points
-        c = self.posterior.draw_correction(lambda X: values[where(X)].double().numpy(), generator, self._order)
-        arms = rows[: len(source)]
-        drawn = values[arms] + torch.from_numpy(features.products(c[None])[0])
-        first = torch.full((len(points),), len(arms)).scatter_reduce(0, arms, torch.arange(len(arms)), "amin")
-        return drawn[first[arms]].to(self._none.dtype)
+            return self._values(prior + torch.as_tensor(features.product(c)))
+        draws, rows = self._drawn_points(source.tensor)
+        values, number = draws.draw(generator), len(source)
+        others, arms = rows[number:].cpu().numpy(), rows[:number]
+        c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self._order)
+        drawn = values[arms] + torch.as_tensor(features.product(c))
+        order = torch.arange(number, device=arms.device)
+        first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
+        return self._values(drawn[first[arms]])
 
-    def _drawn_points(self) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-        """Return the distinct points at which the prior is drawn, which each arm is, and which others are."""
-        told = cast(Tensor, self.posterior.told.points)
-        source = cast(Tensor, cast(ArmSource, self.place.source).tensor)
-        points, rows = distinct(torch.cat([source, told]))
-        index = RowIndex.of({}).with_rows(points)
-        kept = self._rule_memory.get("drawn")
-        if (
-            self._prior_draws is None
-            or kept is None
-            or not torch.equal(kept, points)
-            or isinstance(self._prior_draws, LowRankDraws)
-        ):
-            first = rows[len(source) + torch.from_numpy(self.posterior.basis)].unique()
-            self._prior_draws = prior_draws(self.kernel, points, first)
-            self._rule_memory["drawn"] = points
-        return points, rows, index.places
+    def wave_draw(self, seed: int) -> tuple[Waves, Array]:
+        """Return a draw of the prior, and weights of the coordinates, (m,), that make it one of f − mean.
+
+        Raises:
+            InputError: if there are no waves of the kernel.
+        """
+        told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
+        waves = wave_prior(self.kernel, self._none.shape[-1]).draw(generator)
+        correct = self.posterior.draw_correction
+        return waves, correct(lambda at: waves.at(told.points_at(at)).numpy(), generator, self._order)
+
+    def _drawn_points(self, arms: Tensor) -> tuple[PriorDraws, Tensor]:
+        """Return what draws the prior at distinct points, and which of them arms and points told are, (A + u,)."""
+        points, rows = distinct(torch.cat([arms, self.posterior.told.points.to(arms)]))
+        draws = self._prior_draws
+        if draws is None or isinstance(draws, LowRankDraws) or not torch.equal(draws.points, points):
+            first = rows[len(arms) + torch.from_numpy(self.posterior.basis)].unique()
+            draws = self._prior_draws = prior_draws(cast(Arms, self.posterior.arms).kernel, points, first)
+        return draws, rows
+
+
+def arms_of(source: ArmSource, kernel: Kernel, prior: Prior) -> tuple[Arms, Array]:
+    """Return arms before any reward, and their prior variances, (A,); the kernel is the prior's in their dtype."""
+    blocks = (block.cpu() for _, block in source.blocks())
+    variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
+    variance, mean, steps = np.concatenate(variances), np.concatenate(means, axis=1), HOST
+    if source.device.type != "cpu":
+        steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
+    return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance
 
 
 def in_order(places: Places) -> Places:

@@ -186,7 +186,7 @@ class StagedLookahead(Lookahead):
                 verdict = rule.verdict(stage, *_bounds(offer, beta, rows))
             best, _ = best_of(verdict.scores, beta, self._parts[0].kernel_bound(), seed)
             self._chosen_in = verdict.stage
-            return offer.chosen(int(rows[best]))
+            return offer.chosen(rows[best])
 
     def offered(self, domain: Domain | None) -> Offered:
         """Return the posterior of everything told at what may be played in a round."""

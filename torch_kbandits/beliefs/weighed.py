@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -107,7 +107,7 @@ class Weighed:
             if rows is not None:
                 scores, lots = scores[rows], None if lots is None else lots[rows]
             row = self._best(scores, seed, lots)
-            return self.reward.offered(domain).chosen(row if rows is None else int(rows[row]))
+            return self.reward.offered(domain).chosen(row if rows is None else rows[row])
 
     def function(self, rule: OptimisticRule, models: Sequence[Model], seed: int, domain: Domain) -> AcquisitionFunction:
         """Return the function that a choice maximises, on the posteriors without anything pending, one for each."""
@@ -116,7 +116,7 @@ class Weighed:
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
         functions = []
         for aim, ahead, model in zip(self.goals.aims, self.aheads, models, strict=True):
-            pending = ahead.pending if len(ahead.pending) else None
+            pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
             own, maximize = aim.own_domain(domain), aim.maximize
             functions.append(rule.signed(model, aim.beta, pending, own, aim.own_seed(seed), maximize=maximize))
         return Scalarized(functions, self.goals, self.weights)
@@ -133,7 +133,7 @@ class Weighed:
         ]
         return self.goals.value(torch.stack(values), self.weights)
 
-    def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int:
+    def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int | Tensor:
         """Return the position of the highest score (A,); equals are broken by lot."""
         widest = torch.stack([aim.beta for aim in self.goals.aims]).max()
         return best_of(scores, widest, torch.ones_like(widest), seed, lots)[0]  # weights sum to 1, of prior deviations
@@ -170,7 +170,7 @@ class Weighed:
             return self.function(rule, self._models(), seed, domain)
 
         points = found(domain, score, None if rule.draws_functions else function, seed)
-        return points[self._best(score(points), seed), None].clone()
+        return points[int(self._best(score(points), seed)), None].clone()
 
 
 class _Scaled:
@@ -225,7 +225,7 @@ class _Promise:
         beta = weighed.beta.clamp_min(_LEAST)
         self.mean, self.variance = (upper + lower) / 2.0, ((upper - lower) / 2.0 / beta).square()
 
-    def chosen(self, row: int) -> Tensor:
+    def chosen(self, row: int | Tensor) -> Tensor:
         """Return the arm of a row, (1, d)."""
         return self._offer.chosen(row)
 

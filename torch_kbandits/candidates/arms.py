@@ -6,11 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates
 from torch_kbandits.candidates.sources import ArmSource, as_source
-from torch_kbandits.errors import InputError
 
 
 class Arms(LastingCandidates):
@@ -19,24 +17,15 @@ class Arms(LastingCandidates):
     Args:
         arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or a
             source of arms that need not fit into memory, ``MappedArms`` or ``ArmBlocks``.
-        column_memory: bytes that kernel columns of played arms may occupy; beyond, they are computed again when the
-            dictionary changes. 0 keeps none.
 
     Raises:
-        InputError: if there is no arm, the tensor does not fit, or the bytes are not enough for one column.
+        InputError: if there is no arm, or the tensor does not fit.
     """
 
-    def __init__(self, arms: Any, column_memory: int = 2**29) -> None:
+    def __init__(self, arms: Any) -> None:
         self.source = as_source(arms)
-        self.column_memory = checks.non_negative_integer("column_memory", column_memory)
-        column = len(self.source) * self.source.dtype.itemsize
-        if 0 < column_memory < column:
-            raise InputError(
-                f"column_memory={column_memory} bytes is too small: one column of kernel values of {len(self.source)} "
-                f"arms in {self.source.dtype} needs {column} bytes. Give at least that, or 0 to keep no columns."
-            )
-        self.is_stored = self.source.tensor is None
-        self._example = self.source.block(0, 1).clone()
+        self.is_stored, self.device = self.source.tensor is None, self.source.device
+        self._example = self.source.block(0, 1).cpu().clone()
         self._domain = Domain(self.source.tensor, blocks=partial(_blocks, self.source) if self.is_stored else None)
 
     @property
@@ -53,6 +42,15 @@ class Arms(LastingCandidates):
     def domain(self) -> Domain:
         """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
         return self._domain
+
+    @property
+    def on_host(self) -> "Arms":
+        """These arms on the CPU; asked for and told they are where they were."""
+        if self.source.tensor is None or self.source.tensor.is_cpu:
+            return self
+        arms = Arms(self.source.tensor.cpu())
+        arms.device = self.device
+        return arms
 
     def offers(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.places import on_host
+from torch_kbandits.numerics.places import on_host, sent
 
 
 class Candidates(ABC):
@@ -47,10 +47,13 @@ class Candidates(ABC):
     #: Number of columns before the action: of the time and of the context.
     context_dim: int = 0
 
+    #: Where arms in memory lie, and what is asked for and told. All else is on the CPU, points as well.
+    device: torch.device = torch.device("cpu")
+
     @property
     @abstractmethod
     def example(self) -> Tensor:
-        """One point (1, d) that has the dtype, device and dimension of all."""
+        """One point (1, d) that has the dtype and dimension of all, on the CPU like them."""
 
     @property
     @abstractmethod
@@ -102,6 +105,18 @@ class Candidates(ABC):
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others, for saved states."""
 
+    def brought(self, name: str, value: Any) -> Any:
+        """Return what somebody gives on the CPU, if it is no tensor of another device than that of the candidates."""
+        if not isinstance(value, Tensor):
+            return value
+        if value.device == self.device:
+            return on_host(value)
+        checks.in_memory(name, value)
+        raise InputError(
+            f"{name} must be on {self.device} like the candidates, got {checks.describe(value)} on {value.device}; "
+            f'convert it with {name}.to("{self.device}").'
+        )
+
 
 class LastingCandidates(Candidates):
     """Candidates that are the same in every round, with no context."""
@@ -119,8 +134,8 @@ class LastingCandidates(Candidates):
         return self.domain
 
     def actions(self, X: Tensor) -> Tensor:
-        """Return points (q, d), which are asked for as they are."""
-        return X
+        """Return points (q, d), which are asked for as they are, on the device of the candidates."""
+        return sent(X, self.device)
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played, (n,) bool."""
@@ -134,8 +149,7 @@ class LastingCandidates(Candidates):
         """
         if context is not None:
             raise _no_context(self)
-        X = checks.rows("x", x, dimension=self.example.shape[-1], like=self.example)
-        checks.within_reach("x", on_host(X))
+        X = checks.points("x", self.brought("x", x), dimension=self.example.shape[-1], like=self.example)
         if X.dim() != 2 or X.shape[0] == 0:
             raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
         return X

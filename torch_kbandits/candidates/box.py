@@ -23,7 +23,8 @@ class Box(LastingCandidates):
     is_finite = False
 
     def __init__(self, bounds: Any, num_restarts: int = 8, raw_samples: int = 128) -> None:
-        self.bounds = checks.bounds(bounds).detach().clone()
+        given = checks.bounds(bounds)
+        self.bounds, self.device = given.detach().cpu().clone(), given.device
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
 
@@ -35,7 +36,7 @@ class Box(LastingCandidates):
     @property
     def ranges(self) -> Tensor:
         """The bounds."""
-        return self.bounds.cpu().double()
+        return self.bounds.double()
 
     @property
     def domain(self) -> Domain:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import Candidates, unit_ranges
-from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions, joint_groups, joint_names
+from torch_kbandits.candidates.contextual import ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.observations.column_spec import ColumnSpec, is_pandas
@@ -28,7 +28,6 @@ class Configurations(Candidates):
         space: of at least one parameter of several values.
         context_dim: c, the number of context columns.
         context_columns: how rows of a data frame, or mappings, become contexts; then c is its width.
-        row_memory: as in ``ContextualActions``.
 
     Raises:
         InputError: if an argument does not fit, or no configuration satisfies the constraints.
@@ -42,18 +41,14 @@ class Configurations(Candidates):
         *,
         context_dim: int | None = None,
         context_columns: ColumnSpec | None = None,
-        row_memory: int = ROW_MEMORY,
     ) -> None:
         checks.instance("space", space, ParameterSpace, "a ParameterSpace")
         if not space.dimension:
             raise InputError("The parameters of the space have one value each: there is nothing to choose.")
         self.space = space
         size = 0 if context_dim is None and context_columns is None else context_dim
-        self._joint = ContextualActions(
-            action_dim=space.dimension, context_dim=size, context_columns=context_columns, row_memory=row_memory
-        )
+        self._joint = ContextualActions(action_dim=space.dimension, context_dim=size, context_columns=context_columns)
         self.context_dim, self.context_columns = self._joint.context_dim, context_columns
-        self.row_memory = self._joint.row_memory
         self.is_contextual = self.context_dim > 0
         self.is_lasting = not self.is_contextual
         first = space.sample(1, torch.Generator().manual_seed(0))

@@ -13,15 +13,13 @@ from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.column_spec import ColumnSpec
 
 #: Of more numbers than this PyTorch makes joint points.
 _MOST_LOOPED = 2**14
-
-#: Bytes that the features of played points may occupy unless told otherwise.
-ROW_MEMORY = 2**30
 
 
 class ContextualActions(Candidates):
@@ -42,8 +40,6 @@ class ContextualActions(Candidates):
         dtype: of all points where neither actions nor bounds are tensors.
         num_restarts: starting points of the search over a box.
         raw_samples: random points from which they are chosen.
-        row_memory: bytes that the features of played points may occupy at a dictionary; beyond, they are computed again
-            whenever a point joins, or a rule asks about played points. 0 keeps none.
 
     Raises:
         InputError: if an argument does not fit, or not exactly one kind of actions is given.
@@ -63,9 +59,8 @@ class ContextualActions(Candidates):
         dtype: torch.dtype = torch.float64,
         num_restarts: int = 8,
         raw_samples: int = 128,
-        row_memory: int = ROW_MEMORY,
     ) -> None:
-        self._dtype, self._device = checks.precision("dtype", dtype), torch.device("cpu")
+        self._dtype = checks.precision("dtype", dtype)
         for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
             if columns is not None:
                 checks.instance(name, columns, ColumnSpec, "a ColumnSpec")
@@ -75,11 +70,11 @@ class ContextualActions(Candidates):
         if self.source is not None:
             actions = self.source.block(0, len(self.source))
         if bounds is not None:
-            bounds = checks.bounds(bounds).detach().clone()
-            self._dtype, self._device = bounds.dtype, bounds.device
+            bounds = checks.bounds(bounds).detach()
+            self._dtype, self.device, bounds = bounds.dtype, bounds.device, bounds.cpu().clone()
         elif actions is not None and (action_columns is None or isinstance(actions, Tensor)):
             actions = checks.points("actions", actions)
-            self._dtype, self._device = actions.dtype, actions.device
+            self._dtype, self.device = actions.dtype, actions.device
         if sum(given is not None for given in (actions, bounds)) == 2:
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         if isinstance(actions, Tensor) or bounds is not None:
@@ -89,7 +84,7 @@ class ContextualActions(Candidates):
             self.action_dim = _width("action", action_dim, action_columns)
         checks.positive_integer("action_dim", self.action_dim)
         self.bounds = bounds
-        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device=self._device)
+        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
         self.set: Tensor | None = None
         if actions is not None:
             tensors = TensorArms(self._checked_actions("actions", actions))
@@ -104,7 +99,6 @@ class ContextualActions(Candidates):
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
-        self.row_memory = checks.non_negative_integer("row_memory", row_memory)
 
     @property
     def example(self) -> Tensor:
@@ -116,7 +110,7 @@ class ContextualActions(Candidates):
         """Those of contexts and actions, as far as they are known: of a column spec, a set that stays or a box."""
         actions = unknown_ranges(self.action_dim) if self.action_columns is None else self.action_columns.ranges
         if self.bounds is not None:
-            actions = self.bounds.cpu().double()
+            actions = self.bounds.double()
         elif self.source is not None:
             actions = self.source.ranges()
         contexts = unknown_ranges(self.context_dim) if self.context_columns is None else self.context_columns.ranges
@@ -167,8 +161,8 @@ class ContextualActions(Candidates):
         return self._joint(contexts, "x", actions)
 
     def actions(self, X: Tensor) -> Tensor:
-        """Return the actions (q, a) of joint points (q, c + a)."""
-        return X[:, self.context_dim :]
+        """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
+        return sent(X[:, self.context_dim :], self.device)
 
     def offers(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which may be played in every round, (n,): without contexts, what stays."""
@@ -220,8 +214,8 @@ class ContextualActions(Candidates):
                 raise InputError(f"context is missing: give the context of this round, ({dim},).")
             return self._example[:, :0]
         if self.context_columns is not None and not isinstance(context, Tensor):
-            context = self.context_columns.encode(context, dtype=self._dtype).to(self._device)
-        context = checks.floating_tensor("context", context, self._example)
+            context = self.context_columns.encode(context, dtype=self._dtype)
+        context = checks.floating_tensor("context", self.brought("context", context), self._example)
         if context.dim() not in (1, 2) or context.shape[-1] != dim:
             raise InputError(
                 f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
@@ -234,8 +228,8 @@ class ContextualActions(Candidates):
     def _checked_actions(self, name: str, actions: Any) -> Tensor:
         """Return actions as rows, (A, a), at least one, which may not be finite."""
         if self.action_columns is not None and not isinstance(actions, Tensor):
-            actions = self.action_columns.encode(actions, dtype=self._dtype).to(self._device)
-        actions = checks.rows(name, actions, dimension=self.action_dim, like=self._example)
+            actions = self.action_columns.encode(actions, dtype=self._dtype)
+        actions = checks.rows(name, self.brought(name, actions), dimension=self.action_dim, like=self._example)
         if actions.dim() != 2 or actions.shape[0] == 0:
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."

@@ -26,13 +26,11 @@ def some_points(candidates: Candidates, number: int, now: float, generator: torc
     X = example[:0]
     if isinstance(space, Arms):
         rows = torch.randint(len(space.source), (number,), generator=generator, device="cpu")
-        X = space.source.rows(rows.to(space.source.device))
+        X = space.source.rows(rows.to(space.device)).cpu()
     elif not space.is_contextual and (bounds := space.domain.bounds) is not None:
-        uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu").to(
-            bounds
-        )
-        X = bounds[0] + (bounds[1] - bounds[0]) * uniforms
+        uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
+        X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
     elif not space.is_contextual and space.domain.cube is not None:
         X = torch.cat(space.domain.looked_at(generator.initial_seed()))
-        X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number].to(X.device)]
+        X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
     return dated(now, X) if candidates.is_timed else X

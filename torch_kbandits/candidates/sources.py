@@ -20,9 +20,6 @@ _BLOCK_BYTES = 2**22
 class ArmSource(ABC):
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns."""
 
-    #: Whether points told are sought among the arms. Where not, they are rows of their own with the same posterior.
-    is_searched: bool = True
-
     #: All arms (A, d) if they are in memory, else None.
     tensor: Tensor | None = None
 
@@ -86,11 +83,11 @@ class ArmSource(ABC):
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
-        last = self._asked_about  # another thread may replace it
+        last, points = self._asked_about, points.cpu()  # another thread may replace it
         if last is None or not torch.equal(last[0], points):
-            found = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+            found = torch.zeros(len(points), dtype=torch.bool)
             for _, block in self.blocks():
-                found |= among(points, block.to(points.device))
+                found |= among(points.to(block.device), block).cpu()
             last = points.clone(), found
             self._asked_about = last
         return last[1]
@@ -124,7 +121,7 @@ class TensorArms(ArmSource):
 
     def __init__(self, arms: Any) -> None:
         arms = checks.points("candidates", arms)
-        if arms.dim() != 2 or (self.is_searched and len(arms) == 0):
+        if arms.dim() != 2 or len(arms) == 0:
             raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
         self.tensor = self._arms = arms.detach().clone()
 
@@ -156,16 +153,6 @@ class TensorArms(ArmSource):
 
     def verify(self) -> None:
         """Do nothing: nobody else has the copy."""
-
-
-class UnsearchedArms(TensorArms):
-    """Arms in memory, of which there may be none, among which nobody looks for what was told.
-
-    Where it would seldom be found looking costs a pass. A point told that is one of the arms is a row of its own beside
-    it, and has the same posterior.
-    """
-
-    is_searched = False
 
 
 def as_source(arms: Any) -> ArmSource:

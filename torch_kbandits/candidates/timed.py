@@ -8,8 +8,9 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
+from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.contextual import ROW_MEMORY, ContextualActions
+from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.errors import InputError
 
 
@@ -40,9 +41,9 @@ class Timed(Candidates):
                 "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
                 "SlidingWindow(500), and a mean= that does not depend on the time."
             )
-        self.untimed = candidates
+        self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
+        self.device = candidates.device
         self.context_dim = 1 + candidates.context_dim
-        self.row_memory: int = getattr(candidates, "row_memory", ROW_MEMORY)
         self._example = dated(0.0, candidates.example)
 
     @property
@@ -73,7 +74,7 @@ class Timed(Candidates):
         if bounds is not None:  # a search needs some width, and the context says what the time is
             bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])
         read = domain.blocks
-        blocks = None if read is None else lambda: (dated(now, block) for block in read())
+        blocks = None if read is None else lambda: (dated(now, block.cpu()) for block in read())
         return replace(domain, arms=arms, blocks=blocks, bounds=bounds, context=dated(now, known))
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:

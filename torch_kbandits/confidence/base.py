@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,7 +15,7 @@ from torch_kbandits.errors import InputError
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What a width may know of a posterior. The models and the arm tables provide it."""
+    """What a width may know of a posterior. Models and beliefs provide it."""
 
     @property
     def num_observations(self) -> int:
@@ -47,74 +46,6 @@ class Evidence(Protocol):
     def mean_norm(self) -> Tensor:
         """‖μ_t‖_k, the RKHS norm of the posterior mean, 0-dim, in reward units."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class RootOfGain:
-    """Widths that are a + s √(c + b I) for an information gain I, of posteriors that differ in it and in their number.
-
-    Attributes:
-        offset: a.
-        scale: s.
-        constants: c, (k,), one for each number of observations.
-        slopes: b, (k,).
-
-    Raises:
-        InputError: if these are no finite numbers a and s, or no arrays of one length.
-    """
-
-    offset: float
-    scale: float
-    constants: np.ndarray
-    slopes: np.ndarray
-
-    def __post_init__(self) -> None:
-        checks.keep(
-            self, offset=checks.finite_number, scale=checks.finite_number, constants=_one_each, slopes=_one_each
-        )
-        if len(self.constants) != len(self.slopes):
-            sizes = f"{len(self.constants)} and {len(self.slopes)}"
-            raise InputError(f"constants and slopes must be of one length (k,), got {sizes} numbers.")
-
-    @classmethod
-    def constant(cls, value: float, number: int) -> "RootOfGain":
-        """Return the same width for so many numbers of observations."""
-        return cls(value, 0.0, np.zeros(number), np.zeros(number))
-
-
-def _one_each(name: str, value: Any) -> np.ndarray:
-    """Return numbers (k,) as loops take them."""
-    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "fiu":
-        raise InputError(f"{name} must be an array of real numbers (k,), got {checks.describe(value)}.")
-    return np.ascontiguousarray(value, dtype=np.float64)
-
-
-@runtime_checkable
-class KnownByGain(Protocol):
-    """A width that reads nothing of an exact posterior but its information gain and the number of observations."""
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return β_t for so many observations, to rounding what calls return; None where there is nothing to say."""
-        ...
-
-
-def by_gain(width: "Width", counts: range, regularization: float) -> RootOfGain | None:
-    """Return what a width is as a function of the information gain alone, for so many observations of noise λ.
-
-    None where it reads more, or says nothing of so many; or where a class has calls of its own, and no ``by_gain``.
-
-    Raises:
-        InputError: if it says so of another number of them.
-    """
-    if not isinstance(width, KnownByGain) or not checks.come_together(width, "__call__", "by_gain"):
-        return None
-    known = width.by_gain(counts, regularization)
-    if known is not None and len(known.constants) != len(counts):
-        raise InputError(
-            f"{type(width).__name__}.by_gain must return {len(counts)} constants and slopes, one for each of counts, "
-            f"got {len(known.constants)}."
-        )
-    return known
 
 
 class Width(ABC):
@@ -222,10 +153,6 @@ class ConstantWidth(Width):
         """Return ``value``."""
         return evidence.regularization.new_full((), self.value)
 
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain:
-        """Return ``value``."""
-        return RootOfGain.constant(self.value, len(counts))
-
 
 def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     """With a factor of √C a theorem covers batches, too, and below 1 it says nothing."""
@@ -259,11 +186,6 @@ class ScaledWidth(Width):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``factor`` times the width."""
         return self.factor * self.width(evidence)
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return ``factor`` times the width."""
-        width = by_gain(self.width, counts, regularization)
-        return width and replace(width, offset=self.factor * width.offset, scale=self.factor * width.scale)
 
 
 def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:

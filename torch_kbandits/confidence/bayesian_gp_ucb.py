@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
-from torch_kbandits.confidence.base import Evidence, RootOfGain, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.guarantee import (
     drawn_from_the_prior,
     exact_posterior,
@@ -47,8 +46,3 @@ class BayesianGPUCBWidth(TheoremWidth):
         """Return β_t. Cost: O(1)."""
         share = ((evidence.num_observations + 1) * math.pi) ** 2 / (6.0 * self.failure_probability)
         return evidence.regularization.new_tensor(math.sqrt(2.0 * math.log(self.num_arms * share)))
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain:
-        """Return what a call does, by the gain."""
-        shares = ((np.array(counts) + 1) * math.pi) ** 2 / (6.0 * self.failure_probability)
-        return RootOfGain(0.0, 1.0, 2.0 * np.log(self.num_arms * shares), np.zeros(len(counts)))

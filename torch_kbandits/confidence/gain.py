@@ -4,9 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -33,25 +32,6 @@ class InformationGain(ABC):
         """Return γ >= 0 after ``evidence.num_observations`` observations, 0-dim."""
 
 
-@runtime_checkable
-class KnownByCount(Protocol):
-    """A gain that reads nothing of an exact posterior but its information gain and the number of observations."""
-
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float] | None:
-        """Return c (k,) and b such that γ = c + b I for so many observations; None where there is nothing to say."""
-        ...
-
-
-def by_count(gain: InformationGain, counts: range, regularization: float) -> tuple[np.ndarray, float] | None:
-    """Return c (k,) and b such that γ = c + b I for so many observations of an exact posterior whose gain is I.
-
-    None where it reads more, or says nothing of so many; or where a class has calls of its own, and no ``by_count``.
-    """
-    if not isinstance(gain, KnownByCount) or not checks.come_together(gain, "__call__", "by_count"):
-        return None
-    return gain.by_count(counts, regularization)
-
-
 @dataclass(frozen=True)
 class RealizedGain(InformationGain):
     """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, not the largest possible one.
@@ -65,10 +45,6 @@ class RealizedGain(InformationGain):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return I_t. Cost: that of the evidence's information gain."""
         return evidence.information_gain()
-
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float]:
-        """Return zeros and 1."""
-        return np.zeros(len(counts)), 1.0
 
 
 @dataclass(frozen=True)
@@ -144,12 +120,6 @@ class GreedyGain(InformationGain):
             )
         return self._gains[n].to(evidence.regularization) if n else evidence.regularization.new_zeros(())
 
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float] | None:
-        """Return the gains and 0; None beyond the horizon."""
-        if max(counts) > self.horizon or not math.isclose(regularization, self.regularization, rel_tol=1e-6):
-            return None
-        return self._gains[list(counts)].double().cpu().numpy(), 0.0
-
     @cached_property
     def _gains(self) -> Tensor:
         greedy = greedy_information_gain(self.kernel, self.candidates, self.horizon, self.regularization)
@@ -193,10 +163,6 @@ class RateGain(InformationGain):
         """Return the rate at n = ``evidence.num_observations``."""
         return evidence.regularization.new_tensor(self.at(evidence.num_observations))
 
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float]:
-        """Return the rates and 0."""
-        return np.array([self.at(number) for number in counts]), 0.0
-
     def at(self, num_observations: int) -> float:
         """Return the rate at n = ``num_observations``, such as γ_T for ``restart_period``."""
         n = max(float(num_observations), math.e)
@@ -235,16 +201,6 @@ class SumGain(InformationGain):
             total = total + part(evidence)
         return total
 
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float] | None:
-        """Return the sums."""
-        total, slope = np.array([2.0 * (len(self.parts) - 1) * math.log(max(number, 1)) for number in counts]), 0.0
-        for part in self.parts:
-            known = by_count(part, counts, regularization)
-            if known is None:
-                return None
-            total, slope = total + known[0], slope + known[1]
-        return total, slope
-
 
 @dataclass(frozen=True)
 class ConstantGain(InformationGain):
@@ -266,10 +222,6 @@ class ConstantGain(InformationGain):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""
         return evidence.regularization.new_tensor(self.value)
-
-    def by_count(self, counts: range, regularization: float) -> tuple[np.ndarray, float]:
-        """Return ``value`` each time, and 0."""
-        return np.full(len(counts), self.value), 0.0
 
 
 def check_gain(gain: InformationGain) -> None:

@@ -3,11 +3,10 @@
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
 from torch import Tensor
 
-from torch_kbandits.confidence.base import Evidence, RootOfGain, TheoremWidth
-from torch_kbandits.confidence.gain import InformationGain, RealizedGain, by_count, check_gain
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.guarantee import (
     bounded_norm,
     enough_gain,
@@ -55,11 +54,3 @@ class GPUCBWidth(TheoremWidth):
         """Return β_t. Cost: that of the gain."""
         log_factor = math.log((evidence.num_observations + 1) / self.failure_probability) ** 3
         return (2.0 * self.norm_bound**2 + 300.0 * log_factor * self.gain(evidence)).sqrt()
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return what a call does, by the gain."""
-        known = by_count(self.gain, counts, regularization)
-        if known is None:
-            return None
-        factors = 300.0 * np.log((np.array(counts) + 1) / self.failure_probability) ** 3
-        return RootOfGain(0.0, 1.0, 2.0 * self.norm_bound**2 + factors * known[0], factors * known[1])

@@ -3,11 +3,10 @@
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
 from torch import Tensor
 
-from torch_kbandits.confidence.base import Evidence, RootOfGain, TheoremWidth
-from torch_kbandits.confidence.gain import InformationGain, RealizedGain, by_count, check_gain
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.guarantee import (
     bounded_noise,
     bounded_norm,
@@ -64,11 +63,3 @@ class IGPUCBWidth(TheoremWidth):
         """Return β_t. Cost: that of the gain."""
         exponent = self.gain(evidence) + 1.0 - math.log(self.failure_probability)
         return self.norm_bound + self.noise_scale * (2.0 * exponent).sqrt()
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return what a call does, by the gain."""
-        known = by_count(self.gain, counts, regularization)
-        if known is None:
-            return None
-        constants = 2.0 * (known[0] + 1.0 - math.log(self.failure_probability))
-        return RootOfGain(self.norm_bound, self.noise_scale, constants, np.full(len(counts), 2.0 * known[1]))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from torch_kbandits.confidence.base import Evidence, RootOfGain, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
 from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.guarantee import (
     bounded_noise,
@@ -85,10 +85,6 @@ class MemoryWidth(TheoremWidth):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the gain."""
         return self._width(evidence)
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return what a call does, by the gain."""
-        return self._width.by_gain(counts, regularization)
 
     @property
     def _width(self) -> SelfNormalizedWidth:

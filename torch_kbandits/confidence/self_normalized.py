@@ -3,11 +3,10 @@
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
 from torch import Tensor
 
-from torch_kbandits.confidence.base import Evidence, RootOfGain, TheoremWidth
-from torch_kbandits.confidence.gain import InformationGain, RealizedGain, by_count, check_gain
+from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.gain import InformationGain, RealizedGain, check_gain
 from torch_kbandits.confidence.guarantee import (
     bounded_noise,
     bounded_norm,
@@ -65,15 +64,6 @@ class SelfNormalizedWidth(TheoremWidth):
         gain, regularization = self.gain(evidence), evidence.regularization
         radius = noise_radius(self.noise_scale, self.failure_probability, gain, regularization)
         return self.norm_bound + radius
-
-    def by_gain(self, counts: range, regularization: float) -> RootOfGain | None:
-        """Return what a call does, by the gain."""
-        known = by_count(self.gain, counts, regularization)
-        if known is None:
-            return None
-        constants = 2.0 * (known[0] - math.log(self.failure_probability)) / regularization
-        slopes = np.full(len(counts), 2.0 * known[1] / regularization)
-        return RootOfGain(self.norm_bound, self.noise_scale, constants, slopes)
 
 
 def noise_radius(

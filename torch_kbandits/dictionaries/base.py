@@ -16,7 +16,6 @@ from gpytorch.module import Module
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.numerics.gram import prior_variance
 
@@ -119,16 +118,6 @@ class DictionaryRule(InducingPointAllocator):
 
     #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
     full_at: int | None = None
-
-    @property
-    def kept_draws(self) -> KeptDraws | None:
-        """How the rule would draw the dictionary that there is again; None where it has to select to know that."""
-        return None
-
-    @property
-    def keeps_to_chances(self) -> bool:
-        """Whether a point that is offered alone surely changes nothing where ``OnlineSample.refuses`` it."""
-        return False
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:

@@ -1,7 +1,7 @@
 """Dictionaries of at most so many points, which are exchanged for others where these span more."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast, get_args
 from weakref import WeakSet
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.exchanges import exchanged
-from torch_kbandits.dictionaries.kept_draws import KeptDraws
 from torch_kbandits.dictionaries.online_rule import OnlineRule
 from torch_kbandits.dictionaries.online_sample import OnlineSample
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
@@ -74,19 +73,6 @@ class CappedDictionary(DictionaryRule):
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
-
-    @property
-    def kept_draws(self) -> KeptDraws | None:
-        """How the other rule draws the dictionary again; None for a class of another's."""
-        draws, has_said = self.rule.kept_draws, self.when_full == "stop" or self in _warned
-        if draws is None or type(self) is not CappedDictionary:
-            return None
-        return replace(draws, max_size=self.max_size, may_be_full=draws.stay and has_said)
-
-    @property
-    def keeps_to_chances(self) -> bool:
-        """Whether a point that is refused changes nothing; not so for a class of another's."""
-        return type(self) is CappedDictionary and self.rule.keeps_to_chances
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary of an online rule; see ``OnlineRule``."""

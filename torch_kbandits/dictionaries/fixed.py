@@ -21,17 +21,17 @@ class FixedDictionary(DictionaryRule):
     points: Tensor
 
     def __post_init__(self) -> None:
-        checks.keep(self, points=checks.points)
+        checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
         if self.points.dim() != 2 or len(self.points) == 0:
             raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""
         words = {"dimension": played.points.shape[-1], "like": played.points}
-        checks.rows("the fixed dictionary", self.points, **words)
-        batch = played.points.shape[:-2]  # without one the same object, by which others know that nothing changed
-        points = self.points.expand(*batch, *self.points.shape) if batch else self.points
-        return Selection(points, self.points.new_ones(len(self.points)), None)
+        points = checks.rows("the fixed dictionary", self.points.to(played.points.device), **words)
+        batch = played.points.shape[:-2]
+        points = points.expand(*batch, *points.shape) if batch else points
+        return Selection(points, points.new_ones(len(self.points)), None)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Return the given points, of which there must be ``size``."""

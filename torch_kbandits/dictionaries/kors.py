@@ -18,7 +18,7 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 class KORS(DictionaryRule):
     """Offer each played point to the dictionary once for each play (kernel online row sampling).
 
-    Points never leave it but when a memory forgot them, and then what counts is offered again; see ``CountedBelief``.
+    Points never leave it but when a memory forgot them, and then what counts is offered again; see ``PosteriorBelief``.
 
     A point joins with probability min(1, γ τ̃), τ̃ an estimate of its ridge leverage score from the dictionary as it
     was before; see ``OnlineSample``. The first point played joins with certainty.
@@ -55,11 +55,6 @@ class KORS(DictionaryRule):
             projection=checks.optional(checks.positive),
             accuracy=checks.open_unit_interval,
         )
-
-    @property
-    def keeps_to_chances(self) -> bool:
-        """Whether a point that is refused changes nothing; not so for a class of another's."""
-        return type(self) is KORS
 
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""

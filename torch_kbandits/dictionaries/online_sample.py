@@ -214,10 +214,6 @@ class OnlineSample:
             whitened = torch.from_numpy(row).unsqueeze(-1), prior.new_tensor([residual])
             return self._taken(points, cross, prior, prior.new_tensor(chance), whitened)
 
-    def refuses(self, cross: np.ndarray, prior: np.ndarray, uniform: float) -> bool:
-        """Say whether a point is surely not taken, by a loop; arguments as for ``after``, (1, m), (1,) and a number."""
-        return self.size > 0 and not uniform < self._scored(cross, prior)[2]
-
     def exchanged(
         self,
         points: Tensor,

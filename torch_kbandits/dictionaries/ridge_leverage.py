@@ -12,10 +12,8 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.kept_draws import KeptDraws, kept_uniforms
 from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.places import beside, on_host, recalled
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
@@ -23,6 +21,9 @@ FEW_POINTS = 256
 
 #: No point that stays in any case.
 _NONE = np.empty(0, dtype=np.bool_)
+
+#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
+_BLOCK = 1024
 
 Resampling = Literal["fresh", "coupled", "growth"]
 
@@ -87,12 +88,6 @@ class RidgeLeverageSampling(DictionaryRule):
         if self.resampling != "fresh":
             object.__setattr__(self, "is_coupled", True)
 
-    @property
-    def kept_draws(self) -> KeptDraws | None:
-        """How the dictionary is drawn again; None for one that is drawn afresh, or by a class of another's."""
-        is_known = self.is_coupled and type(self) is RidgeLeverageSampling
-        return KeptDraws(self.oversampling, self.resampling == "growth") if is_known else None
-
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
         """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
 
@@ -116,20 +111,13 @@ class RidgeLeverageSampling(DictionaryRule):
         probabilities = self._chances(played, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
-        return Selection.rows(played, chosen, probabilities[beside(chosen, probabilities)])
+        return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
 
     def _chances(self, played: PlayedPoints, generator: torch.Generator | None, kept: Tensor | None = None) -> Tensor:
         """Return min(1, q̄ c τ), (u,), and 1 for the points that are kept, (u,) bool."""
         scores, counts = played.leverage_scores, played.counts
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
-        if not scores.is_cpu and recalled(scores) is not None and recalled(counts) is not None:
-            kept = None if kept is None else on_host(kept)
-            return beside(self._merged(on_host(scores), on_host(counts), kept), scores)  # which the host knows
-        return self._merged(scores, counts, kept)
-
-    def _merged(self, scores: Tensor, counts: Tensor, kept: Tensor | None) -> Tensor:
-        """Return the same from scores and counts (u,)."""
         if loops_over_each(scores, counts) and loops_over_each(counts):
             is_kept = _NONE if kept is None else kept.contiguous().numpy()
             arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
@@ -256,7 +244,15 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     if probabilities.shape[0] and loops_over_each(probabilities, uniforms):
         chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
         return torch.from_numpy(chosen)
-    if not probabilities.is_cpu:  # one copy, after which the host knows the indices
-        return beside(included(uniforms, on_host(probabilities)), probabilities)
-    chosen = (uniforms < probabilities).nonzero().squeeze(-1)
+    chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
+
+
+def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
+    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
+
+    Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
+    """
+    count = -(-number // _BLOCK)
+    blocks = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(count)]
+    return (blocks[0] if count == 1 else torch.cat(blocks))[:number]

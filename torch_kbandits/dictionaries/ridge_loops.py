@@ -32,25 +32,3 @@ def included(uniforms: Array, chances: Array) -> Array:
     if number == 0:
         chosen[0], number = best, 1
     return chosen[:number]
-
-
-@compiled
-def keeps(
-    held: Array, stay: bool, variance: Array, counts: Array, noise: float, uniforms: Array, oversampling: float
-) -> bool:
-    """Say whether just the points (u,) that are held are drawn again; see ``KeptDraws.again``.
-
-    Args:
-        held: which are, (u,).
-        stay: whether those are drawn in any case.
-        variance: (u,).
-        counts: (u,).
-        noise: λ.
-        uniforms: (u,) or more.
-        oversampling: q̄.
-    """
-    for i in range(len(held)):
-        is_drawn = uniforms[i] < oversampling * counts[i] * (max(variance[i], 0.0) / noise)
-        if held[i] != (is_drawn or (stay and held[i])):
-            return False
-    return True

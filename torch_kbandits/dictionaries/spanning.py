@@ -25,11 +25,6 @@ class SpanningDictionary(DictionaryRule):
 
     is_online = True
 
-    @property
-    def keeps_to_chances(self) -> bool:
-        """Whether a point that is refused changes nothing; not so for a class of another's."""
-        return type(self) is SpanningDictionary
-
     def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
         """Return the dictionary to which plays are offered; see ``OnlineRule``."""
         # With the least μ there is nothing between spanned and not; ε and γ play no part.

@@ -33,7 +33,7 @@ def moments(bandit: Bandit, X: Tensor) -> Moments:
     parts = []
     with torch.no_grad():
         for block in X.split(_BLOCK):
-            posterior = bandit.model.posterior(block.unsqueeze(-2))
+            posterior = bandit.model.posterior(block.unsqueeze(-2).to(bandit.candidates.device))
             parts.append((cast(Tensor, posterior.mean).flatten(), posterior.variance.flatten().clamp_min(0.0).sqrt()))
     means, deviations = zip(*parts, strict=True)
     return Moments(torch.cat(means), torch.cat(deviations))
@@ -63,7 +63,7 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
             if len(played) == 0:
                 return None
             candidates = kinds.actions(played)
-        domain = kinds.in_round(context, candidates, now)
+        domain = kinds.in_round(context, candidates, now).to(kinds.device)
         if domain.arms is not None:
             offered = domain.arms
         elif domain.blocks is not None:
@@ -72,12 +72,12 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
             offered = domain.in_context(distinct(played)[0])
         else:
             spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
-            actions = torch.cat([spread, kinds.actions(played)])
+            actions = torch.cat([spread.to(kinds.device), kinds.actions(played)])
             offered = torch.cat([cast(Tensor, domain.context).expand(len(actions), -1), actions], dim=-1)
     else:
         kinds.in_round(context, candidates, now)
         offered = distinct(played)[0]
-        offered = offered[kinds.recommends(offered)]
+        offered = offered[kinds.recommends(offered.cpu())]
     if len(played) == 0 or len(offered) == 0:
         return None
     return offered[moments(bandit, offered).mean.argmax(), None].clone()

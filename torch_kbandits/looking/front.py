@@ -171,5 +171,5 @@ def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
     if bandit.objective is None or has_context or "expert" in bandit.state_dict():
         return None
     best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
-    rows = (best == front.X).all(-1).nonzero()
+    rows = (best.to(front.X.device) == front.X).all(-1).nonzero()
     return int(rows[0]) if len(rows) else None

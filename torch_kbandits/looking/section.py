@@ -146,7 +146,6 @@ def _values(
     bandit: Bandit, columns: tuple[int, ...], bounds: Tensor | None, resolution: int, names: Sequence[str]
 ) -> tuple[Tensor, ...]:
     """Return the values of each varying coordinate, (k,)."""
-    example = bandit.candidates.example
     kernel = bandit.model.covar_module
     candidates = untimed(bandit.candidates)
     if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
@@ -163,9 +162,8 @@ def _values(
         ranges = [(float(low), float(high)) for low, high in bounds.T]
     else:
         ranges = [_range(bandit, column, names[column]) for column in columns]
-    return tuple(
-        torch.linspace(low, high, resolution, dtype=example.dtype, device=example.device) for low, high in ranges
-    )
+    kind: Any = {"dtype": bandit.candidates.example.dtype, "device": bandit.candidates.device}
+    return tuple(torch.linspace(low, high, resolution, **kind) for low, high in ranges)
 
 
 def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
@@ -196,12 +194,12 @@ def _offered(bandit: Bandit) -> Tensor | None:
 
 def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> tuple[Tensor, bool]:
     """Return the point (1, d) that has the fixed coordinates, and whether it is the recommended one."""
-    example = bandit.candidates.example
+    own, example = bandit.candidates, bandit.candidates.example
     if at is not None:
         if context is not None or candidates is not None:
             raise InputError("Give either at, a whole point, or the context in which a point is recommended.")
-        point = checks.floating_tensor("at", at).reshape(1, -1)
-        return checks.points("at", point, dimension=example.shape[-1], like=example), False
+        point = checks.floating_tensor("at", own.brought("at", at)).reshape(1, -1)
+        return checks.points("at", point, dimension=example.shape[-1], like=example).to(own.device), False
     best = recommended_point(bandit, context, candidates)
     if best is not None:
         return best, True
@@ -209,4 +207,4 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     if offered is None:
         raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
     now = max(bandit.now, 0.0)
-    return bandit.candidates.points(offered.mean(0, keepdim=True), context, now), False
+    return own.points(offered.mean(0, keepdim=True).to(own.device), context, now).to(own.device), False

@@ -1,7 +1,7 @@
 """What old observations still count for."""
 
 from torch_kbandits.memory.back_to_prior import BackToPrior
-from torch_kbandits.memory.base import KeepAll, LeavesInOrder, Memory
+from torch_kbandits.memory.base import KeepAll, Memory
 from torch_kbandits.memory.fading import Discount, UncertaintyInjection
 from torch_kbandits.memory.growth import Exponential, Growth, Linear, Quadratic, ages, negligible
 from torch_kbandits.memory.windows import Restart, SlidingWindow
@@ -12,7 +12,6 @@ __all__ = [
     "Exponential",
     "Growth",
     "KeepAll",
-    "LeavesInOrder",
     "Linear",
     "Memory",
     "Quadratic",

@@ -2,13 +2,12 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
 
@@ -72,23 +71,6 @@ class Memory(ABC):
     def scaled(self, factor: float) -> "Memory":
         """Return the memory of rewards of which the variances are multiplied by a factor: itself if it has none."""
         return self
-
-
-@runtime_checkable
-class LeavesInOrder(Protocol):
-    """A memory of which what was played first stops counting first, altogether, by its time alone.
-
-    Not so where ``num_latest`` is a number.
-    """
-
-    def keeps(self, time: float, now: float) -> bool:
-        """Say whether what was played at a time counts now, as ``Memory.noise`` does."""
-        ...
-
-
-def leaves_in_order(memory: Memory | None) -> LeavesInOrder | None:
-    """Return a memory that says by ``keeps`` what its noise is; None for another, or whose class says but one anew."""
-    return memory if isinstance(memory, LeavesInOrder) and checks.come_together(memory, "keeps", "noise") else None
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,6 @@ class SlidingWindow(Memory):
         counts = self.unit == "observations" and horizon < math.inf
         return replace(self, size=max(round(horizon), 1) if counts else horizon)
 
-    def keeps(self, time: float, now: float) -> bool:
-        """Say whether what was played at a time counts now, where the size is one of time."""
-        return now - time <= self.size
-
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ within the window and infinity outside, (n,)."""
         if self.unit == "time":
@@ -103,11 +99,6 @@ class Restart(Memory):
     def with_horizon(self, horizon: float) -> "Restart":
         """Return restarts of that period."""
         return replace(self, period=horizon)
-
-    def keeps(self, time: float, now: float) -> bool:
-        """Say whether what was played at a time counts now."""
-        first, last = ((each - self.origin) / self.period for each in (time, now))
-        return math.floor(first) == math.floor(last)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ in the present period and infinity before, (n,)."""

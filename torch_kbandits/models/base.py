@@ -337,7 +337,7 @@ class FactoredGP(SingleTaskGP):
         return learned_residual_covariance(prior, embedding, covariance) if self.learns_residual else covariance
 
     def _taken(self, points: Tensor, embedding: Tensor, factors: Any) -> Tensor:
-        """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Conditional``."""
+        """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Hallucinated``."""
         if self._hallucination is None or self._hallucination.factors is not factors:
             with torch.no_grad():
                 pending = self._seen(cast(Tensor, self._pending))

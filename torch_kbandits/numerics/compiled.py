@@ -8,8 +8,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import torch
@@ -17,7 +16,6 @@ from numba.core import event
 from numba.extending import register_jitable
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.version import __version__
 
 P = ParamSpec("P")
@@ -40,13 +38,9 @@ _FEW = 2**14
 #: Numbers that a loop reads below which another thread is woken up later than one is done.
 _WORTHWHILE = 2**20
 
-_is_on = os.environ.get("TORCH_KBANDITS_COMPILED", "1").strip().lower() not in {"0", "false", "off", "no"}
-
 
 def runs_compiled(*tensors: Tensor) -> bool:
     """Say whether what concerns these tensors is to be computed by loops: on a CPU, without gradients."""
-    if not _is_on:
-        return False
     for tensor in tensors:  # noqa: SIM110 as a generator it takes twice as long, and each round asks often
         if not tensor.is_cpu or tensor.requires_grad:
             return False
@@ -56,38 +50,6 @@ def runs_compiled(*tensors: Tensor) -> bool:
 def loops_over_each(values: Tensor, *others: Tensor) -> bool:
     """Say whether loops go over values (n,), given whatever else enters: few, and in double precision."""
     return values.dtype == torch.float64 and values.shape[0] <= _FEW and runs_compiled(values, *others)
-
-
-def as_switched(loop: Callable[P, T]) -> Callable[P, T]:
-    """Return a loop that has no other form: while loops are switched off the Python function that it is made of."""
-    return loop if _is_on else cast(Any, loop).py_func
-
-
-class use_compiled:  # noqa: N801 it is called like a function
-    """Whether bandits compute by compiled loops, from now on, or within a ``with`` statement.
-
-    Both ways make the same choices, to ties; states do not depend on which one ran. Loops are faster on a CPU; on a GPU
-    and where gradients are asked for PyTorch computes in any case. It holds for the whole process, all threads. The
-    environment variable ``TORCH_KBANDITS_COMPILED=0`` switches loops off from the start.
-
-    Args:
-        enabled: whether loops are used.
-    """
-
-    def __init__(self, enabled: bool) -> None:
-        global _is_on
-        self._before, _is_on = _is_on, checks.flag("enabled", enabled)
-
-    def __enter__(self) -> None:
-        """Do nothing: it is in force already."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        """Return to what was before."""
-        global _is_on
-        _is_on = self._before
-        return False
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:

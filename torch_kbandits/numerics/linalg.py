@@ -172,12 +172,6 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     return variance.clamp_min(0.0)
 
 
-def require_rounding(worst: float, dtype: torch.dtype) -> None:
-    """Refuse a variance that is negative by a share of the prior one that rounding in a dtype cannot have made."""
-    if worst < -_NEGATIVE_VARIANCE_TOLERANCE[dtype]:
-        raise _beyond_rounding(worst, dtype)
-
-
 def _beyond_rounding(worst: float, dtype: torch.dtype) -> NumericalError:
     return NumericalError(
         f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "

@@ -28,7 +28,7 @@ class PriorDraws(ABC):
 
     def __init__(self, kernel: Kernel, points: Tensor) -> None:
         self._kernel = kernel
-        self._points = points
+        self.points = points
 
     @abstractmethod
     def draw(self, generator: torch.Generator) -> Tensor:
@@ -45,11 +45,7 @@ class JointDraws(PriorDraws):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw, (N,)."""
-        return self._factor @ _normals(len(self._points), generator, self._points)
-
-    def of_normals(self, normals: Tensor) -> Tensor:
-        """Return the draws (k, N) that are made of normals (k, N), each as ``draw`` has them."""
-        return normals @ self._factor.mT
+        return self._factor @ _normals(len(self.points), generator, self.points)
 
 
 class FourierDraws(PriorDraws):
@@ -108,8 +104,8 @@ class LowRankDraws(PriorDraws):
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw, (N,)."""
-        explained = _normals(len(self._root), generator, self._points) @ self._root
-        return explained + self._residual_deviation * _normals(len(self._points), generator, self._points)
+        explained = _normals(len(self._root), generator, self.points) @ self._root
+        return explained + self._residual_deviation * _normals(len(self.points), generator, self.points)
 
 
 def prior_draws(kernel: Kernel, points: Tensor, first: Tensor | None = None) -> PriorDraws:

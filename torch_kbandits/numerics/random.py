@@ -39,12 +39,6 @@ class _Drawn(local):
 _DRAWN = _Drawn()
 
 
-def first_uniform(seed: int, round: int, purpose: str) -> float:
-    """Return the uniform in [0, 1) that is drawn first by ``generator_for``; in a third of the time."""
-    generator = _DRAWN.generator.manual_seed(seed_for(seed, round, purpose))
-    return _DRAWN.number.uniform_(generator=generator).item()
-
-
 def first_normals(seed: int, rounds: range, purpose: str) -> list[float]:
     """Return the standard normals that are drawn first by ``generator_for``, one a round; in a fourth of the time."""
     generator, draw = torch.Generator(), torch.empty(1, dtype=torch.float64, device="cpu")
@@ -62,13 +56,13 @@ def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
     return ROUNDING_SHARE[kernel_bound.dtype] * torch.maximum(best.abs(), beta * kernel_bound.sqrt())
 
 
-def highest(scores: Tensor, ranks: Tensor, width: Tensor, rows: Tensor | None = None) -> Tensor:
+def highest(scores: Tensor, ranks: Tensor, width: Tensor, best: Tensor | None = None) -> Tensor:
     """Return the position of the highest score (A,); of those within ``width`` of it, that of the largest rank (A,).
 
-    Where rows (A,) are given it is the one at that position. Returned as (1,), for which nobody has waited.
+    Which score that is, 0-dim, may be known. Returned as (1,), for which nobody has waited.
     """
-    place = torch.where(scores >= scores.max() - width, ranks, -1.0).argmax().reshape(1)
-    return place if rows is None else rows.index_select(0, place)
+    least = (scores.max() if best is None else best) - width
+    return ranks.masked_fill(scores < least, -1.0).argmax().reshape(1)
 
 
 def tie_rank(num_arms: int, seed: int) -> Tensor:

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.numerics.places import on_host
-
 
 class Rows:
     """Rows (n, ...) to which others are appended. A value, whose successors share its memory.
@@ -59,20 +57,9 @@ class Rows:
         after._buffer, after._number, after._taken, after._shown = buffer, number, taken, None
         return after
 
-    def with_added(self, place: int, number: float | Tensor) -> Self:
-        """Return rows of numbers, (n,), with a number, 0-dim, added to that of a place. Cost: O(n)."""
-        copy = self._copied(self._number)
-        one = copy[place : place + 1]
-        one += number
-        return type(self)(copy)
-
     def _copied(self, room: int) -> Tensor | np.ndarray:
         """Return a copy of the memory, with room for so many rows."""
         old = self._buffer[: self._number]
-        if isinstance(old, Tensor) and not old.is_cpu:
-            copy = old.new_empty(room, *old.shape[1:])
-            copy[: self._number] = old
-            return copy
         array = old.detach().numpy() if isinstance(old, Tensor) else old
         copy = np.empty((room, *array.shape[1:]), array.dtype)
         copy[: self._number] = array
@@ -81,7 +68,7 @@ class Rows:
 
 def row_keys(points: Tensor) -> list[bytes]:
     """Return a hashable key for each row of points (n, d); equal points have equal keys. Cost: O(n d)."""
-    numbers = on_host(points.detach() if points.is_cpu else points).numpy() + 0.0
+    numbers = points.detach().cpu().numpy() + 0.0
     return [numbers.tobytes()] if len(numbers) == 1 else [row.tobytes() for row in numbers]
 
 

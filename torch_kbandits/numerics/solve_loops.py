@@ -54,39 +54,6 @@ def solve(factor: Array, rows: Array) -> None:
 
 
 @compiled_within
-def less_products(matrix: Array, rows: Array, values: Array) -> Array:
-    """Return values (k, n) less the products of rows b (k, m) and those of a matrix (n, m).
-
-    Four rows b and two of the matrix at a time. Where there are no four left some are done again.
-    """
-    (number, m), n, result = rows.shape, len(matrix), np.empty_like(values)
-    quarter, end = (number + 3) // 4, number - 1
-    for a in range(quarter):
-        b, c, d = min(a + quarter, end), min(a + 2 * quarter, end), min(a + 3 * quarter, end)
-        p, q, r, s = rows[a], rows[b], rows[c], rows[d]
-        for i in range(0, n, 2):
-            below = min(i + 1, n - 1)
-            line, other = matrix[i], matrix[below]
-            x, y, z, w = 0.0, 0.0, 0.0, 0.0
-            e, f, g, h = 0.0, 0.0, 0.0, 0.0
-            for j in range(m):
-                left, right = line[j], other[j]
-                x += left * p[j]
-                y += left * q[j]
-                z += left * r[j]
-                w += left * s[j]
-                e += right * p[j]
-                f += right * q[j]
-                g += right * r[j]
-                h += right * s[j]
-            result[a, i], result[b, i] = values[a, i] - x, values[b, i] - y
-            result[c, i], result[d, i] = values[c, i] - z, values[d, i] - w
-            result[a, below], result[b, below] = values[a, below] - e, values[b, below] - f
-            result[c, below], result[d, below] = values[c, below] - g, values[d, below] - h
-    return result
-
-
-@compiled_within
 def quadratic(matrix: Array, rows: Array) -> Array:
     """Return bᵀMb for rows b (k, m) and a symmetric M (m, m), of which the lower half is read, (k,)."""
     k, m = rows.shape

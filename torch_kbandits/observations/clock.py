@@ -12,7 +12,6 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.places import known
 from torch_kbandits.observations.times import Kind, read_time, read_times
 
 
@@ -60,9 +59,7 @@ class Clock:
             )
         return type(self)(now, kind)
 
-    def at_rewards(
-        self, time: Any, round_number: int, asked: Sequence[float], device: torch.device
-    ) -> tuple[Self, Tensor | None]:
+    def at_rewards(self, time: Any, round_number: int, asked: Sequence[float]) -> tuple[Self, Tensor | None]:
         """Return the clock once rewards are told, and when their points were played, (q,).
 
         Args:
@@ -70,7 +67,6 @@ class Clock:
                 for when they were asked for, and for what was not asked for the present.
             round_number: the present round.
             asked: when each of q points was asked for; NaN for what was not.
-            device: of the times returned.
 
         Returns:
             The times in double precision, none of them after the clock's; None if it does not matter.
@@ -83,12 +79,12 @@ class Clock:
             if not self.matters:
                 return clock, None
             times = [clock.now if math.isnan(each) else each for each in asked]
-            return clock, _sent(torch.from_numpy(np.array(times, np.float64)), device)
+            return clock, torch.from_numpy(np.array(times, np.float64))
         if not self.matters:
             return self.moved_to(time, round_number), None
         kind, times = read_times(time, len(asked))
         self._require(kind, time)
-        return type(self)(max(self.now, float(times.max())), kind), _sent(times, device)
+        return type(self)(max(self.now, float(times.max())), kind), times
 
     def _require(self, kind: Kind, time: Any) -> None:
         """Refuse a time of another kind than those before it."""
@@ -119,7 +115,7 @@ class Clock:
         last = told_at[rounds.diff(append=rounds[-1:] + 1) != 0].double()
         kind, now = self.kind, self.now
         if kind in (None, "rounds"):
-            counted = torch.arange(len(last), dtype=last.dtype, device=last.device)
+            counted = torch.arange(len(last), dtype=last.dtype)
             kind, now = "rounds" if torch.equal(last, counted) else "numbers or dates", -math.inf
         if len(last) and float(last[0]) < now:
             raise InputError(
@@ -151,8 +147,3 @@ class Clock:
 
 def _words(kind: Kind, now: float) -> str:
     return datetime.fromtimestamp(now, UTC).isoformat() if kind.startswith("dates") else f"{now:.10g}"
-
-
-def _sent(times: Tensor, device: torch.device) -> Tensor:
-    """Return times on a device, where the host knows them."""
-    return known(times.to(device, non_blocking=True), times)

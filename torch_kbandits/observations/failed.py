@@ -41,7 +41,7 @@ def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
                 f"{checks.shown(reward)}."
             )
     Y = X.new_full((len(X),), torch.nan)
-    there = ~lost.to(X.device)
+    there = ~lost
     if bool(there.any()):
         left = [reward for reward, is_lost in zip(given, lost.tolist(), strict=True) if not is_lost]
         Y[there] = rewards(left, X[there])

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.numerics.places import are_equal, beside, copied, known, on_host, recalled
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.measured import saved_columns
 
@@ -80,14 +79,15 @@ class History(NamedTuple):
         """Return the part of some rows."""
         return History(*(None if part is None else part[which] for part in self))  # pyright: ignore[reportArgumentType]
 
-    def copied(self) -> "History":
-        """Return a copy that shares no memory."""
-        return History(*(None if part is None else part.clone() for part in self))  # pyright: ignore[reportArgumentType]
+    def copied(self, device: torch.device | None = None) -> "History":
+        """Return a copy that shares no memory, on a device; None for that on which it is."""
+        parts = (None if part is None else part.to(device, copy=True) for part in self)
+        return History(*parts)  # pyright: ignore[reportArgumentType]
 
 
 def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
-    nothing = torch.zeros(0, dtype=torch.long, device=example.device)
+    nothing = torch.zeros(0, dtype=torch.long)
     times = nothing.double() if timed else None
     return History(
         X=example[:0],
@@ -108,19 +108,18 @@ def joined(parts: Sequence[History]) -> History:
 
 
 def real_numbers(y: Any, like: Tensor) -> Tensor:
-    """Return rewards in any form as a tensor of the dtype and on the device of ``like``, of the shape they came in.
+    """Return rewards in any form as a tensor on the CPU of the dtype of ``like``, of the shape they came in.
 
     Args:
         y: as ``checks.real_numbers`` takes it.
-        like: whatever has the dtype and the device.
+        like: whatever has the dtype.
 
     Raises:
         InputError: if it is anything else, or not finite, or beyond the range of the dtype.
     """
     given = checks.real_numbers("y", y)
-    if isinstance(given, Tensor) and given.dtype == like.dtype and given.device == like.device:
-        checks.finite("y", on_host(given))
-        return copied(given)
+    if isinstance(given, Tensor) and given.dtype == like.dtype:
+        return checks.finite("y", given.detach().cpu()).clone()
     values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
     converted = checks.finite("y", values).to(like.dtype)
     if converted is not values and not checks.all_finite(converted):
@@ -128,7 +127,7 @@ def real_numbers(y: Any, like: Tensor) -> Tensor:
             f"y must be within ±{torch.finfo(like.dtype).max:.3g}, the range of the points' {like.dtype}; got "
             f"{float(values[~torch.isfinite(converted)][0])!r}."
         )
-    return beside(converted if like.is_cpu else converted.clone(), like)  # looked at before, without waiting
+    return converted
 
 
 def rewards(y: Any, X: Tensor, *, missing: bool = False) -> Tensor:
@@ -148,13 +147,7 @@ def rewards(y: Any, X: Tensor, *, missing: bool = False) -> Tensor:
     number = X.shape[0]
     if tuple(Y.shape) not in ((number,), (number, 1)) and not (number == 1 and Y.dim() == 0):
         raise InputError(f"y must have a reward for each of the {number} point(s), got {checks.describe(y)}.")
-    return Y.reshape(-1) if Y.is_cpu else _flat(Y)
-
-
-def _flat(Y: Tensor) -> Tensor:
-    """Return rewards as (q,), of which the host knows as much."""
-    host, Y = recalled(Y), Y.reshape(-1)
-    return Y if host is None else known(Y, host.reshape(-1))
+    return Y.reshape(-1)
 
 
 def check_rounds(history: History) -> None:
@@ -203,7 +196,7 @@ def replayed_rounds(
         told, end = history.rows(slice(end, end + number)), end + number
         X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
         outcomes = saved_columns(told.outcomes, X, num_outcomes)
-        times = told.times.to(X.device, torch.float64) if timed and told.times is not None else None
+        times = told.times.double() if timed and told.times is not None else None
         Y, stages = rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages)
         yield X, Y, stages, outcomes, times, saved_failures(told.failed, Y, num_outcomes)
 
@@ -219,9 +212,9 @@ def saved_failures(failed: Tensor | None, Y: Tensor, num_outcomes: int) -> Tenso
     missing = Y.isnan()
     if failed is None:
         return missing
-    if failed.shape != Y.shape or failed.dtype != torch.bool or bool((failed.to(Y.device) & ~missing).any()):
+    if failed.shape != Y.shape or failed.dtype != torch.bool or bool((failed & ~missing).any()):
         raise InputError(f"failed must say of {len(Y)} play(s) which failed and have no reward; got {failed.tolist()}.")
-    return failed.to(Y.device).clone()
+    return failed.clone()
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
@@ -233,13 +226,13 @@ def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor 
     if num_stages == 0:
         return None
     if stages is None:
-        return torch.zeros(len(X), dtype=torch.long, device=X.device)
+        return torch.zeros(len(X), dtype=torch.long)
     if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
         raise InputError(
             f"stages must be a whole number from 0 to {num_stages} for each of the {len(X)} point(s), got "
             f"{checks.describe(stages)}: {stages.tolist()[:10]}."
         )
-    return stages.to(X.device).clone()
+    return stages.clone()
 
 
 class Pending(NamedTuple):
@@ -266,7 +259,7 @@ class Pending(NamedTuple):
 
     def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
         """Return which row each row of ``told`` (q, d) is, as ``without`` finds them; -1 for what is not pending."""
-        if are_equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
+        if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
             return list(range(told.shape[0]))
         left, rows = list(range(len(self.ids))), []
         for row in told[:, first:] if left else ():
@@ -281,7 +274,7 @@ class Pending(NamedTuple):
         """
         rows = self.rows_of(told, first)
         is_all = rows == list(range(len(self.ids))) and not first
-        return self.points if is_all else copied(told), rows
+        return self.points if is_all else told.detach().clone(), rows
 
     def rows_at(self, ids: Sequence[int]) -> list[int]:
         """Return the rows of ids, all of which are pending, in the order given."""

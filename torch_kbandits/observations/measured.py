@@ -21,7 +21,7 @@ def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor
         X: (q, d).
 
     Returns:
-        Of the dtype and device of X; None if no outcome is declared.
+        Of the dtype of X; None if no outcome is declared.
 
     Raises:
         InputError: if a name is not declared, or there is not one number for each point.
@@ -40,7 +40,7 @@ def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor
     converted = values.to(X.dtype)
     if bool((converted.isinf() | (converted.isnan() & ~values.isnan())).any()):
         raise InputError(f"outcomes must be finite numbers within the range of {X.dtype}.")
-    return converted.to(X.device)
+    return converted
 
 
 def saved_columns(outcomes: Tensor | None, X: Tensor, number: int) -> Tensor | None:

@@ -59,6 +59,7 @@ class KnownSafe:
             given = own.space.encode([given] if isinstance(given, dict) else given).to(example)
         if callable(given):
             return replace(nothing, rule=cast(Callable[[Tensor], Tensor], given))
+        given = own.brought("safe_seed", given)
         actions = checks.points("safe_seed", given, dimension=none.shape[-1], like=example).detach().clone()
         if actions.dim() != 2 or not len(actions):
             raise InputError(f"safe_seed must be (k, {none.shape[-1]}) with k >= 1, got {checks.describe(given)}.")
@@ -73,5 +74,6 @@ class KnownSafe:
             return said.to(X.device)
         A = X[:, self.context_dim :]
         if self.region is not None:
-            return ((self.region[0] <= A) & (self.region[1] >= A)).all(-1)
-        return (A.unsqueeze(-2) == self.actions).all(-1).any(-1)
+            lower, upper = self.region.to(A.device)
+            return ((lower <= A) & (upper >= A)).all(-1)
+        return (A.unsqueeze(-2) == self.actions.to(A.device)).all(-1).any(-1)

@@ -82,6 +82,6 @@ def among(X: Tensor, points: Sequence[Tensor], reach: Tensor | None = None) -> T
         reach: by how much the same points may differ in each column, (d,); None: not at all.
     """
     found = torch.zeros(len(X), dtype=torch.bool, device=X.device)
-    for point in points:
+    for point in (each.to(X.device) for each in points):
         found |= ((point == X) if reach is None else ((X - point).abs() <= reach)).all(-1)
     return found

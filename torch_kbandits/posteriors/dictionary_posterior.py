@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
-from torch_kbandits.numerics.linalg import spanning_pivots
+from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
@@ -135,8 +136,8 @@ class DictionaryPosterior(Posterior):
         if not (len(joining) + len(back) + len(leaves) or num_spanned):
             return self
         num_idle = self.size - len(places)
-        # A change is two rows of a pass; all afresh is as many as there are coordinates, twice, and their kernel values.
-        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 32
+        # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
+        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
         after, moves = self, list[Move]()
@@ -272,13 +273,29 @@ class DictionaryPosterior(Posterior):
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
         return after._follow(self, Update(None, moves))._checked()
 
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
+        kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
+        told, moved = self.told.kept(kept)
+        features = known.features.known[kept]
+        known = Table(
+            Features(features, *features.shape),
+            known.prior[kept],
+            known.expected[:, kept],
+            known.mean[:, kept],
+            known.variance[kept],
+            known.spanned[kept],
+        )
+        words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
+        return changed(self, told=told, known=known, **words), moved
+
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise, m = self.told, self.prior.noise, self.size
         seen = self.known.features.known
         seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
         precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
-        factor = np.linalg.cholesky(precision)
+        factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
         inverse = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
         cov = inverse.T @ inverse
         mean = (told.sums @ seen / noise) @ cov
@@ -294,12 +311,14 @@ class DictionaryPosterior(Posterior):
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
+        if not np.isfinite(values).all():
+            raise NumericalError("The kernel is not finite at the points of the dictionary: check its hyperparameters.")
         least = max(_ROUNDING, _SHARE * self.prior.noise / max(values.diagonal().max(initial=0.0), 1e-300))
         order = spanning_pivots(torch.from_numpy(values), least).numpy() if len(places) else np.empty(0, np.int64)
         at[places] = _SPANNED
         basis, m = places[order], len(order)
         at[basis] = np.arange(m)
-        factor = np.linalg.cholesky(values[np.ix_(order, order)])
+        factor = jittered_cholesky(torch.from_numpy(values[np.ix_(order, order)])).numpy()
         white = scipy.linalg.solve_triangular(factor, np.eye(m), lower=True)
         spanning = told.points_at(basis)
         features = np.ascontiguousarray(self.prior.between(told.points, spanning) @ white.T)
@@ -326,14 +345,14 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator, order: Places) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With u the coordinates of the prior draw, projected, and ε ~ N(0, S) at the points told, they are
         −cov Σ_i z_i (z_iᵀu + ε_i) / S_i, so no basis matters. Cost: O(u m + m²).
         """
         seen = self.inside(self.known.features.known[order].T).T
-        u = self.inside((self.white @ prior_at(self.points))[:, None])[:, 0]
+        u = self.inside((self.white @ prior_at(self.basis))[:, None])[:, 0]
         counts = self.told.counts[order] / self.prior.noise
         normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
         return -self.gaussian.cov @ (seen.T @ (counts * (seen @ u) + np.sqrt(counts) * normals))

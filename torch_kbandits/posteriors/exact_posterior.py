@@ -110,6 +110,11 @@ class ExactPosterior(Posterior):
             arms=self._followed(update),
         )
 
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts; see ``Posterior``."""
+        told, moved = self.told.kept(self.told.counts > 0.0)
+        return changed(self, told=told).refitted(), moved
+
     def refitted(self) -> Self:
         """Return the same, computed afresh. Cost: O(u³ + A u²)."""
         told, noise = self.told, self.prior.noise
@@ -172,14 +177,14 @@ class ExactPosterior(Posterior):
 
     # ---------------------------------------------------------------- draws and played points
 
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator, order: Places) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
 
         With values g of the prior draw and ε ~ N(0, S) they are −B W (g + ε). Cost: O(u m + m²).
         """
-        points, noise = self.told.points_at(order), self.prior.noise / self.told.counts[order]
+        noise = self.prior.noise / self.told.counts[order]
         normals = torch.randn(len(order), generator=generator, dtype=torch.float64, device="cpu").numpy()
-        w = self.white[:, self.place_in_basis[order]] @ (prior_at(points) + np.sqrt(noise) * normals)
+        w = self.white[:, self.place_in_basis[order]] @ (prior_at(order) + np.sqrt(noise) * normals)
         return self.gaussian.cov @ w - w
 
     def told_means(self) -> Array:

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
-import torch
 from torch import Tensor
+
+from torch_kbandits.posteriors.steps import HOST, Steps
 
 #: Columns come in blocks of so many, so that rows begin where vector registers do.
 _BLOCK = 16
@@ -21,24 +22,22 @@ class Features:
         memory: (N, M), NumPy's or a tensor on a device.
         rows: n.
         columns: m.
+        steps: what is done where they are.
     """
 
-    __slots__ = ("_taken", "columns", "memory", "rows")
+    __slots__ = ("_taken", "columns", "memory", "rows", "steps")
 
-    def __init__(self, memory: Any, rows: int, columns: int) -> None:
-        self.memory, self.rows, self.columns = memory, rows, columns
+    def __init__(self, memory: Any, rows: int, columns: int, steps: Steps = HOST) -> None:
+        self.memory, self.rows, self.columns, self.steps = memory, rows, columns, steps
         self._taken = [rows, columns]
 
     @classmethod
-    def none(cls, rows: int, like: Tensor, columns: int = 0) -> Self:
-        """Return features of so many points, with room for columns, on the device and in the dtype of a tensor."""
-        shape = rows, _BLOCK * (columns // _BLOCK + 1)
-        if like.is_cpu:
-            return cls(np.empty(shape, np.float32 if like.dtype == torch.float32 else np.float64), rows, 0)
-        return cls(like.new_empty(shape), rows, 0)
+    def none(cls, rows: int, like: Tensor, steps: Steps = HOST) -> Self:
+        """Return features of so many points in no coordinates, in the dtype of a tensor."""
+        return cls(steps.own(like.new_empty(rows, _BLOCK)), rows, 0, steps)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Features, (self.known.copy() if isinstance(self.memory, np.ndarray) else self.known.clone(), *self.shape)
+        return Features, (self._copied(*self.shape), *self.shape, self.steps)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,27 +49,16 @@ class Features:
         """The coordinates (n, m), not to be written to."""
         return self.memory[: self.rows, : self.columns]
 
-    @property
-    def is_large(self) -> bool:
-        """Whether a product with them is worth threads."""
-        return self.rows * self.columns >= 2**16
-
-    def products(self, rows: np.ndarray) -> Any:
-        """Return the products (r, n) of rows (r, m) with them. Cost: O(n m r), one read of the features."""
-        memory = self.memory
-        if not isinstance(memory, np.ndarray):
-            return torch.from_numpy(rows).to(memory) @ self.known.mT
-        rows = rows.astype(memory.dtype, copy=False)
-        if not self.is_large:
-            return rows @ self.known.T
-        return torch.mm(torch.from_numpy(rows), torch.from_numpy(self.known).mT).numpy()
+    def product(self, row: np.ndarray) -> Any:
+        """Return the products (n,) of a row (m,) with them. Cost: O(n m)."""
+        return self.steps.products(row[None], self.known)[0]
 
     def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
         """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
-        fresh = self._empty(self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
+        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
         for first, block in blocks:
             fresh[first : first + len(block), :columns] = block
-        return type(self)(fresh, self.rows, columns)
+        return type(self)(fresh, self.rows, columns, self.steps)
 
     def with_column(self) -> Self:
         """Return them with one more column, which its first caller writes."""
@@ -92,16 +80,11 @@ class Features:
     def _after(self, memory: Any, taken: list[int], rows: int, columns: int) -> Self:
         taken[:] = rows, columns
         after = object.__new__(type(self))
-        after.memory, after.rows, after.columns, after._taken = memory, rows, columns, taken
+        after.memory, after.rows, after.columns, after._taken, after.steps = memory, rows, columns, taken, self.steps
         return after
-
-    def _empty(self, rows: int, columns: int) -> Any:
-        """Return memory of this size."""
-        old, shape = self.memory, (rows, columns)
-        return np.empty(shape, old.dtype) if isinstance(old, np.ndarray) else old.new_empty(shape)
 
     def _copied(self, rows: int, columns: int) -> Any:
         """Return memory of this size with the coordinates."""
-        memory = self._empty(rows, columns)
+        memory = self.steps.empty(self.memory, rows, columns)
         memory[: self.rows, : self.columns] = self.known
         return memory

@@ -103,9 +103,10 @@ class Observations:
         before[gone], totals[:, gone] = 0.0, 0.0
         return changed(self, counts=before, sums=totals)
 
-    def kept(self, places: Places) -> Self:
-        """Return those at these places alone, in this order."""
-        points = self.points[places]
+    def kept(self, which: NDArray[np.bool_]) -> tuple[Self, Places]:
+        """Return some of them, (u,) bool, in order, and where each of them stands then, (u,)."""
+        places = np.flatnonzero(which)
+        points, moved = self.points_at(places), np.cumsum(which) - 1
         return changed(
             self,
             rows=Rows(points),
@@ -114,7 +115,7 @@ class Observations:
             expected=Rows(self.expected.tensor.numpy()[places]),
             counts=self.counts[places],
             sums=self.sums[:, places],
-        )
+        ), moved
 
 
 def merged(places: Places, weights: Array, values: Array) -> tuple[Places, Array, Array]:

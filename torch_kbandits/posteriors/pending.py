@@ -1,7 +1,7 @@
 """A posterior with points observed at their posterior means: variances shrink, means stay."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.linalg
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.posterior import Points, Posterior, bordered
+from torch_kbandits.posteriors.posterior import Arms, Points, Posterior, bordered
 
 Array = NDArray[Any]
 
@@ -41,13 +41,13 @@ class Pending:
     inside: Array
     roots: Array
     factor: Array
-    taken: Array | None
+    taken: Any
 
     @classmethod
     def none(cls, posterior: Posterior, example: Tensor) -> Self:
         """Return a posterior with nothing pending; the example (0, d) shows what points are like."""
         none, arms = np.empty((posterior.size, 0)), posterior.arms
-        taken = None if arms is None else np.empty((0, len(arms.table.prior)))
+        taken = None if arms is None else arms.untaken
         return cls(posterior, example, none, none, np.empty(0), np.empty((0, 0)), taken)
 
     def given(self, point: Tensor, times: int = 1) -> Self:
@@ -68,13 +68,10 @@ class Pending:
             factor=bordered(self.factor, below[:, 0], corner),
         )
         arms = posterior.arms
-        if arms is None or self.taken is None:
+        if arms is None:
             return after
-        column = arms.less(point, own[:, 0])
-        if posterior.learns_residual:
-            column = column - (1.0 - roots[0] * posterior.arm_roots()) * arms.less(point, inside[:, 0])
-        row = (column - below[:, 0] @ self.taken) / corner
-        return changed(after, taken=np.vstack((self.taken, row)))
+        learned = (inside[:, 0], float(roots[0])) if posterior.learns_residual else None
+        return changed(after, taken=arms.taken(self.taken, point, own[:, 0], below[:, 0], corner, learned))
 
     def variance_at(self, at: Points) -> Array:
         """Return the variances of points, (q,)."""
@@ -82,12 +79,10 @@ class Pending:
         return np.maximum(variance - np.square(self._taken_of(at)).sum(0), 0.0) if len(self.roots) else variance
 
     @property
-    def arm_variance(self) -> Array:
+    def arm_variance(self) -> Any:
         """The variances of the arms, (A,)."""
-        variance = self.posterior.arm_variance()
-        if self.taken is None or not len(self.taken):
-            return variance
-        return np.maximum(variance - np.einsum("la,la->a", self.taken, self.taken), 0.0)
+        variance, steps = self.posterior.arm_variance(), cast(Arms, self.posterior.arms).steps
+        return steps.left(variance, self.taken) if len(self.taken) else variance
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""

@@ -18,9 +18,11 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
+from torch_kbandits.posteriors.steps import Steps
 from torch_kbandits.posteriors.table import Table, Update
 
 Array = NDArray[Any]
@@ -49,7 +51,7 @@ class Prior:
     @classmethod
     def of(cls, kernel: Kernel, noise: float, *means: Mean | None) -> Self:
         """Return a prior of copies."""
-        copy = deepcopy(kernel).double().requires_grad_(False).eval()
+        copy = deepcopy(kernel).to("cpu", torch.float64).requires_grad_(False).eval()
         return cls(frozen(copy), means or (None,), noise)
 
     def between(self, X: Tensor, others: Tensor) -> Array:
@@ -64,14 +66,19 @@ class Prior:
 
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
-        zero = np.zeros(len(X))
+        values = np.zeros((len(self.means), len(X)))
         with torch.no_grad():
-            return np.stack([zero if mean is None else prior_mean(mean, X).double().numpy() for mean in self.means])
+            for row, mean in zip(values, self.means, strict=True):
+                if mean is not None:
+                    row[:] = prior_mean(mean, X).double().numpy()
+        return values
 
 
 @dataclass(frozen=True, eq=False)
 class Arms:
     """Points that follow a posterior because they may be played: how to read them, and their table.
+
+    What is returned for each of them is NumPy's; of arms on a device they are tensors there.
 
     Attributes:
         blocks: yields the first row and the points (b, d) of each block, in order.
@@ -83,15 +90,62 @@ class Arms:
     kernel: Kernel
     table: Table
 
-    def values(self, point: Tensor) -> Array:
+    @classmethod
+    def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
+        """Return arms like a tensor before any reward, given prior variances (A,) and prior means (k, A)."""
+        table = Table.of(Features.none(len(prior), like, steps), *steps.kept(prior, expected))
+        return cls(blocks, kernel, table)
+
+    @property
+    def steps(self) -> Steps:
+        """What is done where they are."""
+        return self.table.features.steps
+
+    def values(self, point: Tensor) -> Any:
         """Return kernel values of the arms and a point (1, d), (A,)."""
         with torch.no_grad():
             parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
-        return (parts[0] if len(parts) == 1 else torch.cat(parts)).numpy()
+        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts))
 
-    def less(self, point: Tensor, row: Array) -> Array:
+    def variance(self, *, learns_residual: bool) -> Any:
+        """Return posterior variances, (A,), or those of ``learned_residual``."""
+        return self.steps.own(learned_residual(*self._parts())) if learns_residual else self.table.variance.clip(0.0)
+
+    def roots(self) -> Any:
+        """Return the root of the share of the residual variance that is left, (A,); see ``residual_share``."""
+        return self.steps.own(residual_share(*self._parts()).sqrt())
+
+    def _parts(self) -> list[Tensor]:
+        table = self.table
+        return [torch.as_tensor(each) for each in (table.prior, table.spanned, table.variance.clip(0.0))]
+
+    def less(self, point: Tensor, row: Array) -> Any:
         """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
-        return self.values(point) - self.table.features.products(row[None])[0]
+        return self.values(point) - self.table.features.product(row)
+
+    @property
+    def untaken(self) -> Any:
+        """What nothing pending takes of them, (0, A); see ``taken``."""
+        return self.table.expected[:0]
+
+    def taken(
+        self, before: Any, point: Tensor, own: Array, below: Array, corner: float, learned: tuple[Array, float] | None
+    ) -> Any:
+        """Return F of ``Pending`` with one point more, (l + 1, A). Cost: one read of the features.
+
+        Args:
+            before: F without it, (l, A).
+            point: (1, d).
+            own: z − cov z of it, (m,).
+            below: its row of the Cholesky factor, (l,).
+            corner: the end of that row.
+            learned: if the residual is learned z projected on what the dictionary spans, (m,), and its root; else None.
+        """
+        column = self.less(point, own)
+        if learned is not None:
+            inside, root = learned
+            column = column - (1.0 - root * self.roots()) * self.less(point, inside)
+        return self.steps.bordered(before, below, column, corner)
 
     def followed(self, update: Update, point: Tensor | None) -> Self:
         """Return them after an update, given the point (1, d) of a new coordinate. Cost: one read of the features."""
@@ -205,21 +259,21 @@ class Posterior(ABC):
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
         variance = self.own_variance_at(at)
-        return self._learned(at.prior, self._spanned(at), variance) if self.learns_residual else variance
+        if not self.learns_residual:
+            return variance
+        return learned_residual(*map(torch.from_numpy, (at.prior, self._spanned(at), variance))).numpy()
 
     def covariance(self, at: Points) -> Array:
         """Return posterior covariances of points, (q, q)."""
         return self.prior.between(at.X, at.X) - at.z.T @ (at.z - self.gaussian.cov @ at.z)
 
-    def arm_mean(self) -> Array:
+    def arm_mean(self) -> Any:
         """Return posterior means of the arms, (k, A)."""
         return cast(Arms, self.arms).table.mean
 
-    def arm_variance(self) -> Array:
+    def arm_variance(self) -> Any:
         """Return posterior variances of the arms, (A,), as ``variance_at``."""
-        table = cast(Arms, self.arms).table
-        variance = np.maximum(table.variance, 0.0)
-        return self._learned(table.prior, table.spanned, variance) if self.learns_residual else variance
+        return cast(Arms, self.arms).variance(learns_residual=self.learns_residual)
 
     # ---------------------------------------------------------------- a dictionary that is full
 
@@ -240,24 +294,17 @@ class Posterior(ABC):
         """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
         if not self.learns_residual:
             return np.ones(len(at.prior))
-        return _roots(at.prior, self._spanned(at), self.own_variance_at(at))
-
-    def arm_roots(self) -> Array:
-        """Return the same of the arms, (A,)."""
-        table = cast(Arms, self.arms).table
-        return _roots(table.prior, table.spanned, np.maximum(table.variance, 0.0))
-
-    def _learned(self, prior: Array, spanned: Array, variance: Array) -> Array:
-        return learned_residual(*map(torch.from_numpy, (prior, spanned, variance))).numpy()
+        parts = at.prior, self._spanned(at), self.own_variance_at(at)
+        return residual_share(*map(torch.from_numpy, parts)).sqrt().numpy()
 
     # ---------------------------------------------------------------- draws
 
     @abstractmethod
-    def draw_correction(self, prior_at: Callable[[Tensor], Array], generator: torch.Generator, order: Places) -> Array:
+    def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean.
 
         Args:
-            prior_at: the prior draw's values (n,) at points (n, d).
+            prior_at: the prior draw's values (n,) at known points, given their places (n,).
             generator: all other randomness.
             order: places of the points told that count, in which it is drawn.
         """
@@ -291,6 +338,10 @@ class Posterior(ABC):
     def refitted(self) -> Self:
         """Return the same, computed afresh from the points, what was told of each, and the kernel."""
 
+    @abstractmethod
+    def without_forgotten(self) -> tuple[Self, Places]:
+        """Return the posterior that knows no points of which nothing counts, and where those it knows stand, (u,)."""
+
     def reweighted(self, counts: Array, sums: Array) -> Self:
         """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
         return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
@@ -322,10 +373,6 @@ def non_negative(variance: Array, prior: Array) -> Array:
     if (variance >= 0.0).all():
         return variance
     return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
-
-
-def _roots(prior: Array, spanned: Array, variance: Array) -> Array:
-    return residual_share(*map(torch.from_numpy, (prior, spanned, variance))).sqrt().numpy()
 
 
 def bordered(matrix: Array, below: Array, corner: float) -> Array:

@@ -5,18 +5,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from torch_kbandits.loops import table_loops
-from torch_kbandits.numerics.compiled import in_parts
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.steps import Arrays
 
 Array = NDArray[Any]
-
-_NONE = np.empty(0)
 
 
 class Column(NamedTuple):
@@ -39,10 +35,26 @@ class Update(NamedTuple):
     column: Column | None
     moves: Sequence[Move]
 
+    def arrays(self, size: int, number: int) -> Arrays:
+        """Return what ``table_loops.follow`` takes of it.
+
+        Args:
+            size: number of coordinates before.
+            number: k, how many means there are.
+        """
+        moves = self.moves
+        rows = np.stack([each.row[:size] for each in (self.column, *moves) if each is not None])
+        last = np.array([0.0 if self.column is None else each.row[size] for each in moves])
+        steps = np.array([each.step for each in moves]).reshape(len(moves), number).T.copy()
+        scales, spans = (np.array(part) for part in ([each.scale for each in moves], [each.span for each in moves]))
+        return rows, last, scales, spans, steps
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Means and variances of n points, in double precision. A value, whose successors share the features.
+
+    They are NumPy's; of points on a device they are tensors there.
 
     Attributes:
         features: coordinates z, (n, m).
@@ -54,16 +66,16 @@ class Table:
     """
 
     features: Features
-    prior: Array
-    expected: Array
-    mean: Array
-    variance: Array
-    spanned: Array
+    prior: Any
+    expected: Any
+    mean: Any
+    variance: Any
+    spanned: Any
 
     @classmethod
-    def of(cls, features: Features, prior: Array, expected: Array) -> Self:
+    def of(cls, features: Features, prior: Any, expected: Any) -> Self:
         """Return points before any reward, in no coordinates."""
-        return cls(features, prior, expected, expected, prior, np.zeros_like(prior))
+        return cls(features, prior, expected, expected, prior, 0.0 * prior)
 
     def followed(self, update: Update, values: Callable[[], Any]) -> Self:
         """Return the table after an update. Cost: one read of the features.
@@ -72,33 +84,12 @@ class Table:
             update: what changed.
             values: returns the kernel values (n,) of the point of a new coordinate.
         """
-        column, moves = update
-        size, joins = self.features.columns, column is not None
-        rows = [] if column is None else [column.row]
-        products = self.features.products(np.stack(rows + [each.row[:size] for each in moves]))
-        features = self.features.with_column() if joins else self.features
-        mean, variance, spanned = self.mean.copy(), self.variance.copy(), self.spanned.copy()
-        scales, spans = np.array([each.scale for each in moves]), np.array([each.span for each in moves])
-        steps = np.array([each.step for each in moves]).reshape(len(moves), len(mean)).T.copy()
-        last = np.array([each.row[size] if joins else 0.0 for each in moves])
-        in_parts(
-            table_loops.follow,
-            len(variance),
-            16 * len(variance),
-            products,
-            np.asarray(values(), np.float64) if joins else _NONE,
-            1.0 if column is None else column.corner,
-            last,
-            scales,
-            spans,
-            steps,
-            features.memory,
-            size,
-            mean,
-            variance,
-            spanned,
-        )
-        return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)
+        before, column, moments = self.features, update.column, (self.mean, self.variance, self.spanned)
+        features, new, corner = before, None, 1.0
+        if column is not None:
+            features, new, corner = before.with_column(), values(), column.corner
+        arrays, memory = update.arrays(before.columns, len(self.mean)), features.memory
+        return self._with(features, *before.steps.followed(arrays, new, corner, before.known, memory, moments))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).
@@ -107,10 +98,8 @@ class Table:
             gaussian: what is believed of the coordinates.
             void: orthonormal directions that the dictionary does not span, (r, m).
         """
-        F = np.asarray(self.features.known)
-        mean = self.expected + gaussian.mean @ F.T
-        inside = np.einsum("ij,ij->i", F, F, dtype=np.float64)
-        products = torch.from_numpy(F).double() @ torch.from_numpy(gaussian.cov)
-        left = np.einsum("ij,ij->i", products.numpy(), F, dtype=np.float64)
-        spanned = inside - np.square(F @ void.T).sum(1) if len(void) else inside
-        return changed(self, mean=mean, variance=self.prior - inside + left, spanned=spanned)
+        features, known = self.features, (self.features.known, self.prior, self.expected)
+        return self._with(features, *features.steps.refitted(gaussian, void, *known))
+
+    def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
+        return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)

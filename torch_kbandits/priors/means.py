@@ -165,4 +165,4 @@ def _tabulated(candidates: Candidates, values: Tensor) -> TabulatedMean:
         )
     if values.shape != arms.shape[:1]:
         raise InputError(f"mean must be a value for each of {len(arms)} arms, got {checks.describe(values)}.")
-    return TabulatedMean(arms, values.to(arms))
+    return TabulatedMean(arms, values.to(candidates.example))

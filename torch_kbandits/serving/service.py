@@ -52,7 +52,7 @@ class Service:
         self.bandit = bandit
         self.path = path
         self._sole, self._compact_after = lock, compact_after
-        self._reader = Reader(bandit.candidates.example)
+        self._reader = Reader(bandit.candidates.example.to(bandit.candidates.device))
         self._told_words = set(inspect.signature(bandit.tell).parameters)
         self._turns = RLock()
         self._is_between = False

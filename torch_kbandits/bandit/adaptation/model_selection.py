@@ -49,7 +49,7 @@ class DynamicModelSelection(MemoryChoice):
     Raises:
         InputError: if an argument does not fit.
 
-    Cost of a block: the posterior of what counts under each memory, computed afresh but on few arms, where it goes on.
+    Cost of a block: the posterior of what counts under each memory. An exact one goes on from the last block.
     """
 
     memories: tuple[Memory, ...]

@@ -75,7 +75,7 @@ _DTYPES = {str(dtype): dtype for dtype in (torch.float64, torch.float32)}
 
 
 def _arms(arms: Arms) -> dict[str, Any]:
-    return {"arms": _listed(arms.source), "column_memory": arms.column_memory}
+    return {"arms": _listed(arms.source)}
 
 
 def _listed(source: ArmSource | None) -> Any:
@@ -91,7 +91,6 @@ def _contextual(actions: ContextualActions) -> dict[str, Any]:
         "context_columns": actions.context_columns,
         "action_columns": actions.action_columns,
         "dtype": actions.example.dtype,
-        "row_memory": actions.row_memory,
     }
 
 
@@ -111,7 +110,6 @@ def _configurations(candidates: Configurations) -> dict[str, Any]:
         "space": candidates.space,
         "context_dim": candidates.context_dim,
         "context_columns": candidates.context_columns,
-        "row_memory": candidates.row_memory,
     }
 
 

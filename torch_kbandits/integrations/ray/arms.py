@@ -7,12 +7,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs import CountedBelief, FeatureTable, Terms, belief_over
+from torch_kbandits.beliefs import Terms, belief_over
 from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
 from torch_kbandits.candidates.sources import as_source
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.actors import Actors, Resources
-from torch_kbandits.integrations.ray.belief import ShardedTable
+from torch_kbandits.integrations.ray.belief import ShardedBelief
 from torch_kbandits.integrations.ray.workers import Workers
 
 
@@ -20,13 +19,11 @@ class ShardedArms(LastingCandidates):
     """A finite set of arms split over Ray actors, each with its block of the arms and of the embedding.
 
     What is chosen is what ``Arms`` would choose. A round sends O(d + m) numbers to each shard, and one arm comes back.
-    A worker that is lost is replaced and its table built from the history.
+    A worker that is lost is replaced and its embedding computed again. One bandit at a time: workers hold one
+    posterior, and bandits that take turns with the same object have it built anew at each turn.
 
     Ray is the one that is initialised; if there is none, a local one is started, and a warning says so. Workers end
     when nothing refers to this object any more, or with ``close``.
-
-    One bandit at a time: workers hold one table, and bandits that take turns with the same object have it built anew
-    at each turn.
 
     Args:
         arms: (A, d); or ``MappedArms`` or ``ArmBlocks``, of which each worker reads its own arms only; or the path of a
@@ -34,7 +31,6 @@ class ShardedArms(LastingCandidates):
         num_shards: number of actors, at least 1 and at most A. Sizes of shards differ by at most one arm.
         num_gpus_per_shard: GPUs of each; above 0 arms and embedding live on one.
         num_cpus_per_shard: CPUs of each. Torch has one thread in each.
-        column_memory: bytes that kernel columns may occupy on each worker; see ``Arms``.
         start_timeout: seconds that a worker may take to come up and read its arms.
 
     Raises:
@@ -52,25 +48,18 @@ class ShardedArms(LastingCandidates):
         num_shards: int,
         num_gpus_per_shard: float = 0,
         num_cpus_per_shard: float = 1,
-        column_memory: int = 2**29,
         start_timeout: float = 120.0,
     ) -> None:
-        resources = Resources(
-            checks.non_negative("num_cpus_per_shard", num_cpus_per_shard),
-            checks.non_negative("num_gpus_per_shard", num_gpus_per_shard),
-            checks.positive("start_timeout", start_timeout),
-        )
+        cpus = checks.non_negative("num_cpus_per_shard", num_cpus_per_shard)
+        gpus = checks.non_negative("num_gpus_per_shard", num_gpus_per_shard)
+        patience = checks.positive("start_timeout", start_timeout)
         self.source = MappedArms(arms) if isinstance(arms, (str, PathLike)) else as_source(arms)
-        shards = split(len(self.source), checks.positive_integer("num_shards", num_shards))
-        self.column_memory = checks.non_negative_integer("column_memory", column_memory)
-        column = max(map(len, shards)) * self.source.dtype.itemsize
-        if 0 < column_memory < column:
-            raise InputError(
-                f"column_memory={column_memory} bytes is too small: one column of kernel values of a shard's "
-                f"{max(map(len, shards))} arms needs {column} bytes. Give at least that, or 0 to keep no columns."
-            )
+        count, number = len(self.source), checks.positive_integer("num_shards", num_shards)
+        if number > count:
+            raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")
+        shards = [range(*pair) for pair in pairwise(each * count // number for each in range(number + 1))]
         self._example = self.source.block(0, 1).cpu().clone()
-        self.workers: Workers = Actors(self.source, shards, resources)
+        self.workers = Workers(self.source, shards, cpus, gpus, patience)
 
     @property
     def example(self) -> Tensor:
@@ -102,34 +91,6 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(candidates: ShardedArms, terms: Terms) -> FeatureTable | CountedBelief:
-    """Return the posterior before any observation; the workers are started if they are not there.
-
-    Raises:
-        ShardLostError: if a worker cannot be had.
-    """
-    table = ShardedTable(
-        candidates.example,
-        candidates.source,
-        terms.kernel,
-        terms.regularization,
-        terms.seed,
-        candidates.workers,
-        candidates.column_memory,
-        exact=terms.exact,
-        mean=terms.mean,
-        full_at=terms.full_at,
-    )
-    return terms.remembered(table)
-
-
-def split(num_arms: int, num_shards: int) -> list[range]:
-    """Return the rows of each shard, in order; their numbers differ by at most one.
-
-    Raises:
-        InputError: if there are more shards than arms.
-    """
-    if num_shards > num_arms:
-        raise InputError(f"num_shards must be at most the number of arms, {num_arms}, got {num_shards}.")
-    borders = [number * num_arms // num_shards for number in range(num_shards + 1)]
-    return [range(*pair) for pair in pairwise(borders)]
+def _over_shards(candidates: ShardedArms, terms: Terms) -> ShardedBelief:
+    """Return the posterior before any observation; the workers are started if they are not there."""
+    return ShardedBelief(candidates.example, candidates.source, candidates.workers, terms)

@@ -1,260 +1,179 @@
 """The posterior over arms that workers hold, seen from the bandit."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, partialmethod
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
+import numpy as np
 import torch
-from gpytorch.kernels import Kernel
-from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Lookahead
-from torch_kbandits.beliefs.features import FeatureTable
-from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
-from torch_kbandits.dictionaries import Selection
+from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Domain
+from torch_kbandits.beliefs import PosteriorBelief, Terms
+from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead, TableOffer
+from torch_kbandits.beliefs.posterior_belief import Place
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.course import (
-    Added,
-    Array,
-    Course,
-    Prior,
-    Reweighted,
-    Start,
-    Step,
-    TakenBack,
-    Told,
-    new_version,
-)
-from torch_kbandits.integrations.ray.questions import Best, KernelBound, Moments, Question, VarianceRatio, overall_best
-from torch_kbandits.integrations.ray.taking_back import taken_back
+from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
 from torch_kbandits.integrations.ray.workers import Workers
-from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.observations.played import Plays
+from torch_kbandits.numerics.random import highest, seed_for, tie_width
+from torch_kbandits.numerics.shallow import changed
 
-#: So many steps are remembered one by one for shards that are behind; those further behind are started anew.
-_MOST_STEPS = 64
+#: So many changes are remembered one by one for shards that are behind; those further behind are started anew.
+_MOST_CHANGES = 64
 
 #: So often an arm is drawn again that is to be avoided.
 _DRAWS = 100
 
+#: Returns a name that no posterior has had yet, in any process.
+new_version = partial(secrets.randbits, 63)
 
-class ShardedTable(FeatureTable):
-    """The posterior over arms that workers hold: here is what concerns the played points, there what concerns the arms.
+#: Of each point pending the version with it, and the words of ``Arms.taken``.
+Pending = tuple[tuple[int, tuple[Any, ...]], ...]
 
-    It is the table over a single arm. Dictionary, factors and history are those of the table over all arms, and the
-    shards follow it. They do when they are asked: telling sends nothing.
 
-    Cost of a round: O(m² + u m) here, and for each shard that of ``FeatureTable`` over its arms. O(d + m) numbers to
-    each shard, O(d) back.
+@dataclass(frozen=True, eq=False)
+class RemoteArms:
+    """What a posterior tells ``Arms``, remembered for workers, who do it when they are asked next. A value.
+
+    Attributes:
+        versions: names of the values before the first change and after each.
+        changes: from one to the next.
+    """
+
+    versions: tuple[int, ...]
+    changes: tuple[Change, ...] = ()
+
+    #: What nothing pending takes of them.
+    untaken: ClassVar[Pending] = ()
+
+    def _after(self, name: str, *words: Any) -> Self:
+        changes = (*self.changes, (name, _owned(words)))[-_MOST_CHANGES:]
+        return type(self)((*self.versions, new_version())[-len(changes) - 1 :], changes)
+
+    followed, refitted = partialmethod(_after, "followed"), partialmethod(_after, "refitted")
+    rewritten = partialmethod(_after, "rewritten")
+
+    def taken(self, before: Pending, *words: Any) -> Pending:
+        """Return what points pending take once there is one more."""
+        return *before, (new_version(), _owned(words))
+
+
+def _owned(words: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the same with copies of tensors, which are sent with all of the memory that they are a view of."""
+    return tuple(each.clone() if isinstance(each, Tensor) else each for each in words)
+
+
+class ShardedBelief(PosteriorBelief):
+    """The posterior over arms that workers hold: here is all but the arms, whose changes are sent when one asks.
+
+    Cost of a round: that of the posterior here, and for each shard that of ``Arms``. O(d + m) numbers to each shard,
+    O(d) back; O(m² + m d) where all is computed afresh.
 
     Args:
         example: the first arm, (1, d), on the CPU.
         source: all arms.
-        kernel: the prior covariance.
-        regularization: λ.
-        seed: addresses the order in which ties between arms are broken.
         workers: of the shards.
-        column_memory: bytes that kernel columns may occupy on each worker.
-        exact: whether every played point is in the dictionary.
-        mean: the prior mean; None for zero.
-        full_at: as in ``FeatureTable``.
+        terms: what the belief is to be.
     """
 
-    def __init__(
-        self,
-        example: Tensor,
-        source: ArmSource,
-        kernel: Kernel,
-        regularization: float,
-        seed: int,
-        workers: Workers,
-        column_memory: int,
-        *,
-        exact: bool,
-        mean: Mean | None = None,
-        full_at: int | None = None,
-    ) -> None:
-        words: dict[str, Any] = {"column_memory": 0, "exact": exact, "mean": mean, "full_at": full_at}
-        super().__init__(UnsearchedArms(example), kernel, regularization, seed, **words)
-        self._workers, self._source = workers, source
-        self.num_all_arms = len(source)
-        self._root, self._steps = new_version(), cast(tuple[Step, ...], ())
-        prior = self.kernel, float(self.regularization), exact, seed, column_memory
-        self._prior = Prior(*prior, mean=mean, full_at=full_at)
-        self._last_dictionary: Tensor | None = None
-        bound = self.asked_of_all(KernelBound())
-        self._kernel_bound = self._kernel_bound.new_tensor(bound)
-        self._prior = replace(self._prior, kernel_bound=bound)
-        self._root = new_version()
+    def __init__(self, example: Tensor, source: ArmSource, workers: Workers, terms: Terms) -> None:
+        names = "exact", "online", "memory", "mean", "full_at", "outcomes"
+        words: dict[str, Any] = {name: getattr(terms, name) for name in names}
+        super().__init__(example, terms.kernel, terms.regularization, Place(), **words)
+        self.source, self.tie_seed, self._workers = source, terms.seed, workers
+        self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((new_version(),))))
+        self._bound = max(self.asked(Shard.kernel_bound))
 
-    # ---------------------------------------------------------------- what the shards know
+    def asked(self, question: Callable[[Shard], Any], pending: Pending = ()) -> list[Any]:
+        """Return what each shard answers, with points pending; see ``Workers.gather``."""
+        return self._workers.gather(partial(self._message, pending), question)
 
-    def asked_of_all(self, question: Question, added: tuple[Added, ...] = ()) -> Any:
-        """Return what the shards answer, with points pending.
+    def _message(self, pending: Pending, held: Held | None) -> Message:
+        """Return what a shard is to be sent; None stands for one that holds nothing that is known."""
+        posterior, arms, words = self.posterior, cast(RemoteArms, self.posterior.arms), [each for _, each in pending]
+        learned = arms.versions[-1]
+        tips = [learned, *(version for version, _ in pending)]
+        wanted = posterior.learns_residual, (learned, tips[-1])
+        if held is None or held[0] not in arms.versions:
+            void = getattr(posterior, "void", np.empty((0, posterior.size)))
+            fresh = RemoteArms((0,)).rewritten(posterior.points, posterior.white).refitted(posterior.gaussian, void)
+            start = self.kernel, posterior.prior
+            return Message(None, start, fresh.changes if posterior.size else (), words, *wanted)
+        if held[0] == learned and held[1] in tips:
+            return Message(held, None, (), words[tips.index(held[1]) :], *wanted)
+        rest = arms.changes[arms.versions.index(held[0]) :]
+        return Message((held[0], held[0]), None, rest, words, *wanted)
 
-        Raises:
-            ShardLostError: if a worker was lost and cannot be replaced.
-        """
-        return self._workers.gather(self.course(added), question)
-
-    def course(self, added: tuple[Added, ...] = ()) -> Course:
-        """Return the way to this posterior with points pending, from wherever a shard stands."""
-        return Course(self._root, self._steps, added, self._start)
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior means of the arms, (A,): all of them are sent here."""
-        return self.moments_of_all()[0]
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances of the arms, (A,), in reward units squared: all of them are sent here."""
-        return self.moments_of_all()[1]
-
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedLookahead":
-        """Return the table with points (k, d) pending."""
-        return ShardedLookahead(self.with_points(pending), pending)
-
-    def arm_of_all(self, row: int) -> Tensor:
+    def arm(self, row: int) -> Tensor:
         """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
-        return self._source.block(row, row + 1).cpu().clone()
+        return self.source.block(row, row + 1).cpu().clone()
 
-    def moments_of_all(self, added: tuple[Added, ...] = ()) -> tuple[Tensor, ...]:
-        """Return the means of all arms, and their variances with points pending, each (A,)."""
-        return tuple(map(torch.from_numpy, self.asked_of_all(Moments(), added)))
-
-    # ---------------------------------------------------------------- what they are told
-
-    def updated(self, X: Tensor, Y: Tensor, selection: Selection | None) -> Self:
-        """Return the table conditioned on rewards Y (q,) at X (q, d), at the selected dictionary."""
-        after = super().updated(X, Y, selection)
-        news = None if selection is None else after._news_of(selection)
-        after._remember(Told(new_version(), X.numpy(), Y.numpy(), news))
-        return after
-
-    def forgotten(self, left: Plays, gone: Plays) -> Self:
-        """Return the table without rewards told before; the dictionary stays. See ``FeatureTable.forgotten``."""
-        after = super().forgotten(left, gone)
-        after._moved(taken_back(new_version(), left, gone, len(self._log)))
-        return after
-
-    def reweighted(self, plays: Plays) -> Self:
-        """Return the table with other counts and sums; the dictionary stays. See ``FeatureTable.reweighted``."""
-        after = super().reweighted(plays)
-        places, counts, sums = (part.numpy() for part in plays)
-        after._moved(Reweighted(new_version(), places, counts, sums))
-        return after
-
-    def _moved(self, step: TakenBack | Reweighted) -> None:
-        """Remember a step after which the played points stand elsewhere."""
-        if self._last_dictionary is not None and self._last_dictionary.dim() == 1:
-            self._last_dictionary = None  # it is places, and these are others now
-        self._remember(step)
-
-    def _remember(self, step: Step) -> None:
-        self._steps = (*self._steps, step)
-        if len(self._steps) > _MOST_STEPS:
-            self._root, self._steps = self._steps[0].version, self._steps[1:]
-
-    def _news_of(self, selection: Selection) -> Array | None:
-        """Return a dictionary, None if it is the last one: places among the played points if the rule gave them."""
-        known, dictionary = self._last_dictionary, selection.points
-        if selection.indices is not None:
-            dictionary = selection.indices.to(torch.int32)
-        self._last_dictionary = dictionary
-        return None if known is not None and torch.equal(known, dictionary) else dictionary.numpy()
-
-    def _start(self) -> Start:
-        """Return all that was learned and counts, for a shard that knows nothing of it."""
-        version = self._steps[-1].version if self._steps else self._root
-        dictionary = None if self.exact or not self._steps else self.inducing_points.numpy()
-        log = self._log
-        return Start(self._prior, version, log.points.numpy(), log.counts.numpy(), log.sums.numpy(), dictionary)
+    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedAhead":
+        """Return the posterior with points (k, d) pending."""
+        return ShardedAhead(self, pending)
 
 
-@dataclass(frozen=True, eq=False)
-class _Gathered:
-    """What is believed of the arms of all shards, as ``Offered``: O(A) numbers in this process, and no arms."""
+class _Gathered(NamedTuple):
+    """The posterior at the arms of all shards, as ``Offered``: O(A) numbers in this process, and no arms."""
 
-    table: ShardedTable
+    chosen: Callable[[int], Tensor]
     mean: Tensor
     variance: Tensor
 
-    def chosen(self, row: int) -> Tensor:
-        """Return the arm of a row, (1, d)."""
-        return self.table.arm_of_all(row)
 
+class ShardedAhead(PosteriorAhead):
+    """The posterior over the arms of all shards with points pending."""
 
-class ShardedLookahead(Lookahead):
-    """The posterior over the arms of all shards with points pending.
+    belief: ShardedBelief
 
-    Args:
-        table: without them.
-        pending: (k, d).
-    """
-
-    def __init__(self, table: ShardedTable, pending: Tensor) -> None:
-        super().__init__(pending)
-        self._table = table
-        self._added: tuple[Added, ...] = (_added(pending, 1),) if len(pending) else ()
-        self._rows: list[int] = []
+    def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
+        return self.belief.asked(question, cast(Any, self.taken_in().taken))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score.
 
         Raises:
-            InputError: if the rule needs more of an arm than its own mean, variance and deviation in a draw, or draws
-                and there are no waves of the kernel.
+            InputError: if the rule needs all arms in one process, or draws and there are no waves of the kernel.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
-        avoided = None if domain is None or domain.avoided is None or not len(domain.avoided) else domain.avoided
-        row = rule.drawn_row(self._table.num_all_arms, seed)
-        if row is not None:
-            return self._drawn(rule, row, seed, avoided)
-        if not (rule.grows_with_mean_and_variance or rule.scores_arms_apart):
+        belief, avoided = self.belief, None if domain is None else domain.avoided
+        if isinstance(rule, BlindRule):
+            return self._drawn(rule, seed, avoided)
+        if not rule.scores_arms_apart:
             raise InputError(
                 f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on what "
                 "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
                 "scores_arms_apart = True."
             )
+        incumbent = correction = None
         if rule.needs_incumbent:
-            rule = rule.scaled_to(self._table)
-        answer = self._table.asked_of_all(
-            Best(rule, beta.numpy(), seed, None if avoided is None else avoided.numpy()), self._added
-        )
-        self.visited_share = answer.visited / self._table.num_all_arms
-        self.best_score = answer.scores.max().item
-        return overall_best(answer, beta, self._table.kernel_bound())
+            rule, incumbent = rule.scaled_to(belief), TableOffer(self).incumbent
+        if rule.draws_functions:
+            _, correction = belief.wave_draw(seed)
+        words = belief.column, incumbent, correction, avoided
+        choice = Choice(rule, beta.numpy(), seed, belief._bound, belief.tie_seed, *words)
+        answers = zip(*self._asked(choice), strict=True)
+        scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
+        self.best_score = scores.max().item
+        return arms[highest(scores, ranks, tie_width(scores.max(), beta, belief.kernel_bound()))]
 
-    def _drawn(self, rule: AcquisitionRule, row: int, seed: int, avoided: Tensor | None) -> Tensor:
-        """Return the arm (1, d) of a row that was drawn, or of one drawn instead if that is to be avoided."""
-        arm = self._table.arm_of_all(row)
-        for number in range(1, _DRAWS if avoided is not None else 1):
-            if not bool((avoided == arm).all(-1).any()):  # pyright: ignore[reportOptionalMemberAccess]
-                break
-            again = rule.drawn_row(self._table.num_all_arms, seed_for(seed, number, "drawn again"))
-            arm = self._table.arm_of_all(row if again is None else again)
+    def _drawn(self, rule: BlindRule, seed: int, avoided: Tensor | None) -> Tensor:
+        """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""
+        source, number = self.belief.source, 0
+        arm = self.belief.arm(rule.drawn_row(len(source), seed))
+        while avoided is not None and bool((avoided == arm).all(-1).any()) and (number := number + 1) < _DRAWS:
+            arm = self.belief.arm(rule.drawn_row(len(source), seed_for(seed, number, "drawn again")))
         return arm
 
-    def offered(self, domain: Domain | None) -> _Gathered:
+    def offered(self, domain: Domain | None) -> Any:
         """Return the posterior at all arms, which all shards send here."""
-        return _Gathered(self._table, *self._table.moments_of_all(self._added))
-
-    def _add(self, point: Tensor, times: int) -> None:
-        self._added = (*self._added, _added(point, times))
-
-    def pending_scores(self) -> Tensor:
-        """Return the scores of the pending points without anything pending, (k,)."""
-        known = len(self._rows)
-        self._table = self._table.with_points(self.pending[known:])
-        self._rows = [*self._rows, *self._table.rows_of(self.pending[known:]).tolist()]
-        return self._table.leverage_scores(torch.tensor(self._rows))
+        mean, variance = (np.concatenate(each, -1) for each in zip(*self._asked(Shard.moments), strict=True))
+        return _Gathered(self.belief.arm, *map(self.belief._values, (mean[self.belief.column], variance)))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        return self._table.kernel_bound().new_tensor(self._table.asked_of_all(VarianceRatio(), self._added))
-
-
-def _added(points: Tensor, times: int) -> Added:
-    return Added(new_version(), points.numpy(), times)
+        least = torch.finfo(self.belief._none.dtype).eps * self.belief._bound
+        return self.belief._number(max(self._asked(partial(Shard.variance_ratio, least=least))))

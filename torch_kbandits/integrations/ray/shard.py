@@ -1,165 +1,197 @@
-"""The posterior over one block of arms, seen from its worker."""
+"""One block of the arms in a worker, with the posterior there, and what is asked of it. It knows nothing of Ray."""
 
-import time
-from typing import Any, NamedTuple
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits.candidates.sources import ArmSource, UnsearchedArms
-from torch_kbandits.dictionaries import Selection
-from torch_kbandits.integrations.ray.course import Added, Array, Held, Message, Reweighted, Start, TakenBack, Told
-from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.table import ShardLookahead, ShardTable, ranks_of
-from torch_kbandits.observations.played import Plays
+from torch_kbandits.acquisition import AcquisitionRule
+from torch_kbandits.beliefs.posterior_belief import arms_of, wave_prior
+from torch_kbandits.candidates.sources import ArmSource, TensorArms
+from torch_kbandits.numerics.random import generator_for, tie_width
+from torch_kbandits.outcomes.streaks import among
+from torch_kbandits.posteriors.posterior import Prior
+
+Array = NDArray[Any]
+
+#: A method of ``Arms``, and its words.
+Change = tuple[str, tuple[Any, ...]]
+
+#: Which posterior a shard holds: the versions of what was learned, and with the points pending, the same without any.
+Held = tuple[int, int]
+
+#: Ranks drawn at a time to get at those of a shard.
+_BLOCK = 2**20
+
+#: Scores of arms that are avoided are so much lower: finite, since ties are told apart by the size of scores.
+_FAR_BELOW = 2.0**100
 
 
-class Reply(NamedTuple):
-    """What a shard returns.
+class Message(NamedTuple):
+    """What takes a shard to the posterior that is wanted.
 
     Attributes:
-        held: the posterior that it holds now; None for none that is known.
-        is_answered: whether it held what the message builds on; if not, nothing was done.
-        answer: to the question, if it is answered.
+        since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
+        start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
+        changes: of the arms, in order.
+        pending: of each point that becomes pending the words of ``Arms.taken``.
+        learns_residual: whether variances are those of ``learned_residual``.
+        wanted: what the shard holds in the end.
     """
 
-    held: Held | None
-    is_answered: bool
-    answer: Any = None
-
-
-class _Standing(NamedTuple):
-    """Where a shard stands: its version, its posterior, and the dictionary last selected, None if it is exact."""
-
-    held: Held
-    ahead: ShardLookahead
-    selection: Selection | None
-
-    def goes_on_from(self, since: Held | None) -> bool:
-        """Say whether this is what a message builds on, but for pending points that are to be dropped."""
-        return since in (self.held, Held(self.held.learned, self.held.learned))
-
-    def without_pending(self) -> "_Standing":
-        """Return the same with nothing pending."""
-        ahead = ShardLookahead(self.ahead.table, self.ahead.arms)
-        return _Standing(Held(self.held.learned, self.held.learned), ahead, self.selection)
+    since: Held | None
+    start: tuple[Kernel, Prior] | None
+    changes: Sequence[Change]
+    pending: Sequence[tuple[Any, ...]]
+    learns_residual: bool
+    wanted: Held
 
 
 class Shard:
-    """One block of the arms and the table over it: what lives in a worker. It knows nothing of Ray.
-
-    It learns what the other shards learn, from the same few numbers, and repeats the algebra on matrices of the
-    dictionary's size; so no such matrix is ever sent.
+    """``Arms`` of one block at a posterior, and what points pending take of them.
 
     Args:
-        device: where arms and embedding live.
+        device: where the block lives.
         num_threads: of torch in this process; None leaves them as they are.
     """
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
-        if num_threads is not None:
-            torch.set_num_threads(num_threads)
-        self._device = torch.device(device)
-        self._standing: _Standing | None = None
-        self._known_ranks: tuple[int, Tensor] | None = None
+        torch.set_num_threads(num_threads or torch.get_num_threads())
+        self._device, self._ranks = device, dict[int, Tensor]()
+        self._held: Held | None = None
 
     def load(self, arms: Array | ArmSource, rows: range) -> None:
-        """Read the arms of some rows into memory; ``arms`` are these arms, or a source of all.
-
-        Raises:
-            ArmsChangedError: if the source has other arms by now.
-        """
+        """Read the arms of some rows into memory: they are given, or a source of all."""
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
-        self._arms, self._rows = UnsearchedArms(block.to(self._device)), rows
+        self.source, self._rows = TensorArms(block.to(self._device)), rows
 
-    def answer(self, message: Message, question: Question) -> Reply:
-        """Go to the posterior that a message leads to, and answer a question about it.
+    def reply(self, data: bytes) -> tuple[Held | None, Any, bool]:
+        """Go where a message leads, and answer a question about the posterior there; both are in bytes.
 
         After an error or an interrupt the shard holds nothing that is known, and has to be started again.
 
-        Cost: that of ``FeatureTable`` for what is new; O(A m²) for a start.
+        Returns:
+            What it holds, the answer, and whether there is one: else it did not hold what the message builds on.
         """
-        standing, self._standing = self._standing, None
+        message, question = cast(tuple[Message, Callable[[Shard], Any]], pickle.loads(data))
+        held, since = self._held, message.since
+        if message.start is None and (held is None or since not in (held, (held[0], held[0]))):
+            return held, None, False
+        self._held = None
         if message.start is not None:
-            standing = None  # its memory is that of the new table
-            standing = self._started(message.start)
-        elif standing is None or not standing.goes_on_from(message.since):
-            self._standing = standing
-            return Reply(self.held, False)
-        elif message.since != standing.held:
-            standing = standing.without_pending()
-        for step in message.steps:
-            standing = self._with_rewards(standing, step) if isinstance(step, Told) else self._moved(standing, step)
-        for added in message.added:
-            standing = self._with_pending(standing, added)
-        answer = question.asked_of(standing.ahead)
-        self._standing = standing
-        return Reply(standing.held, True, answer)
+            vars(self).pop("arms", None)  # its memory is that of the new ones
+            self.arms, _ = arms_of(self.source, *message.start)
+        for name, words in message.changes:
+            self.arms = getattr(self.arms, name)(*words)
+        if since is None or since[0] == since[1]:
+            self._pending, self._taken = list[tuple[Any, ...]](), self.arms.untaken
+        self._pending += message.pending
+        self.learns_residual = message.learns_residual
+        answer, self._held = question(self), message.wanted
+        return self._held, answer, True
 
     @property
-    def held(self) -> Held | None:
-        """The posterior that it holds; None for none that is known."""
-        return None if self._standing is None else self._standing.held
+    def variance(self) -> Any:
+        """Variances of the arms with the points pending, (A,), where the arms are."""
+        for words in self._pending[len(self._taken) :]:
+            self._taken = self.arms.taken(self._taken, *words)
+        variance = self.arms.variance(learns_residual=self.learns_residual)
+        return self.arms.steps.left(variance, self._taken) if len(self._taken) else variance
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time that this process has used so far."""
-        return time.process_time()
+    def ranks(self, seed: int) -> Tensor:
+        """Return what ``tie_rank`` has of these arms under a seed, (A,). Cost: that of all draws up to theirs, once."""
+        if seed not in self._ranks:
+            kind = {"generator": generator_for(seed, 0, "ties"), "dtype": torch.float32, "device": "cpu"}
+            for first in range(0, self._rows.start, _BLOCK):
+                torch.rand(min(_BLOCK, self._rows.start - first), **kind)
+            self._ranks = {seed: torch.rand(len(self._rows), **kind).to(self._device)}
+        return self._ranks[seed]
 
-    def _started(self, start: Start) -> _Standing:
-        prior = start.prior
-        table = ShardTable(
-            self._arms,
-            prior.kernel,
-            prior.regularization,
-            self._ranks(prior.seed),
-            prior.column_memory,
-            prior.kernel_bound,
-            exact=prior.exact,
-            mean=prior.mean,
-            full_at=prior.full_at,
-        )
-        selection = self._selection(start.dictionary)
-        if len(start.points):
-            counts, sums = self._tensor(start.counts), self._tensor(start.sums)
-            table = table.updated(self._tensor(start.points), sums / counts, selection)
-            if bool((counts != 1.0).any()):
-                table = table.reweighted(Plays(torch.arange(len(counts), device=counts.device), counts, sums))
-        return _Standing(Held(start.version, start.version), ShardLookahead(table, self._arms), selection)
+    def kernel_bound(self) -> float:
+        """Return the largest prior variance of the arms."""
+        return float(self.arms.table.prior.max())
 
-    def _with_rewards(self, standing: _Standing, told: Told) -> _Standing:
-        selection = standing.selection if told.dictionary is None else self._selection(told.dictionary)
-        table = standing.ahead.table.updated(self._tensor(told.points), self._tensor(told.rewards), selection)
-        return _Standing(Held(told.version, told.version), ShardLookahead(table, self._arms), selection)
+    def variance_ratio(self, least: float) -> float:
+        """Return the largest ratio of variances without and with the points pending, none of which is below another."""
+        before = self.arms.variance(learns_residual=self.learns_residual)
+        return float(((before + least) / (self.variance + least)).max())
 
-    def _moved(self, standing: _Standing, step: TakenBack | Reweighted) -> _Standing:
-        table = standing.ahead.table
-        if isinstance(step, TakenBack):
-            table = table.without(step)
-        else:
-            table = table.reweighted(Plays(*map(self._tensor, (step.places, step.counts, step.sums))))
-        ahead = ShardLookahead(table, self._arms)
-        return _Standing(Held(step.version, step.version), ahead, standing.selection)
+    def moments(self) -> tuple[Array, Array]:
+        """Return posterior means, (k, A), and variances with the points pending, (A,)."""
+        return _sent(self.arms.table.mean), _sent(self.variance)
 
-    def _with_pending(self, standing: _Standing, added: Added) -> _Standing:
-        for point in self._tensor(added.points).split(1):
-            standing.ahead.add(point, added.times)
-        return standing._replace(held=Held(standing.held.learned, added.version))
 
-    def _selection(self, dictionary: Array | None) -> Selection | None:
-        """Return a dictionary of points (m, d), or at places (m,) among the played ones; None stays None."""
-        if dictionary is None:
-            return None
-        chosen = self._tensor(dictionary)
-        if chosen.dim() == 1:
-            return Selection(self._arms.block(0, 0), chosen.double(), chosen.long())
-        return Selection(chosen, chosen.new_ones(len(chosen)), None)
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
 
-    def _ranks(self, seed: int) -> Tensor:
-        if self._known_ranks is None or self._known_ranks[0] != seed:
-            self._known_ranks = seed, ranks_of(self._rows, seed, device=self._device)
-        return self._known_ranks[1]
+    Attributes:
+        rule: how to choose.
+        beta: the multiplier of σ, 0-dim, an array, which takes fewer bytes than a tensor.
+        seed: of draws.
+        bound: the largest prior variance of all arms.
+        tie_seed: addresses the order in which ties are broken.
+        column: which of the numbers told it is about.
+        incumbent: what is to be improved on, 0-dim; None for a rule that needs none.
+        correction: weights of the coordinates that make a prior draw one of the posterior, (m,); None without draws.
+        avoided: arms (n, d) that are not chosen while the shard has others; None for none.
+        shard: which is asked.
+    """
 
-    def _tensor(self, values: Array) -> Tensor:
-        """Return a copy: what Ray hands over may not be written to."""
-        return torch.from_numpy(np.array(values)).to(self._device)
+    rule: AcquisitionRule
+    beta: Array
+    seed: int
+    bound: float
+    tie_seed: int
+    column: int
+    incumbent: Tensor | None
+    correction: Array | None
+    avoided: Tensor | None
+    shard: Any = None
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return torch.as_tensor(self.shard.arms.table.mean[self.column]).to(self.shard.source.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the points pending, (A,)."""
+        return torch.as_tensor(self.shard.variance).to(self.shard.source.dtype)
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean, (A,): one function on the arms of all shards."""
+        arms, source, c = self.shard.arms, self.shard.source, cast(Array, self.correction)
+        waves = wave_prior(arms.kernel, source.dimension).draw(torch.Generator().manual_seed(seed))
+        prior = torch.cat([waves.at(block) for _, block in source.blocks()])
+        return (prior + torch.as_tensor(arms.table.features.product(c))).to(source.dtype)
+
+    def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
+        """Return scores (k,), ranks in the order in which ties are broken (k,), and arms (k, d), mostly the best alone.
+
+        With it those that would be chosen if the best of all shards were a little better: of arms that are nearly its
+        equals each that has a higher rank than all of higher scores.
+        """
+        posterior: Any = replace(self, shard=shard)
+        with torch.no_grad():
+            scores = self.rule.on_arms(posterior, beta := torch.tensor(self.beta), self.seed)
+        if self.avoided is not None:
+            scores = scores - _FAR_BELOW * among(shard.source.block(0, len(scores)), [*self.avoided.to(scores.device)])
+        # Twice the width of ties leaves room for rounding where the best of all shards sets it.
+        least = scores.max() - 2.0 * tie_width(scores.max(), beta, scores.new_tensor(self.bound))
+        ranks, near, places = shard.ranks(self.tie_seed), (scores >= least).nonzero().squeeze(-1), list[Tensor]()
+        while len(near):
+            places.append(near[ranks[near].argmax()])
+            near = near[scores[near] > scores[places[-1]]]
+        rows = torch.stack(places)
+        return _sent(scores[rows]), _sent(ranks[rows]), _sent(shard.source.rows(rows))
+
+
+def _sent(values: Any) -> Array:
+    return torch.as_tensor(values).cpu().numpy()

@@ -1,25 +1,20 @@
-"""What is asked of workers, by way of which others, and what becomes of those that are lost."""
+"""Ray actors with one shard each: what is asked of them, and what becomes of those that are lost."""
 
 import math
-import pickle
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+import os
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from torch_kbandits.errors import KernelBanditError
-from torch_kbandits.integrations.ray.course import Course, Held, Message
-from torch_kbandits.integrations.ray.nodes import Line, WorkerLost
-from torch_kbandits.integrations.ray.questions import Question
-from torch_kbandits.integrations.ray.shard import Reply
+from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.errors import InputError, KernelBanditError, KernelBanditWarning
+from torch_kbandits.extras import require
+from torch_kbandits.integrations.ray.shard import Held, Message, Shard
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
 
-#: From so many shards on, some lead others. A second hop takes as long as three calls, which 9 shards save, and only
-#: where each shard has a processor of its own.
-_LEAST_LED = 16
-
-#: Bytes up to which a message goes with each call, and from hand to hand; larger ones go into a store once.
+#: Bytes up to which a message goes with each call; larger ones go into a store once.
 _SMALL = 2**16
 
 
@@ -30,155 +25,192 @@ class ShardLostError(KernelBanditError, RuntimeError):
     """
 
 
-class Workers(ABC):
-    """One worker for each shard, and which posterior each holds, as far as is known.
+class Workers:
+    """One actor for each shard, of one torch thread, and which posterior each holds, as far as is known.
 
-    What a worker says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
-    bandits may share the workers; they then start each other's tables anew whenever they take turns.
-
-    Many shards are asked in groups: the first of each hands the question on to the others, and returns the answer of
-    all. So √N calls are made here and √N by each of the first, one after another, in place of N here. There are two
-    levels: at 64 shards a third would save nothing.
+    What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
+    bandits may share the workers; they then start each other's posteriors anew whenever they take turns. Actors end
+    when nobody has this object any more.
 
     Args:
+        source: the arms.
         shards: the rows of each shard, in order.
-        line: how bytes get to the workers.
-        group_size: shards in a group; None for as many as there are groups, and for one if there are few shards.
+        num_cpus: CPUs that each actor takes.
+        num_gpus: GPUs of each; above 0 arms and embedding live on one.
+        patience: seconds that a new actor may take to come up and read its arms.
     """
 
-    def __init__(self, shards: Sequence[range], line: Line, group_size: int | None = None) -> None:
-        self.shards, self.line = tuple(shards), line
-        number = len(self.shards)
-        size = group_size or (math.isqrt(number - 1) + 1 if number >= _LEAST_LED else 1)
-        self.groups = [range(first, min(first + size, number)) for first in range(0, number, size)]
+    def __init__(
+        self, source: ArmSource, shards: Sequence[range], num_cpus: float, num_gpus: float, patience: float
+    ) -> None:
+        self.shards, self.source = tuple(shards), source
+        self._num_cpus, self._num_gpus, self._patience = num_cpus, num_gpus, patience
+        self.actors: dict[int, Any] = {}
         self._held: dict[int, Held | None] = {}
+        self._cluster: tuple[str, str] | None = None
+        _ray()  # says at once if it is not installed
+        hint = "The function of ArmBlocks must not hold files, locks, generators or the like: make them when called."
+        _packed(source if source.tensor is None else None, repr(source), hint)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return the same workers: copies of a bandit share them."""
         return self
 
-    def gather(self, course: Course, question: Question) -> Any:
-        """Lead all shards to a posterior, and return their answer.
+    def gather(self, message: Callable[[Held | None], Message], question: Callable[[Shard], Any]) -> list[Any]:
+        """Lead all shards to a posterior, and return their answers to a question, in order.
 
-        Workers that were lost are replaced, and their tables built from what was learned.
+        Workers that were lost are replaced, and their posteriors built from what is known here. What a shard raises is
+        raised, and the next call starts it anew.
+
+        Args:
+            message: returns what takes a shard there from what it holds.
+            question: of which only NumPy arrays and plain values come back.
 
         Raises:
-            ShardLostError: if that fails.
-            KernelBanditError: what a shard raised, which then is started anew by the next call.
+            ShardLostError: if a worker was lost and cannot be replaced.
 
         Cost: one message to each shard, and two where one was lost or held something unexpected.
         """
         for number in self.absent():
             self._held.pop(number, None)
-        missing = list(range(len(self.shards)))
-        answers: dict[int, Any] = {}
-        errors: list[BaseException] = []
+        missing, answers, errors = list(range(len(self.shards))), dict[int, Any](), list[Exception]()
         for _ in range(_ATTEMPTS):
-            self._start([number for number in missing if number not in self._held])
-            holders: dict[Held | None, list[int]] = {}
-            for number in missing:
-                holders.setdefault(self._held[number], []).append(number)
-            sent = [
-                each for held, numbers in holders.items() for each in self.send(course.message(held), numbers, question)
-            ]
-            missing = []
-            for numbers, ticket in sent:
+            if new := [number for number in missing if number not in self._held]:
+                self.start(new)
+                self._held.update(dict.fromkeys(new))
+            data = {held: self.packed(message(held), question) for held in {self._held[number] for number in missing}}
+            sent = [(number, self.actors[number].reply.remote(data[self._held[number]])) for number in missing]
+            for number, ticket in sent:
                 try:
-                    replies = self.receive(ticket)
-                except WorkerLost:
-                    self._held.pop(numbers[0], None)
-                    missing += numbers
+                    self._held[number], answer, is_answered = self.receive(ticket)
+                except _ray().exceptions.RayActorError:
+                    del self._held[number]
                 except Exception as error:
                     errors.append(error)
                 else:
-                    missing += self._heard(numbers, replies, answers)
+                    answers |= {number: answer} if is_answered else {}
             if errors:
                 raise errors[0]
-            if not missing:
-                return question.merged([answers[number] for number in sorted(answers)])
-        lost = [self.named(number) for number in sorted(missing)]
+            if not (missing := [number for number in missing if number not in answers]):
+                return [answers[number] for number in sorted(answers)]
         raise ShardLostError(
-            f"No answer from {', '.join(lost)} in {_ATTEMPTS} attempts: the worker ended each time. Ray's logs say "
-            "why; too little memory is the most common reason, and more shards need less each."
+            f"No answer from {', '.join(map(self.named, missing))} in {_ATTEMPTS} attempts: the worker ended each "
+            "time. Ray's logs say why; too little memory is the most common reason, and more shards need less each."
         )
 
-    def _heard(self, numbers: Sequence[int], replies: list[Reply | None], answers: dict[int, Any]) -> list[int]:
-        """Put down what some shards replied, under the first for whom it stands; return those yet to answer."""
-        missing = []
-        if len(replies) == 1 and replies[0] is not None:
-            self._held.update(dict.fromkeys(numbers, replies[0].held))
-        for number, reply in zip(numbers, replies, strict=False):
-            if reply is None:
-                self._held.pop(number, None)
-            else:
-                self._held[number] = reply.held
-            if reply is not None and reply.is_answered:
-                answers[number] = reply.answer
-            else:
-                missing.append(number)
-        return missing
+    def packed(self, message: Message, question: Any) -> Any:
+        """Return both in bytes, or what the object store has of them: put together once and not for each actor."""
+        hint = "Define its class in a module, and keep files, locks and generators out of it."
+        data = _packed((message, question), "The kernel or the acquisition rule", hint)
+        return data if len(data) <= _SMALL else _ray().put(data)
 
-    def send(self, message: Message, numbers: Sequence[int], question: Question) -> list[tuple[Sequence[int], Any]]:
-        """Send some shards a message with a question; return what stands for the replies of which of them.
+    def receive(self, ticket: Any) -> tuple[Held | None, Any, bool]:
+        """Return a reply, or raise what the shard raised."""
+        try:
+            return _ray().get(ticket)
+        except _ray().exceptions.RayTaskError as error:
+            raise error.cause from error
 
-        If these are all shards, what is small goes by way of the first of each group.
-        """
-        data: Any = self.packed(message, question)
-        if len(data) > _SMALL:
-            data = self.stored(data)
-        elif len(numbers) == len(self.shards) and question.is_small:
-            return [(group, self.line.ask(self.worker(group[0]), data, True)) for group in self.groups]
-        return [((number,), self.line.ask(self.worker(number), data, False)) for number in numbers]
+    def close(self) -> None:
+        """End the actors and free what they hold; the next call starts others."""
+        self._end(list(self.actors))
 
-    def receive(self, ticket: Any) -> list[Reply | None]:
-        """Return replies, or raise what a shard raised; see ``Node.reply``.
+    def absent(self) -> list[int]:
+        """Start a local Ray if there is none; return the shards of which there is no actor in the one that is there."""
+        if not _ray().is_initialized():
+            self._start_ray()
+        if self._cluster != (cluster := _cluster()):
+            self._cluster, self.actors = cluster, {}
+        return [number for number in range(len(self.shards)) if number not in self.actors]
 
-        Raises:
-            WorkerLost: if the worker that was asked ended before.
-        """
-        return pickle.loads(self.line.hear(ticket))
+    def start(self, numbers: list[int]) -> None:
+        """Give these shards new actors that have read their arms, all at a time, or raise ``ShardLostError``."""
+        ray, loading = _ray(), dict[int, Any]()
+        actor = ray.remote(Shard).options(num_cpus=self._num_cpus, num_gpus=self._num_gpus, max_restarts=0)
+        self._end(numbers)
+        try:
+            for number in numbers:
+                self.actors[number] = actor.remote("cuda" if self._num_gpus > 0 else "cpu", 1)
+                rows, arms = self.shards[number], self.source.tensor
+                sent = self.source if arms is None else arms[rows.start : rows.stop].cpu().numpy()
+                loading[number] = self.actors[number].load.remote(sent, rows)
+            ray.wait(list(loading.values()), num_returns=len(loading), timeout=self._patience)
+            for number, ticket in loading.items():
+                self._check_loaded(self.named(number), ticket)
+        except BaseException:
+            self._end(numbers)
+            raise
+
+    def _check_loaded(self, name: str, ticket: Any) -> None:
+        """Raise if an actor has not read its arms."""
+        ray = _ray()
+        try:
+            ray.get(ticket, timeout=0)
+        except ray.exceptions.GetTimeoutError:
+            there, free = ray.cluster_resources(), ray.available_resources()
+            raise ShardLostError(
+                f"No worker came up for {name} within {self._patience:g} s. Each shard takes {self._num_cpus:g} CPU(s) "
+                f"and {self._num_gpus:g} GPU(s); the cluster has {there.get('CPU', 0):g} and {there.get('GPU', 0):g}, "
+                f"of which {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free. Free some, take fewer shards, "
+                "or give start_timeout= more seconds; then call again."
+            ) from None
+        except ray.exceptions.RayTaskError as error:
+            raise ShardLostError(
+                f"The worker of {name} could not read its arms: {error.cause} Arms must be readable on every machine "
+                "that has a worker; put that right and call again."
+            ) from error
+        except ray.exceptions.RayActorError as error:
+            raise ShardLostError(f"The worker of {name} ended while it started: {error}") from error
+
+    def _end(self, numbers: list[int]) -> None:
+        for number in numbers:
+            actor = self.actors.pop(number, None)
+            if actor is not None and _cluster() == self._cluster:
+                _ray().kill(actor)
 
     def named(self, number: int) -> str:
         """Return what messages call a shard."""
         rows = self.shards[number]
         return f"shard {number} of {len(self.shards)} (arms {rows.start} to {rows.stop - 1})"
 
-    def _start(self, numbers: list[int]) -> None:
-        if numbers:
-            self.start(numbers)
-            for group in self.groups:
-                if len(group) > 1 and not set(group).isdisjoint(numbers):
-                    self.introduce(group)
-            self._held.update(dict.fromkeys(numbers))
+    def _start_ray(self) -> None:
+        """Start Ray on this machine."""
+        num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        needed = math.ceil(self._num_cpus * len(self.shards))
+        if needed > num_cpus:
+            raise InputError(
+                f"{len(self.shards)} shards of {self._num_cpus:g} CPU(s) need {needed} and this machine has "
+                f"{num_cpus}: take fewer shards, num_cpus_per_shard={num_cpus / len(self.shards):.2g}, or connect to "
+                "a cluster first, ray.init(address=...)."
+            )
+        arms = self.source.tensor
+        store = 80 * 2**20 if arms is None else max(80 * 2**20, 2 * arms.numel() * arms.element_size())
+        warnings.warn(
+            f"No Ray was there, so one with {num_cpus} CPU(s) was started on this machine. Call ray.init(...) before "
+            "to use a cluster or settings of your own.",
+            KernelBanditWarning,
+            stacklevel=2,
+        )
+        _ray().init(address="local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=store)
 
-    @abstractmethod
-    def close(self) -> None:
-        """End all workers."""
 
-    @abstractmethod
-    def absent(self) -> list[int]:
-        """Return the shards of which it is known, before anything is sent, that they have no worker."""
+def _cluster() -> tuple[str, str] | None:
+    """Return what tells the Ray that is there from others, None without one."""
+    if not _ray().is_initialized():
+        return None
+    context = _ray().get_runtime_context()
+    return context.get_node_id(), context.get_job_id()
 
-    @abstractmethod
-    def start(self, numbers: list[int]) -> None:
-        """Give these shards new workers that have read their arms.
 
-        Raises:
-            ShardLostError: if one cannot be had.
-        """
+def _packed(value: Any, name: str, hint: str) -> bytes:
+    """Return a value in bytes, or say what to do."""
+    try:
+        return _ray().cloudpickle.dumps(value)
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be sent to another process: {type(error).__name__}: {error}. {hint}"
+        ) from error
 
-    @abstractmethod
-    def worker(self, number: int) -> Any:
-        """Return the worker of a shard, as ``line`` knows it."""
 
-    @abstractmethod
-    def introduce(self, group: Sequence[int]) -> None:
-        """Have the first of a group lead the others from now on, unless it was lost."""
-
-    @abstractmethod
-    def packed(self, message: Message, question: Question) -> bytes:
-        """Return both in bytes."""
-
-    def stored(self, data: bytes) -> Any:
-        """Return what stands for many bytes that several workers are sent."""
-        return data
+def _ray() -> Any:
+    return require("ray", "ray")

@@ -1,0 +1,78 @@
+"""What is done to arrays that have a number for each of many points: on a device by PyTorch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.posteriors.gaussian import Gaussian
+from torch_kbandits.posteriors.steps import Arrays, Steps
+
+Array = NDArray[Any]
+
+
+class DeviceSteps(Steps):
+    """On a device, by PyTorch: one copy from the host a step and no wait. In tests it is the reference of the loops."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @override
+    def kept(self, *arrays: Array) -> list[Tensor]:
+        sent = torch.from_numpy(np.concatenate([each.ravel() for each in arrays])).to(self.device, non_blocking=True)
+        parts = sent.split([each.size for each in arrays])
+        return [part.view(each.shape) for part, each in zip(parts, arrays, strict=True)]
+
+    @override
+    def own(self, values: Tensor) -> Tensor:
+        return values
+
+    @override
+    def empty(self, like: Tensor, rows: int, columns: int) -> Tensor:
+        return like.new_empty(rows, columns)
+
+    @override
+    def products(self, rows: Array, features: Tensor) -> Tensor:
+        return self.kept(rows)[0].to(features.dtype) @ features.mT
+
+    @override
+    def followed(
+        self, update: Arrays, values: Any, corner: float, features: Tensor, memory: Tensor, moments: Any
+    ) -> Any:
+        rows, last, scales, spans, steps = self.kept(*update)
+        mean, variance, spanned = moments
+        products = (rows.to(features.dtype) @ features.mT).double()
+        if values is not None:
+            new = (values - products[0]) / corner
+            products = torch.addr(products[1:], last, new)
+            memory[: len(new), features.shape[1]] = new
+        squares = products.square().mT
+        spanned = torch.addmv(spanned, squares, spans) if update[3].any() else spanned
+        return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
+
+    @override
+    def refitted(
+        self, gaussian: Gaussian, void: Array, features: Tensor, prior: Tensor, expected: Tensor
+    ) -> Sequence[Tensor]:
+        weights, cov, directions = self.kept(gaussian.mean, gaussian.cov, void)
+        size, parts = points_at_a_time(self.device, 1, len(cov)), []
+        for block, before, own in zip(*(features.split(size), prior.split(size), expected.split(size, 1)), strict=True):
+            F = block.double()
+            spanned = F.square().sum(1)
+            spanned = spanned - (F @ directions.mT).square().sum(1) if len(void) else spanned
+            variance = before + (torch.addmm(F, F, cov, beta=-1.0) * F).sum(1)
+            parts.append((torch.addmm(own, weights, F.mT), variance, spanned))
+        return [each[0] if len(parts) == 1 else torch.cat(each, -1) for each in zip(*parts, strict=True)]
+
+    @override
+    def bordered(self, taken: Tensor, below: Array, column: Tensor, corner: float) -> Tensor:
+        return torch.vstack((taken, (column - self.kept(below)[0] @ taken) / corner))
+
+    @override
+    def left(self, variance: Tensor, taken: Tensor) -> Tensor:
+        return (variance - taken.square().sum(0)).clamp_min(0.0)
