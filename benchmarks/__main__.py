@@ -5,15 +5,12 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
-    arm_rounds,
     authors_bkb,
     authors_contexts,
     authors_moving,
     bkb_regret,
-    bkb_rounds,
     box_search,
     capped_dictionaries,
-    contextual_rounds,
     device_rounds,
     discrete_acquisition,
     failures,
@@ -33,28 +30,24 @@ from benchmarks import (
     optuna_suggestions,
     replays,
     resampling_regret,
+    rounds,
     serving,
     sharded_arms,
-    small_rounds,
     thompson_draws,
     tuning,
     variance_ratio,
-    window_rounds,
 )
 from benchmarks.parts import Parts
 from benchmarks.report import Report, describe_machine, machine, save_summary
 
 BENCHMARKS: dict[str, Callable[..., Report]] = {
-    "arm_rounds": arm_rounds.run,
-    "small_rounds": small_rounds.run,
+    "rounds": rounds.run,
     "first_use": first_use.run,
     "many_arms": many_arms.run,
     "sharded_arms": sharded_arms.run,
     "device_rounds": device_rounds.run,
     "long_run": long_run.run,
     "resampling_regret": resampling_regret.run,
-    "bkb_rounds": bkb_rounds.run,
-    "window_rounds": window_rounds.run,
     "bkb_regret": bkb_regret.run,
     "variance_ratio": variance_ratio.run,
     "authors_contexts": authors_contexts.run,
@@ -65,7 +58,6 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "families": families.run,
     "health": health.run,
     "box_search": box_search.run,
-    "contextual_rounds": contextual_rounds.run,
     "nystrom_fit": nystrom_fit.run,
     "thompson_draws": thompson_draws.run,
     "online_tells": online_tells.run,

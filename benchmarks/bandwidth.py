@@ -20,13 +20,13 @@ def read_rate(num_bytes: int = BEYOND_CACHE, repeats: int = 9) -> float:
     return 8 * len(values) / min(_seconds(values.sum, repeats))
 
 
-def product_ms(rows: int, columns: int, repeats: int = 51) -> float:
-    """Return the median milliseconds of a matrix of doubles times a vector (gemv), again and again.
+def product_ms(rows: int, columns: int, dtype: torch.dtype = torch.float64, repeats: int = 51) -> float:
+    """Return the median milliseconds of a matrix times a vector (gemv), again and again.
 
     The matrix lies row by row; where a cache holds it, it is read from there.
     """
-    matrix, vector = torch.ones(rows, columns, dtype=torch.float64), torch.ones(columns, dtype=torch.float64)
-    return 1e3 * statistics.median(_seconds(lambda: matrix @ vector, repeats))
+    matrix, vector = torch.ones(rows, columns, dtype=dtype), torch.ones(columns, dtype=dtype)
+    return 1e3 * statistics.median(_seconds(lambda: torch.mv(matrix, vector), repeats))
 
 
 def _seconds(call: Callable[[], object], repeats: int) -> list[float]:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from benchmarks.bkb_rounds import BETA, LENGTHSCALE, REGULARIZATION, Setting, make_bandit
+from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
-SETTINGS = (Setting(1.0), Setting(2.0), Setting(3.0), Setting(5.0))
+OVERSAMPLINGS = (1.0, 2.0, 3.0, 5.0)
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ def run(quick: bool = False) -> Report:
         environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=seed)
         exact = exact_regret(environment, sizes.rounds, seed)
         uniform = sizes.rounds * float(environment.best_mean - environment.means.mean())
-        for setting in SETTINGS:
-            regret, dictionary = bkb_regret(environment, setting, sizes.rounds, seed)
-            authors, authors_dictionary = authors_regret(environment, setting, sizes.rounds, seed)
+        for oversampling in OVERSAMPLINGS:
+            regret, dictionary = bkb_regret(environment, oversampling, sizes.rounds, seed)
+            authors, authors_dictionary = authors_regret(environment, oversampling, sizes.rounds, seed)
             measurements.append(
                 {
                     "dimension": dimension,
                     "seed": seed,
-                    "oversampling": setting.oversampling,
+                    "oversampling": oversampling,
                     "regret": regret,
                     "exact_regret": exact,
                     "uniform_regret": uniform,
@@ -58,20 +58,20 @@ def run(quick: bool = False) -> Report:
     return Report("bkb_regret", asdict(sizes), tables, measurements)
 
 
-def bkb_regret(environment: FiniteArms, setting: Setting, rounds: int, seed: int) -> tuple[float, int]:
+def bkb_regret(environment: FiniteArms, oversampling: float, rounds: int, seed: int) -> tuple[float, int]:
     """Return the cumulative pseudo-regret of BKB and the size of its last dictionary."""
-    bandit = make_bandit(environment, setting, seed)
+    bandit = bkb(environment.arms, seed, oversampling=oversampling)
     for t in range(rounds):
         x = bandit.ask()
         bandit.tell(x, environment.pull(x, t))
     return float(environment.regret(bandit.history.X).sum()), len(bandit.inducing_points)
 
 
-def authors_regret(environment: FiniteArms, setting: Setting, rounds: int, seed: int) -> tuple[float, int]:
+def authors_regret(environment: FiniteArms, oversampling: float, rounds: int, seed: int) -> tuple[float, int]:
     """Return the same of the authors' BKB, which is given the first arm that ours plays."""
     problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
-    authors = AuthorsBKB(problem, setting.oversampling, seed)
-    first = make_bandit(environment, setting, seed).ask(remember=False)
+    authors = AuthorsBKB(problem, oversampling, seed)
+    first = bkb(environment.arms, seed, oversampling=oversampling).ask(remember=False)
     played = environment.indices(first)
     for t in range(rounds):
         if t > 0:
@@ -94,7 +94,7 @@ def exact_regret(environment: FiniteArms, rounds: int, seed: int) -> float:
 
 def _table(measurements: list[dict[str, Any]], dimension: int, sizes: Sizes) -> Table:
     here = [run for run in measurements if run["dimension"] == dimension]
-    environments = [run for run in here if run["oversampling"] == SETTINGS[0].oversampling]
+    environments = [run for run in here if run["oversampling"] == OVERSAMPLINGS[0]]
     exact = [run["exact_regret"] for run in environments]
 
     def cells(name: str, regrets: list[float], dictionary: str, more: str = "–") -> list[str]:
@@ -103,15 +103,15 @@ def _table(measurements: list[dict[str, Any]], dimension: int, sizes: Sizes) -> 
         return [name, mean_and_error(regrets, 1), ratio, paired, more, dictionary]
 
     rows = [["exact GP-UCB", mean_and_error(exact, 1), "1", "1", "–", "–"]]
-    for setting in SETTINGS:
-        runs = [run for run in here if run["oversampling"] == setting.oversampling]
+    for oversampling in OVERSAMPLINGS:
+        runs = [run for run in here if run["oversampling"] == oversampling]
         ours, theirs = ([run[key] for run in runs] for key in ("regret", "authors_regret"))
         sizes_at_end = [
             f"{statistics.fmean(run[key] for run in runs):.0f}" for key in ("dictionary", "authors_dictionary")
         ]
         more = mean_and_error([own - other for own, other in zip(ours, theirs, strict=True)], 1)
-        rows.append(cells(f"BKB, q̄ = {setting.oversampling:g}", ours, sizes_at_end[0], more))
-        rows.append(cells(f"authors' code, q̄ = {setting.oversampling:g}", theirs, sizes_at_end[1]))
+        rows.append(cells(f"BKB, q̄ = {oversampling:g}", ours, sizes_at_end[0], more))
+        rows.append(cells(f"authors' code, q̄ = {oversampling:g}", theirs, sizes_at_end[1]))
     rows.append(cells("arms drawn uniformly, expected", [run["uniform_regret"] for run in environments], "–"))
     title = (
         f"Regret after {sizes.rounds} rounds on {sizes.arms:,} arms, d = {dimension}: "

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import torch
@@ -13,16 +13,12 @@ from botorch.optim import optimize_acqf
 from botorch.utils.sampling import manual_seed
 from gpytorch.kernels import RBFKernel
 from torch import Tensor
-from torch_kbandits.beliefs.joint_lookahead import JointLookahead
 from tqdm import tqdm
 
 from benchmarks.report import Report, Table, spread
-from torch_kbandits import Box, KernelUCB, NystromGP
+from torch_kbandits import KernelUCB, NystromGP
 from torch_kbandits.acquisition import Domain, UpperConfidenceRule
-from torch_kbandits.beliefs import CountedBelief, Terms, belief_over
-from torch_kbandits.dictionaries import FixedDictionary
 from torch_kbandits.environments import BoxFunction, synthetic_function
-from torch_kbandits.observations import History
 
 _NOISE = 0.1
 _REGULARIZATION = 0.01
@@ -109,8 +105,7 @@ def _count(acquisition: AcquisitionFunction, sizes: Sizes) -> int:
     return len(calls)
 
 
-def _nystrom(X: Tensor, Y: Tensor, sizes: Sizes) -> NystromGP:
-    Z = X[: sizes.dictionary]
+def _nystrom(X: Tensor, Y: Tensor, Z: Tensor) -> NystromGP:
     return NystromGP(X, Y, inducing_points=Z, covar_module=_kernel(), regularization=_REGULARIZATION)
 
 
@@ -123,8 +118,10 @@ def _exact(X: Tensor, Y: Tensor, sizes: Sizes) -> SingleTaskGP:
 
 _EXACT = "SingleTaskGP, UpperConfidenceBound(beta=4.0)"
 _ACQUISITIONS: dict[str, Callable[[Tensor, Tensor, Sizes], AcquisitionFunction]] = {
-    "NystromGP, KernelUCB(beta=2.0)": lambda *data: KernelUCB(_nystrom(*data), beta=2.0),
-    "NystromGP, UpperConfidenceBound(beta=4.0)": lambda *data: UpperConfidenceBound(_nystrom(*data), beta=4.0),
+    "NystromGP, KernelUCB(beta=2.0)": lambda X, Y, sizes: KernelUCB(_nystrom(X, Y, X[: sizes.dictionary]), beta=2.0),
+    "NystromGP, UpperConfidenceBound(beta=4.0)": lambda X, Y, sizes: UpperConfidenceBound(
+        _nystrom(X, Y, X[: sizes.dictionary]), beta=4.0
+    ),
     _EXACT: lambda *data: UpperConfidenceBound(_exact(*data), beta=4.0),
 }
 
@@ -159,52 +156,45 @@ def _rounds(n: int, sizes: Sizes, rounds: Any) -> list[dict[str, Any]]:
     """Play GP-UCB from n random observations on; search every round in all ways, and once thoroughly."""
     environment = _environment(sizes)
     X, Y = _data(environment, n)
-    box, rule, beta = Box(environment.bounds), UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
-    belief = cast(CountedBelief, belief_over(box, Terms(_kernel(), _REGULARIZATION, 0, exact=False)))
+    bounds, rule, beta = environment.bounds, UpperConfidenceRule(), torch.tensor(2.0, dtype=X.dtype)
     dictionary = X[: sizes.dictionary]
-    belief = _learned(belief, X, Y.squeeze(-1), dictionary)
     found: list[dict[str, Any]] = [
         {"n": n, "restarts": restarts, "raw_samples": raw, "warm": warm, "seconds": [], "shortfall": []}
         for restarts, raw, warm in sizes.searches
     ]
     for number in rounds:
-        begin = time.perf_counter()
-        starts = cast(JointLookahead, belief.lookahead(X[:0])).domain.starts
-        finding_starts = time.perf_counter() - begin
-        acquisition = KernelUCB(belief.joint.model, beta)
+        model = _nystrom(X, Y, dictionary)
+        acquisition = KernelUCB(model, beta)
+        with torch.no_grad():
+            starts = torch.cat([X[-1:], X[model.posterior(X).mean.argmax(), None]])
 
         def search(
-            domain: Domain,
-            acquisition: AcquisitionFunction = acquisition,
+            restarts: int,
+            raw_samples: int,
+            starts: Tensor | None,
+            acquisition: KernelUCB = acquisition,
             number: int = number,
-            model: Any = belief.joint.model,
         ) -> tuple[Tensor, float, float]:
+            domain = Domain(None, bounds, restarts, raw_samples, starts)
             begin = time.perf_counter()
-            x = rule.on_box(model, beta, None, domain, seed=number)
+            x = rule.on_box(acquisition.model, beta, None, domain, seed=number)
             seconds = time.perf_counter() - begin
             with torch.no_grad():
                 return x, float(acquisition(x.unsqueeze(0))), seconds
 
-        best = search(Domain(None, box.bounds, *sizes.thorough, starts))
-        results = []
+        x, highest, _ = search(*sizes.thorough, starts)
+        values = []
         for run in found:
-            domain = Domain(None, box.bounds, run["restarts"], run["raw_samples"])
-            x, value, seconds = search(replace(domain, starts=starts) if run["warm"] else domain)
-            run["seconds"].append(seconds + (finding_starts if run["warm"] else 0.0))
-            results.append((x, value))
-        highest = max(best[1], *(value for _, value in results))
-        for run, (_, value) in zip(found, results, strict=True):
+            _, value, seconds = search(run["restarts"], run["raw_samples"], starts if run["warm"] else None)
+            run["seconds"].append(seconds)
+            values.append(value)
+        highest = max(highest, *values)
+        for run, value in zip(found, values, strict=True):
             run["shortfall"].append(highest - value)
-        x = best[0]
-        dictionary = torch.cat([dictionary, x])
         noise = _NOISE * torch.randn(1, generator=_generator(number), dtype=X.dtype)
-        belief = _learned(belief, x, environment.mean(x) + noise, dictionary)
+        X, Y = torch.cat([X, x]), torch.cat([Y, (environment.mean(x) + noise).unsqueeze(-1)])
+        dictionary = torch.cat([dictionary, x])
     return found
-
-
-def _learned(belief: CountedBelief, X: Tensor, Y: Tensor, dictionary: Tensor) -> CountedBelief:
-    """Return a belief with rewards Y (q,) at X (q, d), at a dictionary (m, d)."""
-    return belief.learned(History(X, Y, torch.zeros(len(X), dtype=torch.long)), FixedDictionary(dictionary), None)
 
 
 def _warm_table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:

@@ -1,91 +1,90 @@
 """Whether time, memory and accuracy of a bandit stay what they are over a hundred thousand rounds.
 
-``python -m benchmarks.long_run DIMENSION CAP SIZES`` runs one case in a fresh interpreter and prints the result; SIZES
-is JSON.
+``python -m benchmarks.long_run CASE CAP SIZES`` runs one case in a fresh interpreter and prints the result; SIZES is
+JSON.
 """
 
 import json
 import sys
 import time
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
+from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
-from benchmarks.bkb_rounds import LENGTHSCALE
+from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb, kernel
 from benchmarks.memory import resident_bytes
 from benchmarks.references import Array, Problem, bkb_posterior
 from benchmarks.report import Report, Table, run_module
-from torch_kbandits.algorithms import BKB
-from torch_kbandits.beliefs import FeatureTable
-from torch_kbandits.candidates import Arms
-from torch_kbandits.environments import gaussian_bumps
+from torch_kbandits import Bandit
+from torch_kbandits.algorithms import EKUCB
+from torch_kbandits.environments import ContextualFunction, gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
+
+#: EK-UCB on actions beside contexts; the other cases are BKB on arms of so many columns.
+CONTEXTS = "contexts"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is run: d and the cap on the dictionary of each run, whose times are put together in blocks of rounds.
-
-    The kernel columns of played arms may take ``column_memory`` bytes; a larger budget is used up more slowly, and
-    memory grows until then.
-    """
+    """What is run: each case and the cap on its dictionary. Times are put together in blocks of rounds."""
 
     arms: int = 10_000
-    cases: tuple[tuple[int, int], ...] = ((2, 350), (6, 350))
+    actions: int = 100
+    cases: tuple[tuple[str, int], ...] = (("2", 350), ("6", 350), (CONTEXTS, 50))
     rounds: int = 100_000
     block: int = 1_000
     memory_every: int = 10_000
-    column_memory: int = 2**26
 
 
-QUICK = Sizes(arms=100, cases=((2, 5), (2, 50)), rounds=60, block=4, memory_every=20)
+QUICK = Sizes(100, 6, (("2", 5), ("2", 50), (CONTEXTS, 5)), 60, 4, 20)
 
 
 def run(quick: bool = False) -> Report:
-    """Run BKB with coupled resampling for as long as is said, each case in a process of its own."""
+    """Run bandits for as long as is said, each case in a process of its own."""
     sizes = QUICK if quick else Sizes()
     measurements = [
-        json.loads(run_module("benchmarks.long_run", str(dimension), str(cap), json.dumps(asdict(sizes))))
-        for dimension, cap in sizes.cases
+        json.loads(run_module("benchmarks.long_run", case, str(cap), json.dumps(asdict(sizes))))
+        for case, cap in sizes.cases
     ]
     tables = [_summary(measurements, sizes), _course(measurements, sizes)]
     return Report("long_run", asdict(sizes), tables, measurements)
 
 
-def measure(dimension: int, cap: int, sizes: Sizes) -> dict[str, Any]:
+def measure(case: str, cap: int, sizes: Sizes) -> dict[str, Any]:
     """Return the times of blocks of rounds, memory on the way and the error of the posterior at the end.
 
     Nothing but the two calls is timed: the dictionary is compared with the one before between the rounds.
     """
-    environment = gaussian_bumps(sizes.arms, dimension, lengthscale=LENGTHSCALE, seed=0)
-    bandit = BKB(
-        candidates=Arms(environment.arms, sizes.column_memory),
-        kernel=kernel(LENGTHSCALE),
-        regularization=REGULARIZATION,
-        oversampling=OVERSAMPLING,
-        resampling="coupled",
-        max_dictionary=cap,
-        when_full="stop",
-        beta=BETA,
-        seed=0,
-    )
+    environment: FiniteArms | ContextualFunction
+    if case == CONTEXTS:
+        actions = torch.rand(sizes.actions, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        environment = ContextualFunction(_smooth, 2, actions, 0.1, 0)
+        prior = {"kernel": kernel(), "regularization": REGULARIZATION}
+        caps = {"max_dictionary": cap, "when_full": "stop"}
+        bandit = EKUCB(candidates=actions, context_dim=2, beta=BETA, seed=0, **prior, **caps)
+    else:
+        environment = gaussian_bumps(sizes.arms, int(case), lengthscale=LENGTHSCALE, seed=0)
+        bandit = bkb(environment.arms, 0, resampling="coupled", max_dictionary=cap)
     milliseconds, points, changes, regret = (np.zeros(sizes.rounds) for _ in range(4))
     memory = [resident_bytes()]
-    held: set[int] = set()
-    for t in tqdm(range(sizes.rounds), desc=f"long_run, d = {dimension}", unit="round", mininterval=5.0):
+    held = set[tuple[float, ...]]()
+    for t in tqdm(range(sizes.rounds), desc=f"long_run, {case}", unit="round", mininterval=5.0):
+        context = None if isinstance(environment, FiniteArms) else environment.context(t)
         start = time.perf_counter()
-        x = bandit.ask()
+        x = bandit.ask(context=context)
         asked = time.perf_counter()
-        y = environment.pull(x, t)
+        X = x if isinstance(environment, FiniteArms) else environment.joint_points(x, t)
+        y = environment.pull(X, t)
         pulled = time.perf_counter()
-        bandit.tell(x, y)
+        bandit.tell(x, y, context=context)
         milliseconds[t] = 1e3 * (asked - start + time.perf_counter() - pulled)
-        regret[t] = float(environment.regret(x))
-        now = set(environment.indices(bandit.inducing_points))
+        regret[t] = float(environment.regret(X) if isinstance(environment, FiniteArms) else environment.regret(X, t))
+        now = set(map(tuple, bandit.inducing_points.tolist()))
         points[t], changes[t], held = len(now), len(now ^ held), now
         if (t + 1) % sizes.memory_every == 0:
             memory.append(resident_bytes())
@@ -93,7 +92,7 @@ def measure(dimension: int, cap: int, sizes: Sizes) -> dict[str, Any]:
     beside = np.stack([values.reshape(-1, sizes.block).mean(1) for values in (points, changes)])
     later = slice(len(blocks) // 10, None)
     return {
-        "dimension": dimension,
+        "case": case,
         "cap": cap,
         "seconds": float(milliseconds.sum()) / 1e3,
         "block_median_ms": blocks.tolist(),
@@ -103,8 +102,12 @@ def measure(dimension: int, cap: int, sizes: Sizes) -> dict[str, Any]:
         "block_regret": regret.reshape(-1, sizes.block).mean(1).tolist(),
         "slope": slope(blocks[later], beside[:, later], sizes.block),
         "memory_bytes": memory,
-        **posterior_error(bandit, environment),
+        **posterior_error(bandit, environment, sizes.rounds - 1),
     }
+
+
+def _smooth(X: Tensor) -> Tensor:
+    return torch.sin(4.0 * X[:, 0] + 2.0 * X[:, 2]) * X[:, 1]
 
 
 def slope(block_ms: Array, beside: Array, block: int) -> dict[str, float]:
@@ -134,21 +137,30 @@ def slope(block_ms: Array, beside: Array, block: int) -> dict[str, float]:
     return {"slope": float(estimate), "error": float(error), "p": float(p), "freedom": freedom}
 
 
-def posterior_error(bandit: BKB, environment: FiniteArms) -> dict[str, float]:
-    """Return the largest errors of means and variances over all arms against a fresh computation in NumPy.
+def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction, last: int) -> dict[str, float]:
+    """Return the largest errors of means and variances, against a fresh computation in NumPy.
 
-    Cost: O(A m² + n m²) time, O((A + n) m) memory.
+    They are those at all arms, or at all actions in the context of the last round.
+
+    Cost: O((A + n) m²) time, O((A + n) m) memory.
     """
-    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
-    history = bandit.history
-    dictionary = np.array(environment.indices(bandit.inducing_points))
-    played = np.array(environment.indices(history.X))
-    mean, variance = bkb_posterior(problem, dictionary, played, history.Y.numpy())
-    # A bandit has no public way to the means of all arms, and to variances in which a full dictionary learns nothing.
-    panel = cast(FeatureTable, bandit._belief)._arms.up_to_date()
+    history, Z = bandit.history, bandit.inducing_points
+    if isinstance(environment, FiniteArms):
+        asked = environment.arms
+    else:
+        asked = environment.joint_points(environment.actions, last)
+    problem = Problem(torch.cat([asked, Z, history.X]).numpy(), LENGTHSCALE, REGULARIZATION, BETA)
+    _, dictionary, played = np.split(np.arange(len(problem.arms)), [len(asked), len(asked) + len(Z)])
+    mean, variance = (each[: len(asked)] for each in bkb_posterior(problem, dictionary, played, history.Y.numpy()))
+    # A bandit shows a model that is computed afresh, and variances in which a full dictionary learns what it lacks.
+    belief: Any = bandit._belief
+    posterior, at = belief.posterior, belief.posterior.at(asked)
+    ours = posterior.mean_at(at)[0], posterior.own_variance_at(at)
+    if isinstance(environment, FiniteArms):
+        ours = posterior.arm_mean()[0], posterior.arms.table.variance
     return {
-        "mean_error": float(np.abs(panel.mean.numpy() - mean).max()),
-        "variance_error": float(np.abs(panel.variance.numpy() - variance).max()),
+        "mean_error": float(np.abs(ours[0] - mean).max()),
+        "variance_error": float(np.abs(ours[1] - variance).max()),
     }
 
 
@@ -158,7 +170,7 @@ def _summary(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
         fit, memory = run["slope"], run["memory_bytes"]
         rows.append(
             [
-                str(run["dimension"]),
+                run["case"],
                 f"{run['block_dictionary'][-1]:.0f} (at most {run['cap']})",
                 f"{np.mean(run['block_changes']):.3f}",
                 f"{run['seconds']:.0f}",
@@ -178,7 +190,10 @@ def _summary(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
         "error of means",
         "error of variances",
     ]
-    return Table(f"{sizes.rounds:,} rounds of BKB, coupled, on {sizes.arms:,} arms", columns, rows)
+    title = (
+        f"{sizes.rounds:,} rounds of BKB, coupled, on {sizes.arms:,} arms, and of EK-UCB on {sizes.actions:,} actions"
+    )
+    return Table(title, columns, rows)
 
 
 def _course(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
@@ -190,7 +205,7 @@ def _course(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
             blocks = slice((number - 1) * stretch, number * stretch)
             rows.append(
                 [
-                    str(run["dimension"]),
+                    run["case"],
                     f"{number * sizes.memory_every:,}",
                     f"{np.mean(run['block_dictionary'][blocks]):.1f}",
                     f"{np.mean(run['block_changes'][blocks]):.3f}",
@@ -214,5 +229,5 @@ def _course(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
 
 
 if __name__ == "__main__":
-    dimension_given, cap_given, sizes_given = sys.argv[1:]
-    print(json.dumps(measure(int(dimension_given), int(cap_given), Sizes(**json.loads(sizes_given)))))
+    case_given, cap_given, sizes_given = sys.argv[1:]
+    print(json.dumps(measure(case_given, int(cap_given), Sizes(**json.loads(sizes_given)))))

@@ -24,14 +24,13 @@ from torch_kbandits.dictionaries import FixedDictionary
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is run; the kernel columns of played arms may take ``column_memory`` bytes."""
+    """What is run."""
 
     arms: int = 1_000_000
     dimension: int = 6
     lengthscale: float = 0.5
     dictionary: int = 100
     rounds: int = 50
-    column_memory: int = 2**26
     beyond_cache: int = 2**30
 
 
@@ -54,24 +53,23 @@ def measure(sizes: Sizes) -> dict[str, Any]:
     """
     _play(Sizes(arms=100, dictionary=5, rounds=2))  # loads libraries
     before = resident_bytes()
-    set_up, seconds, visited = _play(sizes)
+    set_up, seconds = _play(sizes)
     return {
         "what": "many arms",
         "before_bytes": before,
         "peak_bytes": peak_bytes(),
         "set_up_seconds": set_up,
         "seconds": seconds,
-        "visited": visited,
     }
 
 
-def _play(sizes: Sizes) -> tuple[float, list[float], list[float]]:
-    """Return the seconds until the second ``ask``, those of the rounds after, and the shares of arms visited."""
+def _play(sizes: Sizes) -> tuple[float, list[float]]:
+    """Return the seconds until the second ``ask``, and those of the rounds after."""
     generator = torch.Generator().manual_seed(0)
     arms = torch.rand(sizes.arms, sizes.dimension, generator=generator)
     start = time.perf_counter()
     bandit = Bandit(
-        candidates=Arms(arms, sizes.column_memory),
+        candidates=Arms(arms),
         kernel=kernel(sizes.lengthscale, torch.float32),
         regularization=REGULARIZATION,
         dictionary=FixedDictionary(arms[: sizes.dictionary]),
@@ -83,15 +81,14 @@ def _play(sizes: Sizes) -> tuple[float, list[float], list[float]]:
     bandit.tell(x, _reward(x, generator))
     x = bandit.ask()
     set_up = time.perf_counter() - start
-    seconds, visited = [], []
+    seconds = []
     for _ in range(sizes.rounds):
         y = _reward(x, generator)
         start = time.perf_counter()
         bandit.tell(x, y)
         x = bandit.ask()
         seconds.append(time.perf_counter() - start)
-        visited.append(bandit.visited_share)
-    return set_up, seconds, visited
+    return set_up, seconds
 
 
 def _reward(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -108,7 +105,6 @@ def _table(measurement: dict[str, Any], sizes: Sizes) -> Table:
         ["seconds until the second ask", f"{measurement['set_up_seconds']:.2f}"],
         ["seconds a round", spread(measurement["seconds"], 4)],
         ["seconds of one read of the embedding", f"{measurement['limit_seconds']:.4f}"],
-        ["arms visited by an ask", spread(measurement["visited"])],
     ]
     title = f"{sizes.arms:,} arms, dictionary of {sizes.dictionary}, single precision, {sizes.rounds} rounds"
     return Table(title, ["what", "median (min–max)"], rows)

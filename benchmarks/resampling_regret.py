@@ -3,19 +3,16 @@
 import statistics
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
+from benchmarks.arm_bandits import LENGTHSCALE, bkb
 from benchmarks.bkb_regret import exact_regret
-from benchmarks.bkb_rounds import LENGTHSCALE
 from benchmarks.report import Report, Table, mean_and_error
-from torch_kbandits.algorithms import BKB
+from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
-
-Resampling = Literal["fresh", "coupled", "growth"]
 
 RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "growth": "growth only"}
 
@@ -56,15 +53,7 @@ def play(
 
     Every point that joins or leaves the dictionary is a change.
     """
-    bandit = BKB(
-        candidates=environment.arms,
-        kernel=kernel(LENGTHSCALE),
-        regularization=REGULARIZATION,
-        oversampling=oversampling,
-        resampling=resampling,
-        beta=BETA,
-        seed=seed,
-    )
+    bandit = bkb(environment.arms, seed, oversampling=oversampling, resampling=resampling)
     added = dropped = 0
     held: set[int] = set()
     for t in range(rounds):

@@ -15,10 +15,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from benchmarks.report import Report, Table, spread
-from torch_kbandits import NystromGP
-from torch_kbandits.acquisition import DiscretizedThompsonSampling
-from torch_kbandits.beliefs import FeatureTable
-from torch_kbandits.dictionaries import Selection
+from torch_kbandits import Arms, Bandit, ConstantWidth, FixedDictionary, NystromGP
+from torch_kbandits.acquisition import DiscretizedThompsonSampling, ThompsonRule
 from torch_kbandits.environments import gaussian_bumps
 
 _REGULARIZATION = 0.01
@@ -83,12 +81,19 @@ def _function(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable
     return lambda number: acquisition.maximizers(number + 1)  # the earlier draws are kept
 
 
-def _arm_table(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable[[int], Any]:
-    table = FeatureTable(arms, kernel, _REGULARIZATION, 0)
-    dictionary = arms[: sizes.dictionary]
-    table = table.updated(arms[: len(Y)], Y, Selection(dictionary, dictionary.new_ones(len(dictionary)), None))
-    table.deviation(sizes.repeats)  # the first one sets up the prior draws
-    return table.deviation
+def _bandit(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable[[int], Any]:
+    bandit = Bandit(
+        candidates=Arms(arms),
+        kernel=kernel,
+        regularization=_REGULARIZATION,
+        dictionary=FixedDictionary(arms[: sizes.dictionary]),
+        acquisition=ThompsonRule(),
+        width=ConstantWidth(1.0),
+        seed=0,
+    )
+    bandit.tell(arms[: len(Y)], Y)
+    bandit.ask()  # sets up the prior draws
+    return lambda _: bandit.ask()  # each with a draw of its own
 
 
 def _paths(arms: Tensor, Y: Tensor, kernel: Kernel, sizes: Sizes) -> Callable[[int], Any]:
@@ -121,7 +126,7 @@ _KERNELS: dict[str, Callable[[], Kernel]] = {
 
 _ROUTES = {
     "DiscretizedThompsonSampling": _function,
-    "arm table": _arm_table,
+    "a bandit's ask": _bandit,
     "BoTorch paths": _paths,
     "BoTorch MaxPosteriorSampling": _joint,
 }

@@ -7,12 +7,11 @@ from itertools import product
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.arm_bandits import BETA, REGULARIZATION, kernel
-from benchmarks.bkb_rounds import LENGTHSCALE
+from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import Array, ExactGPUCB, Problem, bkb_posterior
 from benchmarks.report import Report, Table
-from benchmarks.resampling_regret import RULES, Resampling
-from torch_kbandits.algorithms import BKB
+from benchmarks.resampling_regret import RULES
+from torch_kbandits.dictionaries import Resampling
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
@@ -79,15 +78,7 @@ def play(
     environment: FiniteArms, resampling: Resampling, oversampling: float, sizes: Sizes, seed: int
 ) -> tuple[Array, list[int]]:
     """Return the ratio of all arms in the rounds looked at, (rounds, A), and the sizes of the dictionaries there."""
-    bandit = BKB(
-        candidates=environment.arms,
-        kernel=kernel(LENGTHSCALE),
-        regularization=REGULARIZATION,
-        oversampling=oversampling,
-        resampling=resampling,
-        beta=BETA,
-        seed=seed,
-    )
+    bandit = bkb(environment.arms, seed, oversampling=oversampling, resampling=resampling)
     problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
     exact = ExactGPUCB(problem, sizes.rounds, seed)
     played, ratios, dictionary = [], [], []

@@ -1,0 +1,276 @@
+"""Milliseconds of a round, an ask and the tell of its reward, by what is believed and what may be played.
+
+    .venv/bin/python -m benchmarks.rounds --against ../other-checkout --only BKB
+
+plays the cases that have this in their names here and, in turns, with the package of another checkout in a process of
+its own, and leaves blank what that cannot play. Nothing else should run.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+import torch_kbandits
+from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
+from benchmarks.bandwidth import product_ms
+from benchmarks.peer_rounds import Steps, offered, peers, reward
+from benchmarks.report import ROOT, Report, Table, spread
+from torch_kbandits import Arms, Bandit, Box, ConstantWidth, LearnedPrior, Outcome, Prior
+from torch_kbandits.algorithms import BBKB, EKUCB
+from torch_kbandits.bandit import GlobalBatchRule
+from torch_kbandits.dictionaries import FixedDictionary, RidgeLeverageSampling
+from torch_kbandits.memory import SlidingWindow
+
+#: Of which rounds a row is, by what they did to the dictionary.
+ANY, STAYS, GAINS, LOSES = CHANGES = ("any", "stays", "gains a point", "loses points")
+
+#: Measures cases with the package of a folder; ``benchmarks`` are those of this checkout.
+_SERVE = "import sys, benchmarks; sys.path.insert(0, sys.argv[1]); from benchmarks.rounds import serve; serve()"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is run: arms, rounds before those that count, these, and how often all of it is played.
+
+    In contexts five times as many come before, on a box a tenth is played; ten times as many rewards are told at once.
+    """
+
+    arms: tuple[int, int, int] = (100, 2_000, 10_000)
+    most_arms: int = 1_000_000
+    first: int = 300
+    rounds: int = 300
+    replays: tuple[int, ...] = (4_000, 16_000)
+    example: bool = True
+    repeats: int = 3
+
+
+QUICK = Sizes((10, 30, 40), 200, 4, 10, (5, 10), False, 2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rounds to time: what plays them, and how many do not count.
+
+    Where the package keeps a table of ``arms``, a round is put beside the product of one, of a dtype, with a vector.
+    """
+
+    steps: Callable[[], Steps]
+    first: int = 1
+    arms: int = 0
+    dtype: torch.dtype = torch.float64
+
+
+def run(quick: bool = False, million: bool = False, against: Path | None = None, only: str = "") -> Report:
+    """Play the cases with names that contain ``only``, here and maybe with another checkout in turns."""
+    sizes, threads, measurements = QUICK if quick else Sizes(), torch.get_num_threads(), list[dict[str, Any]]()
+    others = peers(_uniform(sizes.arms[2]), 5 * sizes.first, sizes.rounds)
+    played = cases(sizes, quick or million) | {name: Case(steps) for name, steps in others.items()}
+    torch.set_num_threads(2)
+    try:
+        with nullcontext(lambda _: None) if against is None else _other(against, quick) as there:
+            turns = list(product((name for name in played if only in name), range(sizes.repeats)))
+            for name, _ in tqdm(turns, desc="rounds", unit="case"):
+                found = {"here": measure(played[name]), "there": None if name in others else there(name)}
+                measurements.append({"case": name} | found)
+    finally:
+        torch.set_num_threads(threads)
+    return Report("rounds", asdict(sizes), [_table(measurements, against is not None)], measurements)
+
+
+# -------------------------------------------------------------------- what is played
+
+
+def cases(sizes: Sizes, million: bool) -> dict[str, Case]:
+    """Return what the package plays, by name."""
+    few, some, many = map(_uniform, sizes.arms)
+    found, on_few, on_many = dict[str, Case](), f"{len(few)} arms", f"{len(many):,} arms"
+
+    def add(name: str, make: Callable[[], Bandit], arms: int = 0, first: int = sizes.first) -> None:
+        found[name] = Case(partial(_rounds, make, first + sizes.rounds), first, arms)
+
+    exact = partial(_bandit, Arms(few), 0.2)
+    bkb = partial(_bandit, Arms(many), 0.12, dictionary=RidgeLeverageSampling(OVERSAMPLING))
+    window = partial(exact, memory=SlidingWindow(len(few)))
+    fresh = f"BKB, {on_many}, fresh, length scale 0.12"
+    for name, make in ((f"exact, {on_few}", exact), (f"window of {len(few)}, {on_few}", window), (fresh, bkb)):
+        add(name, make)
+        add(f"{name}, LearnedPrior", partial(make, prior=LearnedPrior()))
+        add(f"{name}, an outcome", partial(make, outcomes=[Outcome("cost", _prior(make.args[1]))]))
+        add(f"{name}, in batches", partial(make, batches=GlobalBatchRule()))
+    for scale, resampling in product((0.12, 0.025), ("fresh", "coupled", "growth")):
+        make = partial(_bandit, Arms(many), scale, dictionary=RidgeLeverageSampling(OVERSAMPLING, resampling))
+        add(f"BKB, {on_many}, {resampling}, length scale {scale}", make, len(many))
+    words: dict[str, Any] = {"regularization": REGULARIZATION, "beta": BETA, "seed": 0}
+    add(f"BBKB, {len(some):,} arms", partial(BBKB, candidates=some, kernel=kernel(0.1), **words), len(some))
+    box, tenth = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)), sizes.rounds // 10
+    found["exact, on a box"] = Case(partial(_rounds, partial(_bandit, box, 0.2), 2 * tenth), tenth)
+    for scale in (1.2, 0.7):
+        words |= {"regularization": 1.0, "beta": 0.1, "kernel": kernel(scale)}
+        make = partial(EKUCB, context_dim=3, action_dim=3, **words)
+        add(f"EK-UCB, 10 actions, length scale {scale}", make, first=5 * sizes.first)
+    told = partial(_told, bkb, many, 10 * sizes.rounds)
+    found[f"{10 * sizes.rounds:,} rewards told at once, BKB, {on_many}"] = Case(told)
+    for number in sizes.replays:
+        found[f"a round of {number:,} replayed, exact, {on_few}"] = Case(partial(_replayed, exact, number), 0)
+    for state, starts in (("empty", 1), ("warm", 2)) if sizes.example else ():
+        found[f"README's first example, a process, {state} cache of loops"] = Case(partial(_example, starts), 0)
+    if million:
+        steps = partial(_rounds, partial(_in_single_precision, sizes.most_arms), 2 * tenth)
+        found[f"100 points, {sizes.most_arms:,} arms, single"] = Case(steps, tenth, sizes.most_arms, torch.float32)
+    return found
+
+
+def _uniform(number: int) -> torch.Tensor:
+    return torch.rand(number, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def _prior(lengthscale: float, dtype: torch.dtype = torch.float64) -> Prior:
+    return Prior(kernel(lengthscale, dtype), REGULARIZATION)
+
+
+def _bandit(candidates: Any, lengthscale: float, **words: Any) -> Bandit:
+    words = {"prior": _prior(lengthscale), "width": ConstantWidth(BETA), "seed": 0} | words
+    return Bandit(candidates=candidates, **words)
+
+
+def _in_single_precision(number: int) -> Bandit:
+    arms = torch.rand(number, 6, generator=torch.Generator().manual_seed(0))
+    return _bandit(Arms(arms), 0.5, prior=_prior(0.5, arms.dtype), dictionary=FixedDictionary(arms[:100]))
+
+
+def _rounds(make: Callable[[], Bandit], rounds: int) -> Steps:
+    bandit, generator = make(), torch.Generator().manual_seed(1)
+    outcomes: dict[str, Any] = {"outcomes": {"cost": 0.5}} if bandit.outcomes else {}
+    for t in range(rounds):
+        given: dict[str, Any] = offered(t) if bandit.candidates.is_contextual else {}
+        told = outcomes | {name: given[name] for name in given if name == "context"}
+        start = time.perf_counter()
+        x = bandit.ask(**given)
+        asked = time.perf_counter() - start
+        y = reward(x, given.get("context")) + 0.1 * torch.randn(1, generator=generator, dtype=x.dtype)
+        start = time.perf_counter()
+        bandit.tell(x, y, **told)
+        yield 1e3 * (asked + time.perf_counter() - start), lambda: bandit.inducing_points
+
+
+def _told(make: Callable[[], Bandit], arms: torch.Tensor, number: int) -> Steps:
+    rows = torch.randint(len(arms), (number,), generator=torch.Generator().manual_seed(1))
+    for bandit in (make() for _ in range(3)):
+        start = time.perf_counter()
+        bandit.tell(arms[rows], reward(arms[rows]))
+        yield 1e3 * (time.perf_counter() - start), partial(getattr, bandit, "inducing_points")
+
+
+def _replayed(make: Callable[[], Bandit], rounds: int) -> Steps:
+    played, bandit = make(), make()
+    for _ in _rounds(lambda: played, rounds):
+        pass
+    history = played.history
+    start = time.perf_counter()
+    bandit.replay(history)
+    yield 1e3 * (time.perf_counter() - start) / rounds, lambda: bandit.inducing_points
+
+
+def _example(starts: int) -> Steps:
+    """Run README's first example so many times with one cache of loops, empty at first, and yield the last."""
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0]
+    folder = Path(torch_kbandits.__file__).parents[1]
+    with TemporaryDirectory() as cache:
+        environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": cache}
+        start = 0.0
+        for _ in range(starts):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, capture_output=True)
+        yield 1e3 * (time.perf_counter() - start), tuple
+
+
+# -------------------------------------------------------------------- how it is measured and shown
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """Return the milliseconds of the rounds that count, by what they did to the dictionary, and its size in the end.
+
+    Who looks at a dictionary may disturb what is timed: for that the same rounds are played once more.
+    """
+    steps = list(case.steps())
+    rounds, points = {ANY: [ms for ms, _ in steps][case.first :]}, len(steps[-1][1]())
+    if not case.arms:
+        return {"rounds": rounds, "points": points}
+    held = set[tuple[float, ...]]()
+    for number, (_, look) in enumerate(case.steps(), -case.first):
+        before, held = held, set(map(tuple, look().tolist()))
+        if number >= 0:
+            change = LOSES if before - held else GAINS if held - before else STAYS
+            rounds.setdefault(change, []).append(rounds[ANY][number])
+    return {"rounds": rounds, "points": points, "product_ms": product_ms(case.arms, points, case.dtype)}
+
+
+def serve() -> None:
+    """Measure the cases whose names come in, a line each; null for one that cannot be played."""
+    torch.set_num_threads(2)
+    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else Sizes(), True), sys.stdout, sys.stderr
+    for name in sys.stdin:
+        try:
+            found = measure(known[name.rstrip("\n")])
+        except Exception as error:  # whatever it is: it cannot play that
+            found = print(f"{name.rstrip()}: {error!r}")
+        print(json.dumps(found), file=out, flush=True)
+
+
+@contextmanager
+def _other(folder: Path, quick: bool) -> Iterator[Callable[[str], dict[str, Any] | None]]:
+    command = [sys.executable, "-W", "ignore", "-c", _SERVE, str(folder.resolve()), "quick" if quick else "full"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def there(name: str) -> dict[str, Any] | None:
+            print(name, file=process.stdin, flush=True)
+            return json.loads(process.stdout.readline())  # pyright: ignore[reportOptionalMemberAccess]
+
+        yield there
+
+
+def _table(measurements: list[dict[str, Any]], compares: bool) -> Table:
+    rows, median = [], statistics.median
+    for name, change in product(dict.fromkeys(run["case"] for run in measurements), CHANGES):
+        here, there = ([run[at] for run in measurements if run["case"] == name and run[at]] for at in ("here", "there"))
+        ours, theirs = ([run["rounds"][change] for run in runs if change in run["rounds"]] for runs in (here, there))
+        if ours:
+            mean, points = median(map(statistics.fmean, ours)), median(run["points"] for run in here)
+            products = [run["product_ms"] for run in here if "product_ms" in run]
+            row = [name, f"{points:.0f}", change, *_shown(ours), f"{mean / median(products):.1f}" if products else ""]
+            ratio = f"{median(map(statistics.fmean, theirs)) / mean:.2f}" if theirs else ""
+            rows.append(row + ([*_shown(theirs), ratio] if compares else []))
+    columns = ["case", "points", "dictionary", "mean, ms", "median, ms", "mean / product"]
+    columns += ["there, mean", "there, median", "there / here, means"] if compares else []
+    return Table("A round, or what is said: median (least–most) of runs, two threads", columns, rows)
+
+
+def _shown(runs: list[list[float]]) -> list[str]:
+    """Return what rounds of runs take in the mean and in the median."""
+    return [spread([*map(of, runs)], 3) if runs else "" for of in (statistics.fmean, statistics.median)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description="Time rounds.")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs")
+    parser.add_argument("--million", action="store_true", help="a million arms, too")
+    parser.add_argument("--against", type=Path, help="another checkout, whose package plays in turns")
+    parser.add_argument("--only", default="", help="what the names of the cases contain")
+    for table in run(**vars(parser.parse_args())).tables:
+        print(table.markdown())
