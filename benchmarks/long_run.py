@@ -25,7 +25,7 @@ from torch_kbandits.algorithms import EKUCB
 from torch_kbandits.environments import ContextualFunction, gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
-#: EK-UCB on actions beside contexts; the other cases are BKB on arms of so many columns.
+#: EK-UCB on actions beside contexts of two columns; the other cases are BKB on arms of so many columns.
 CONTEXTS = "contexts"
 
 
@@ -35,13 +35,13 @@ class Sizes:
 
     arms: int = 10_000
     actions: int = 100
-    cases: tuple[tuple[str, int], ...] = (("2", 350), ("6", 350), (CONTEXTS, 50))
+    cases: tuple[tuple[str, int], ...] = (("d = 2", 350), ("d = 6", 350), (CONTEXTS, 50))
     rounds: int = 100_000
     block: int = 1_000
     memory_every: int = 10_000
 
 
-QUICK = Sizes(100, 6, (("2", 5), ("2", 50), (CONTEXTS, 5)), 60, 4, 20)
+QUICK = Sizes(100, 6, (("d = 2", 5), ("d = 2", 50), (CONTEXTS, 5)), 60, 4, 20)
 
 
 def run(quick: bool = False) -> Report:
@@ -68,7 +68,7 @@ def measure(case: str, cap: int, sizes: Sizes) -> dict[str, Any]:
         caps = {"max_dictionary": cap, "when_full": "stop"}
         bandit = EKUCB(candidates=actions, context_dim=2, beta=BETA, seed=0, **prior, **caps)
     else:
-        environment = gaussian_bumps(sizes.arms, int(case), lengthscale=LENGTHSCALE, seed=0)
+        environment = gaussian_bumps(sizes.arms, int(case.removeprefix("d = ")), lengthscale=LENGTHSCALE, seed=0)
         bandit = bkb(environment.arms, 0, resampling="coupled", max_dictionary=cap)
     milliseconds, points, changes, regret = (np.zeros(sizes.rounds) for _ in range(4))
     memory = [resident_bytes()]
@@ -181,7 +181,7 @@ def _summary(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
             ]
         )
     columns = [
-        "d",
+        "case",
         "dictionary at the end",
         "changes of it a round",
         "seconds in all",
@@ -216,7 +216,7 @@ def _course(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
                 ]
             )
     columns = [
-        "d",
+        "case",
         "rounds",
         "dictionary",
         "changes of it a round",

@@ -60,7 +60,7 @@ class Sizes:
     repeats: int = 3
 
 
-QUICK = Sizes((10, 30, 40), 200, 4, 10, (5, 10), False, 2)
+QUICK = Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def cases(sizes: Sizes, million: bool) -> dict[str, Case]:
         add(f"BKB, {on_many}, {resampling}, length scale {scale}", make, len(many))
     words: dict[str, Any] = {"regularization": REGULARIZATION, "beta": BETA, "seed": 0}
     add(f"BBKB, {len(some):,} arms", partial(BBKB, candidates=some, kernel=kernel(0.1), **words), len(some))
-    box, tenth = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)), sizes.rounds // 10
+    box, tenth = Box(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)), max(1, sizes.rounds // 10)
     found["exact, on a box"] = Case(partial(_rounds, partial(_bandit, box, 0.2), 2 * tenth), tenth)
     for scale in (1.2, 0.7):
         words |= {"regularization": 1.0, "beta": 0.1, "kernel": kernel(scale)}

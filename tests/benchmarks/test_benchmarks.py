@@ -30,8 +30,8 @@ def dense_gram(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.exp(-cdist(a, b, "sqeuclidean") / (2 * LENGTHSCALE**2))
 
 
-#: Of models, of rounds and of what is told; the others belong to the slow tests.
-QUICK = {"bkb_rounds", "nystrom_fit", "online_tells"}
+#: Of models, of bandits and of what is told; the others belong to the slow tests.
+QUICK = {"nystrom_fit", "online_tells", "variance_ratio"}
 
 
 @pytest.mark.one_in(3)

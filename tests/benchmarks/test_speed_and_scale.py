@@ -1,16 +1,15 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import long_run
-from benchmarks.arm_bandits import BANDITS, BETA, REGULARIZATION, Case, play, problem
-from benchmarks.botorch_rounds import exact_blocks, exact_search, observations
-from benchmarks.references import bkb_posterior
-from torch_kbandits.candidates import Arms
+from benchmarks import long_run, rounds
+from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
+from benchmarks.peer_rounds import exact_blocks, exact_search
+from benchmarks.references import Problem, bkb_posterior
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
-
-CASE = Case(lengthscale=0.3, dictionary=12, rounds=25)
 
 
 @pytest.fixture(scope="module")
@@ -18,47 +17,59 @@ def environment() -> FiniteArms:
     return gaussian_bumps(150, 2, seed=0)
 
 
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", BANDITS)
-def test_rounds_report_the_dictionary_of_the_bandit(name, environment):
-    run = play(BANDITS[name](Arms(environment.arms), CASE, 0), environment, CASE)
-    held: set[int] = set()
-    for each in run.rounds:
-        now = set(each.dictionary.tolist())
-        assert (each.added, each.dropped) == (len(now - held), len(held - now))
-        assert 0.0 < each.visited <= 1.0
-        held = now
-    assert [each.told for each in run.rounds] == list(range(1, CASE.rounds + 1))
-    assert len(run.played) == len(run.rewards) == CASE.rounds
-    # What a round chose is what the next one told.
-    assert [each.choice for each in run.rounds[:-1]] == run.played[1:].tolist()
+def test_rounds_are_told_apart_by_what_they_did_to_the_dictionary():
+    dictionaries = [[0.0], [0.0], [0.0, 1.0], [1.0], [1.0, 2.0], [1.0, 3.0], [3.0, 1.0]]
+    shown = [torch.tensor(each).unsqueeze(-1) for each in dictionaries]
+    case = rounds.Case(lambda: ((float(t), lambda t=t: shown[t]) for t in range(7)), first=1, arms=5)
+    found = rounds.measure(case)
+    assert found["rounds"] == {
+        rounds.ANY: [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        rounds.STAYS: [1.0, 6.0],
+        rounds.GAINS: [2.0, 4.0],
+        rounds.LOSES: [3.0, 5.0],
+    }
+    assert found["points"] == 2
+    assert found["product_ms"] > 0.0
+
+
+@pytest.mark.slow
+def test_another_checkout_plays_in_turns_and_leaves_blank_what_it_cannot():
+    """It is this one, which has no case that it cannot play: but others' rounds are played here alone."""
+    report = rounds.run(quick=True, against=Path(rounds.__file__).parents[1], only="length scale 1.2")
+    (ours, numpys) = report.tables[0].rows
+    assert ours[0].startswith("EK-UCB")
+    assert "" not in ours[-3:]
+    assert numpys[0].startswith("NumPy")
+    assert [*numpys[-3:]] == ["", "", ""]
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("name", ["BKB, growth only", "BKB, coupled", "BKB, fresh"])
-def test_rounds_choose_as_numpy_does_at_their_dictionary(name, environment):
-    run = play(BANDITS[name](Arms(environment.arms), CASE, 0), environment, CASE)
-    reference = problem(environment, CASE)
-    for each in run.rounds:
-        if name.endswith("growth only") and len(each.dictionary) == CASE.dictionary:
-            continue  # full, so that variances are others
-        told = slice(each.told)
-        mean, variance = bkb_posterior(reference, each.dictionary, run.played[told], run.rewards[told])
-        scores = mean + BETA * np.sqrt(variance)
-        assert scores[each.choice] >= scores.max() - 1e-8
+@pytest.mark.parametrize("resampling", ["growth", "coupled", "fresh"])
+def test_bkb_chooses_as_numpy_does_at_its_dictionary(resampling, environment):
+    problem = Problem(environment.arms.numpy(), LENGTHSCALE, REGULARIZATION, BETA)
+    bandit = bkb(environment.arms, 0, resampling=resampling)
+    for t in range(25):
+        (row,) = environment.indices(x := bandit.ask())
+        if t:
+            played = np.array(environment.indices(bandit.history.X))
+            dictionary = np.array(environment.indices(bandit.inducing_points))
+            mean, variance = bkb_posterior(problem, dictionary, played, bandit.history.Y.numpy())
+            scores = mean + BETA * np.sqrt(variance)
+            assert scores[row] >= scores.max() - 1e-8
+        bandit.tell(x, environment.pull(x, t))
 
 
 def test_botorch_rounds_choose_the_best_arm_of_the_dense_posterior(environment):
-    X, Y = observations(environment, 20)
+    X, Y = environment.arms[:20], environment.pull(environment.arms[:20], 0)
     arms = environment.arms.numpy()
     squares = ((arms[:, None] - X.numpy()) ** 2).sum(-1)
-    cross = np.exp(-squares / (2 * CASE.lengthscale**2))
+    cross = np.exp(-squares / (2 * LENGTHSCALE**2))
     gram = cross[:20] + REGULARIZATION * np.eye(20)
     mean = cross @ np.linalg.solve(gram, Y.numpy())
     variance = 1 - (cross * np.linalg.solve(gram, cross.T).T).sum(1)
     best = environment.arms[int(np.argmax(mean + BETA * np.sqrt(variance))), None]
-    assert torch.equal(exact_search(environment.arms, X, Y, CASE)(), best)
-    assert torch.equal(exact_blocks(environment.arms, X, Y, CASE)(), best)
+    assert torch.equal(exact_search(environment.arms, X, Y, LENGTHSCALE)(), best)
+    assert torch.equal(exact_blocks(environment.arms, X, Y, LENGTHSCALE)(), best)
 
 
 def test_the_slope_is_that_of_a_line_and_its_test_has_the_false_alarm_rate_it_says():
