@@ -3,21 +3,14 @@
 from copy import deepcopy
 from itertools import count
 
-import hypothesis.strategies as st
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
 from interrupts import Interrupt, swaps
 from kinds import ARMS, KINDS, known, make, points, same
-from problems import DOUBLE, KERNELS, data, difference, examples, matern
+from problems import DOUBLE, difference, matern
 
-import torch_kbandits as kb
-from torch_kbandits import Bandit, InputError, algorithms
-from torch_kbandits import acquisition as rules
-from torch_kbandits.confidence import ConstantWidth, GPUCBWidth, IGPUCBWidth, MemoryWidth, RateGain
+from torch_kbandits import InputError, algorithms
 from torch_kbandits.environments.registry import build
-from torch_kbandits.memory import Restart, SlidingWindow
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
@@ -114,64 +107,12 @@ def test_an_interrupt_of_rounds_leaves_those_before_it(name, lines):
         assert_alike(kind, bandit, play(kind, deepcopy(start), 13, told), 13 + told)
 
 
-RULES = [
-    rules.UpperConfidenceRule(),
-    rules.ExpectedImprovementRule(),
-    rules.ProbabilityOfImprovementRule(0.05),
-    rules.ThompsonRule(),
-]
-RULES += [rules.UniformRule(), rules.ThompsonRule(64)]
-WIDTHS = [
-    ConstantWidth(1.0),
-    ConstantWidth(0.0),
-    IGPUCBWidth(0.1, 1.0, 0.1),
-    kb.ScaledWidth(GPUCBWidth(1.0, 0.1, RateGain("rbf", 2)), 0.1),
-    MemoryWidth(0.1, 1.0, 0.1, 5),
-]
-
-
-class Timid(rules.UpperConfidenceRule):
-    """A rule made of ours, which is asked in every round; as is the width."""
-
-    def on_arms(self, posterior, beta, seed):
-        return posterior.mean - beta * posterior.variance.sqrt()
-
-
-class Growing(ConstantWidth):
-    def __call__(self, evidence):
-        return super().__call__(evidence) * (1 + evidence.num_observations)
-
-
 def by_hand(bandit, table, arms):
     """The same by ask and tell; of equal arms the first one's reward."""
     for rewards in table:
         x = bandit.ask()
         bandit.tell(x, rewards[int((arms == x).all(-1).nonzero()[0])])
     return bandit
-
-
-@examples(12)
-@given(
-    number=st.integers(1, 12), rule=st.sampled_from([*RULES, Timid()]), width=st.sampled_from([*WIDTHS, Growing(0.1)]),
-    memory=st.sampled_from([None, None, SlidingWindow(1), SlidingWindow(4.5), SlidingWindow(20), Restart(7)]),
-    kernel=st.sampled_from(["rbf", "matern", "linear"]), regularization=st.sampled_from([1.0, 0.01, 1e-7]),
-    near=st.booleans(), seed=st.integers(0, 10_000),
-)  # fmt: skip
-def test_rounds_ahead_are_those_of_ask_and_tell(number, rule, width, memory, kernel, regularization, near, seed):
-    """Duplicates, nearly equal arms, rewards that repeat, windows that keep one arm, posteriors computed afresh."""
-    random, arms = np.random.default_rng(seed), data(number, 2, seed)[0]
-    arms = torch.cat([arms, arms[:2], arms[:2] + 1e-9 * near])
-    table = torch.tensor(random.standard_normal((40, len(arms))) * random.integers(0, 2)) + torch.sin(9.0 * arms[:, 0])
-    words = {"candidates": kb.Arms(arms), "kernel": KERNELS[kernel].make(), "regularization": regularization}
-    words |= {"acquisition": rule, "width": width, "memory": memory, "seed": seed}
-    one, other = Bandit(**words), by_hand(Bandit(**words), table, arms)
-    cut = int(random.integers(1, 40))
-    one.run(table[:cut])
-    one.run(table[cut:].numpy())
-    assert torch.equal(one.history.X, other.history.X)
-    assert torch.equal(one.history.Y, other.history.Y)
-    assert one.health().recent_mean == pytest.approx(other.health().recent_mean, rel=1e-6, abs=1e-9)
-    assert torch.equal(one.ask(), other.ask())
 
 
 def test_a_reward_that_is_no_number_ends_the_rounds_before_it_and_one_that_nobody_sees_does_not():
