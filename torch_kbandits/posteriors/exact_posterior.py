@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
@@ -63,8 +64,11 @@ class ExactPosterior(Posterior):
         if len(places) > 4 + live // 4 or self.num_changes >= CHECK + live or 2 * live + 16 < self.size:
             return changed(self, told=told).refitted()
         after = self
-        for number in range(len(places)):
-            after = after._learned_one(int(places[number]), told)
+        try:
+            for place in places:
+                after = after._learned_one(int(place), told)
+        except NumericalError:  # rounding, or no covariance, which is said there
+            return changed(self, told=told).refitted()
         return changed(after, told=told, num_changes=self.num_changes + len(places))._checked()
 
     def _learned_one(self, place: int, told: Observations) -> Self:
@@ -95,6 +99,8 @@ class ExactPosterior(Posterior):
         z = self.coordinates(point)[:, 0]
         row = z - gaussian_loops.product(cov, z)
         spread = told.prior.tensor[place].item() + noise - z @ row
+        if not spread > 0.0:
+            raise NumericalError(f"A variance came out at {spread:.3g}: the kernel is no covariance.")
         corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
         step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
         at[place], unit[m] = m, 1.0
@@ -149,19 +155,16 @@ class ExactPosterior(Posterior):
 
     # ---------------------------------------------------------------- what confidence widths read
 
-    def _inverse(self) -> tuple[Array, Array]:
-        """Return the diagonal of (K + S)⁻¹, (u,), and that times the rewards, (k, u), of the points that count."""
-        white = self.white[:, self.place_in_basis[self.place_in_basis >= 0]]
-        return np.einsum("mi,mi->i", white, white - self.gaussian.cov @ white), self._alpha()
-
     def _alpha(self) -> Array:
         """Return (K + S)⁻¹ times the rewards of the points that count, (k, u)."""
         return self.gaussian.mean @ self.white[:, self.place_in_basis[self.place_in_basis >= 0]]
 
     def effective_dimension(self) -> float:
         """Return Σ_s τ(x_s) over what was told: tr K (K + S)⁻¹. Cost: O(u m²)."""
-        own, _ = self._inverse()
-        return float(len(own) - self.prior.noise / self.told.counts[self.place_in_basis >= 0] @ own)
+        live = self.place_in_basis >= 0
+        white = self.white[:, self.place_in_basis[live]]
+        own = np.einsum("mi,mi->i", white, white - self.gaussian.cov @ white)  # the diagonal of (K + S)⁻¹
+        return float(len(own) - self.prior.noise / self.told.counts[live] @ own)
 
     def projection_error(self) -> float:
         """Return 0: nothing is left out."""

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 
 Array = NDArray[Any]
@@ -54,7 +55,13 @@ class Gaussian(NamedTuple):
         return cls(np.empty((number, 0)), np.empty((0, 0)), 0.0)
 
     def moved(self, move: Move, factor: float) -> "Gaussian":
-        """Return the Gaussian after a change by which det V grows by a factor. Cost: O(m²)."""
+        """Return the Gaussian after a change by which det V grows by a factor. Cost: O(m²).
+
+        Raises:
+            NumericalError: if that is not above 0, which no covariance makes it.
+        """
+        if not factor > 0.0:
+            raise NumericalError(f"A determinant came out {factor:.3g} times what it was: the kernel is no covariance.")
         cov = gaussian_loops.with_outer(self.cov, move.row, move.scale)
         return Gaussian(self.mean + np.outer(move.step, move.row), cov, self.log_det + math.log(factor))
 

@@ -236,7 +236,8 @@ class Posterior(ABC):
         Cost: O(q m d + q m²).
         """
         known: tuple[Array, Points] | None = vars(self).get("_last")
-        if known is None or known[0] is not self.white or not (known[1].X is X or torch.equal(known[1].X, X)):
+        if known is None or known[0] is not self.white or not torch.equal(known[1].X, X):
+            X = X.clone()  # who gave it may write to it
             at = Points(X, self.white @ self.prior.between(self.points, X), self.prior.variance(X))
             known = vars(self)["_last"] = self.white, at
         return known[1]
