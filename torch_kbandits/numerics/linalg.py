@@ -20,9 +20,6 @@ LEAST_SHARE = 1e-6
 #: Steps of inverse iteration, which gains orders of magnitude with each where one eigenvalue is far below the others.
 _INVERSE_ITERATIONS = 3
 
-#: Of so many rows triangular matrices are inverted at once.
-_AT_ONCE = 64
-
 
 class NotPositiveDefiniteError(NumericalError, NotPSDError):
     """A Gram matrix has a clearly negative eigenvalue: the kernel is not positive semi-definite.
@@ -178,22 +175,6 @@ def _beyond_rounding(worst: float, dtype: torch.dtype) -> NumericalError:
         f"({-_NEGATIVE_VARIANCE_TOLERANCE[dtype]:.0e}): use float64, a larger regularization, or check that the kernel "
         "is positive semi-definite."
     )
-
-
-def lower_inverse(factor: Tensor) -> Tensor:
-    """Return the inverse of a lower triangular matrix (m, m).
-
-    By halves, which leave out what is 0 and are mostly products: half the time of a solve for all of the identity.
-    """
-    m = len(factor)
-    if m <= _AT_ONCE:
-        identity = torch.eye(m, dtype=factor.dtype, device=factor.device)
-        return torch.linalg.solve_triangular(factor, identity, upper=False)
-    half, inverse = m // 2, torch.zeros_like(factor)
-    first = inverse[:half, :half] = lower_inverse(factor[:half, :half])
-    last = inverse[half:, half:] = lower_inverse(factor[half:, half:])
-    inverse[half:, :half] = -last @ (factor[half:, :half] @ first)
-    return inverse
 
 
 def schur_factor(corner: Tensor, across: Tensor) -> Tensor:

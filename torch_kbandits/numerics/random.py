@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import RLock, local
+from threading import RLock
 from typing import Any
 
 import torch
@@ -27,16 +27,6 @@ def generator_for(seed: int, round: int, purpose: str) -> torch.Generator:
     unrelated ones. So the randomness of a round depends on nothing that happened in other rounds.
     """
     return torch.Generator().manual_seed(seed_for(seed, round, purpose))
-
-
-class _Drawn(local):
-    """A generator that is seeded for one number, and where that is written: others of each thread."""
-
-    def __init__(self) -> None:
-        self.generator, self.number = torch.Generator(), torch.empty(1, dtype=torch.float64, device="cpu")
-
-
-_DRAWN = _Drawn()
 
 
 def first_normals(seed: int, rounds: range, purpose: str) -> list[float]:
