@@ -18,6 +18,7 @@ from torch_kbandits.beliefs.base import Lookahead, best_of, lots, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -182,8 +183,10 @@ class TableOffer:
 
     def chosen(self, row: int | Tensor) -> Tensor:
         """Return the arm of a row, (1, d); on a device this is what is waited for."""
-        source: Any = self._belief.place.source
-        return source.rows(torch.as_tensor(row).reshape(1).to(source.device)).cpu()
+        source = cast(ArmSource, self._belief.place.source)
+        if isinstance(row, int):
+            return source.block(row, row + 1).cpu().clone()
+        return source.rows(row.reshape(1).to(source.device)).cpu()
 
     @property
     def mean(self) -> Tensor:

@@ -194,7 +194,8 @@ class PosteriorBelief(Belief):
         return self.regularization.new_tensor(value)
 
     def _values(self, values: Any) -> Tensor:
-        return torch.as_tensor(values).to(self._none.dtype)
+        tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
+        return tensor if tensor.dtype == self._none.dtype else tensor.to(self._none.dtype)
 
     @property
     def memory(self) -> Memory:
@@ -380,11 +381,11 @@ class PosteriorBelief(Belief):
 
     def _numbers_told(self, told: History) -> Array:
         """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
-        columns = [told.Y.double().numpy()]
-        if self._outcomes:
-            measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
-            columns += [measured[:, number] for number, _ in self._outcomes]
-        return np.stack(columns, axis=1)
+        rewards = told.Y.double().numpy()[:, None]
+        if not self._outcomes:
+            return rewards
+        measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
+        return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
 
     def _learn(
         self,

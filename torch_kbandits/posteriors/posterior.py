@@ -71,10 +71,10 @@ class Prior:
 
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
-        values = np.zeros((len(self.means), len(X)))
-        with torch.no_grad():
-            for row, mean in zip(values, self.means, strict=True):
-                if mean is not None:
+        values = np.zeros((len(self.means), X.shape[0]))
+        for row, mean in zip(values, self.means, strict=True):
+            if mean is not None:
+                with torch.no_grad():
                     row[:] = prior_mean(mean, X).double().numpy()
         return values
 
@@ -258,8 +258,7 @@ class Posterior(ABC):
             NumericalError: if one is negative beyond rounding.
         """
         z, prior = at.z, at.prior
-        variance = prior - np.einsum("mq,mq->q", z, z) + np.einsum("mq,mq->q", z, self.gaussian.cov @ z)
-        return non_negative(variance, prior)
+        return non_negative(prior - np.einsum("mq,mq->q", z, z - self.gaussian.cov @ z), prior)
 
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
