@@ -13,10 +13,16 @@ from gpytorch.means import Mean
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    ArmPosterior,
+    Domain,
+    SomeOf,
+    UpperConfidenceRule,
+    rule_loops,
+)
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
+from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import frozen
@@ -91,6 +97,35 @@ class Lookahead(ABC):
     @abstractmethod
     def offered(self, domain: Domain | None) -> Offered:
         """Return the posterior at what may be played in a round, if that is finite; see ``choose``."""
+
+    def _best_offered(
+        self,
+        rule: AcquisitionRule,
+        beta: Tensor,
+        seed: int,
+        domain: Domain | None,
+        kernel_bound: Tensor,
+        incumbent: Tensor | None,
+    ) -> Tensor:
+        """Return the candidate (1, d) of the highest score of those allowed; equals are broken at random.
+
+        Args:
+            rule: how to choose.
+            beta: the multiplier of σ, 0-dim.
+            seed: all randomness of the choice.
+            domain: what may be played.
+            kernel_bound: the largest prior variance, 0-dim.
+            incumbent: what is to be improved on, 0-dim, where not all is allowed; None for that of all.
+        """
+        with torch.no_grad():
+            offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
+            if rows is None:
+                scores = rule.on_arms(cast(ArmPosterior, offer), beta, seed)
+            else:
+                scores = rule.on_arms(SomeOf(cast(ArmPosterior, offer), rows, incumbent), beta, seed)
+                ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+            row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
+            return offer.chosen(row if rows is None else rows[row])
 
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
@@ -361,12 +396,6 @@ class BeliefOf(Belief):
 def padded(values: Tensor | None, size: int) -> Tensor | None:
     """Return values (k,) with zeros appended, (size,); None as it is."""
     return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
-
-
-def require_finite(*values: Tensor) -> None:
-    """Refuse a posterior that has values which are not finite."""
-    if not all(map(checks.all_finite, values)):
-        raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
 
 
 def required(domain: Domain | None) -> Domain:

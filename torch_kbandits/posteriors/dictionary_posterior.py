@@ -324,6 +324,10 @@ class DictionaryPosterior(Posterior):
         words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
         return changed(self, told=told, known=known, **words), moved
 
+    def reweighted(self, counts: Array, sums: Array) -> Self:
+        """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
+        return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
+
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise, m = self.told, self.prior.noise, self.size

@@ -346,9 +346,9 @@ class Posterior(ABC):
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts, and where those it knows stand, (u,)."""
 
+    @abstractmethod
     def reweighted(self, counts: Array, sums: Array) -> Self:
         """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
-        return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
 
     def information_gain(self) -> float:
         """Return ½ log det(I + K/λ) of what was told, in nats."""
