@@ -19,15 +19,15 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.climbing import Climbed
 from torch_kbandits.acquisition.cubes import Cube, looked_at
 from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.loops import score_loops
+from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
-from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seeded
 
@@ -347,7 +347,7 @@ class ExpectedImprovementRule(AcquisitionRule):
         """Return log EI, (A,)."""
         mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
         if loops_over_each(mean, variance):
-            scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
+            scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
         deviation = deviation_of(variance)
         return _log_ei_helper((mean - best) / deviation) + deviation.log()

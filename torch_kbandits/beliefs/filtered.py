@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs import filter_loops
 from torch_kbandits.beliefs.base import Belief, Lookahead, required
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.loops import filter_loops
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.linalg import covariance_root

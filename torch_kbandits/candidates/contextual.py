@@ -12,7 +12,7 @@ from torch_kbandits.candidates import joint_loops
 from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
 from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.loops.compiled import runs_compiled
 from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made

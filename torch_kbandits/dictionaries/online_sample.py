@@ -13,7 +13,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries import sample_loops
 from torch_kbandits.dictionaries.exchanges import factors
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.loops.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import cholesky_rank_one, jittered_cholesky, non_negative_variance
 from torch_kbandits.numerics.rows import row_keys

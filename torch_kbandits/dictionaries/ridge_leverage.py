@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.numerics.compiled import loops_over_each
+from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
 

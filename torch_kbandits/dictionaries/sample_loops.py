@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from torch_kbandits.loops.compiled import compiled
 from torch_kbandits.numerics import solve_loops
-from torch_kbandits.numerics.compiled import compiled
 
 Array = np.ndarray
 

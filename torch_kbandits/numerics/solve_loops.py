@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled_within
+from torch_kbandits.loops.compiled import compiled_within
 
 Array = np.ndarray
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits.loops import table_loops
-from torch_kbandits.numerics.compiled import in_parts
+from torch_kbandits.loops.compiled import in_parts
 from torch_kbandits.posteriors.gaussian import Gaussian
 
 Array = NDArray[Any]

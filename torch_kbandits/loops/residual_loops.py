@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.loops.compiled import compiled
 
 Array = np.ndarray
 

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled, compiled_within
+from torch_kbandits.loops.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
