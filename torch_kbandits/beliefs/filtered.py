@@ -208,8 +208,8 @@ class FilteredArms(Belief):
         """Return the means less the prior ones and the variances at a time from the latest reward on; remembered."""
         if self._known is None or self._known[0] != time:
             now = self._prior, self._state.covariance, self._state.deviation
-            found = filter_loops.predicted(*now, self._elapsed(time), self._rate)
-            self._known = time, *map(torch.from_numpy, found)
+            mean, variance = filter_loops.predicted(*now, self._elapsed(time), self._rate)
+            self._known = time, torch.from_numpy(mean), torch.from_numpy(variance)
         return self._known[1:]
 
     def _elapsed(self, time: float) -> float:

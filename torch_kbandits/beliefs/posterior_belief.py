@@ -33,7 +33,7 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.steps import HOST
+from torch_kbandits.posteriors.table import HOST
 
 Array = NDArray[Any]
 

@@ -14,11 +14,10 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered, lower_inverse
-from torch_kbandits.posteriors.table import Column, Table, Update
+from torch_kbandits.posteriors.table import Column, Features, Table, Update
 
 Array = NDArray[Any]
 

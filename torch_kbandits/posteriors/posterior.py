@@ -20,12 +20,10 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.steps import Steps
-from torch_kbandits.posteriors.table import Table, Update
+from torch_kbandits.posteriors.table import Features, Steps, Table, Update
 
 Array = NDArray[Any]
 
