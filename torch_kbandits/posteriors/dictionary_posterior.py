@@ -102,7 +102,8 @@ class DictionaryPosterior(Posterior):
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, told, number = self.coordinates(X), after.told, len(X)
         prior, expected = told.prior.tensor.numpy()[-number:], told.expected.tensor.numpy()[-number:].T
-        moments = Table.of(Features(z.T, number, self.size), prior, expected).refitted(self.gaussian, self.void)
+        moments = Table.of(Features(z.T, number, self.size), prior, expected)
+        moments = moments.refitted(self.gaussian, self.void) if self.follows else moments
         known = self.known
         known = Table(
             known.features.with_rows(z.T),
