@@ -45,7 +45,7 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
-from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
+from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, joined
 
 #: Of more points than this those that no observation is left of are dropped, once they are three in four.
 _MANY = 64
@@ -409,7 +409,7 @@ class FactoredGP(SingleTaskGP):
         """Return the posterior of observations (n,), computed afresh."""
 
     @abstractmethod
-    def _fit(self, kernel: Kernel, observations: Observations) -> PredictionStrategy:
+    def _fit(self, observations: Observations) -> PredictionStrategy:
         """Return the same for observations in a batch, on a device or with gradients."""
 
     @abstractmethod
@@ -471,23 +471,18 @@ class FactoredGP(SingleTaskGP):
     def _fitted(self) -> tuple[PredictionStrategy, Learned | None]:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
-        with_graph = torch.is_grad_enabled() and self._requires_grad()
-        if self._is_plain() and not with_graph:
+        if self._is_plain() and not (torch.is_grad_enabled() and self._requires_grad()):
             learned = self._learn(self._prior(), observations)
             return self._of(learned), learned
-        kernel = self.covar_module
-        if not with_graph and observations.inputs.dtype != torch.float64:
-            kernel, observations = deepcopy(kernel).double(), Observations(*(each.double() for each in observations))
-        return self._fit(kernel, observations), None
+        return self._fit(observations), None
 
     def _of(self, learned: Learned) -> PredictionStrategy:
         return PredictionStrategy.of(learned.posterior, learns_residual=self.learns_residual)
 
     def _prior(self) -> Prior:
         """Return the prior without its mean; the kernel is the model's own where that is in double precision."""
-        level, is_double = float(self.regularization), self.train_targets.dtype == torch.float64
-        level = level if 0.0 < level < torch.inf else 1.0  # to which noise variances are relative
-        return Prior(self.covar_module, (None,), level) if is_double else Prior.of(self.covar_module, level)
+        level = float(self.regularization)  # to which noise variances are relative
+        return Prior(in_double(self.covar_module), (None,), level if 0.0 < level < torch.inf else 1.0)
 
     def _is_batch(self) -> bool:
         """Say whether there are batch dimensions besides that of the outputs."""

@@ -291,9 +291,9 @@ class NystromGP(ToldGP):
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             return learned._replace(posterior=cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places)))
 
-    def _fit(self, kernel: Kernel, observations: Observations) -> PredictionStrategy:
-        dictionary = self._dictionary().to(observations.inputs)
-        return PredictionStrategy.nystrom(kernel, dictionary, *observations, learns_residual=self.learns_residual)
+    def _fit(self, observations: Observations) -> PredictionStrategy:
+        parts = self.covar_module, self._dictionary(), *observations
+        return PredictionStrategy.nystrom(*parts, learns_residual=self.learns_residual)
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         earlier = self._transformed_inducing_points

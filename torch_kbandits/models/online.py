@@ -122,8 +122,8 @@ class OnlineGP(ToldGP):
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
         return Learned(ExactPosterior.of(prior, observations.inputs[:0]), np.empty(0, np.int64)).followed(observations)
 
-    def _fit(self, kernel: Kernel, observations: Observations) -> PredictionStrategy:
-        return PredictionStrategy.exact(kernel, *observations)
+    def _fit(self, observations: Observations) -> PredictionStrategy:
+        return PredictionStrategy.exact(self.covar_module, *observations)
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         """Condition the posterior on new observations, which are not merged with others."""

@@ -1,5 +1,6 @@
 """A posterior's arrays as PyTorch evaluates them: at points in any batches, with gradients, on any device."""
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -44,7 +45,6 @@ class PredictionStrategy:
     broadcast.
 
     Attributes:
-        kernel: evaluated in the dtype of the basis.
         basis: Z, (..., m, d).
         white: W, (..., m, m). It whitens K_ZZ, or K_ZZ and the noise of the exact posterior.
         mean: of w, (..., m).
@@ -99,8 +99,8 @@ class PredictionStrategy:
 
         Cost: O(n³).
         """
-        targets, noise = targets.double(), noise.double()
-        factor = jittered_cholesky(gram(kernel, X).double() + torch.diag_embed(noise))
+        kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
+        factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
         white = _inverse(factor)
         return cls(
             kernel, X, white, _times(white, targets), None, _log_det(factor) - noise.log().sum(-1), noise, targets
@@ -119,8 +119,9 @@ class PredictionStrategy:
 
         Cost: O(m³ + n m²).
         """
-        white = _inverse(jittered_cholesky(gram(kernel, Z).double(), for_solving=True))
-        z = white @ gram(kernel, Z, X).double()
+        kernel, Z = in_double(kernel), Z.double()
+        white = _inverse(jittered_cholesky(gram(kernel, Z), for_solving=True))
+        z = white @ gram(kernel, Z, X.double())
         weighted = z / noise.double().unsqueeze(-2)
         factor = jittered_cholesky(torch.eye(z.shape[-2], dtype=z.dtype, device=z.device) + weighted @ z.mT)
         root = _inverse(factor)
@@ -133,9 +134,10 @@ class PredictionStrategy:
 
         Cost: O(k m² + k² m + k³) a batch member.
         """
-        z, targets, noise = self.features(X), targets.double(), noise.double()
+        X, targets, noise = X.double(), targets.double(), noise.double()
+        z = self.features(X)
         own, k = self.own(z), X.shape[-2]
-        factor = jittered_cholesky(gram(self.kernel, X).double() + torch.diag_embed(noise) - z.mT @ own)
+        factor = jittered_cholesky(gram(self.kernel, X) + torch.diag_embed(noise) - z.mT @ own)
         inverse = _inverse(factor)
         rows = torch.cat([-inverse @ own.mT @ self.white, inverse], -1)
         white = joined(torch.nn.functional.pad(self.white, (0, k)), rows, -2)
@@ -147,7 +149,7 @@ class PredictionStrategy:
 
     def with_pending(self, X: Tensor, noise: Tensor) -> Self:
         """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
-        z = self.features(X)
+        X, z = X.double(), self.features(X)
         roots = self._roots(X, z) if self.learns_residual else None
         pending = Hallucination(X, self.own(z), self.inside(z), roots, z)
         cov = self._cross(pending, X, z)
@@ -163,7 +165,7 @@ class PredictionStrategy:
 
     def features(self, X: Tensor) -> Tensor:
         """Return z of points (..., N, d), (..., m, N). Cost: O(N m²)."""
-        return self.white @ self._values(self.basis, X)
+        return self.white @ gram(self.kernel, self.basis, X.double())
 
     def own(self, z: Tensor) -> Tensor:
         """Return z − cov z, (..., m, N)."""
@@ -179,7 +181,7 @@ class PredictionStrategy:
 
     def prior_variance(self, X: Tensor) -> Tensor:
         """Return k(x, x) of points (..., N, d), (..., N)."""
-        return prior_variance(self.kernel, X.to(self.basis)).double()
+        return prior_variance(self.kernel, X.double())
 
     def own_variance(self, prior: Tensor, z: Tensor) -> Tensor:
         """Return k(x, x) − zᵀz + zᵀ cov z, (..., N), without a learned residual or anything pending."""
@@ -199,7 +201,7 @@ class PredictionStrategy:
 
     def covariance(self, X: Tensor, z: Tensor, taken: Tensor | None) -> Tensor:
         """Return posterior covariances (..., q, q) of points (..., q, d), given ``taken`` where points are pending."""
-        prior = self._values(X, None)
+        prior = gram(self.kernel, X.double())
         covariance = prior - z.mT @ self.own(z)
         if self.learns_residual:
             covariance = learned_residual_covariance(prior, self.inside(z), covariance)
@@ -253,9 +255,6 @@ class PredictionStrategy:
 
     # ---------------------------------------------------------------- inside
 
-    def _values(self, X: Tensor, others: Tensor | None) -> Tensor:
-        return gram(self.kernel, X.to(self.basis), None if others is None else others.to(self.basis)).double()
-
     def _roots(self, X: Tensor, z: Tensor) -> Tensor:
         """Return the root of the share of the residual variance that is left, (..., N)."""
         prior = self.prior_variance(X)
@@ -263,7 +262,7 @@ class PredictionStrategy:
 
     def _cross(self, pending: Hallucination, X: Tensor, z: Tensor) -> Tensor:
         """Return the covariances of points pending and points (..., N, d), (..., l, N)."""
-        values = self._values(pending.points, X)
+        values = gram(self.kernel, pending.points, X.double())
         cov = values - pending.own.mT @ z
         if pending.roots is None:
             return cov
@@ -275,6 +274,20 @@ def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:
     """Concatenate along ``dim`` after broadcasting the batch dimensions before it."""
     batch_shape = torch.broadcast_shapes(old.shape[:dim], new.shape[:dim])
     return torch.cat([part.expand(*batch_shape, *part.shape[dim:]) for part in (old, new)], dim=dim)
+
+
+def in_double(kernel: Kernel) -> Kernel:
+    """Return a kernel in double precision: itself, or a copy through which gradients reach its parameters."""
+    tensors = [*kernel.parameters(), *kernel.buffers()]
+    if all(tensor.dtype == torch.float64 for tensor in tensors if tensor.is_floating_point()):
+        return kernel
+    copy = deepcopy(kernel).double()
+    for name, parameter in kernel.named_parameters():
+        path, _, own = name.rpartition(".")
+        module = copy.get_submodule(path)
+        del module._parameters[own]
+        setattr(module, own, parameter.double())
+    return copy
 
 
 def _inverse(factor: Tensor) -> Tensor:
