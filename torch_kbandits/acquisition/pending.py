@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any, Self, cast
 
 import torch
@@ -21,7 +20,7 @@ from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.models import FactoredGP, NystromGP
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
@@ -99,12 +98,11 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
 
     Raises:
-        UnsupportedError: if an input transform makes several points of one; a ``NystromGP`` is observed at X itself.
+        UnsupportedError: if an input transform makes several points of one; our models are observed at X itself.
     """
-    if isinstance(model, NystromGP):
+    if isinstance(model, FactoredGP):
         return model.hallucinated(X)
-    with model.at_points() if isinstance(model, FactoredGP) else nullcontext():
-        mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
             f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -29,7 +29,8 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.posteriors.dtc import DTCFactors
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -190,13 +191,14 @@ class Belief(ABC):
         Y: Tensor,
         inducing_points: Tensor,
         noise: Tensor | None = None,
-        factors: DTCFactors | None = None,
+        posterior: ExactPosterior | DictionaryPosterior | None = None,
+        column: int = 0,
     ) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
         Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
-        variances and λ is that of the next ones. With ``factors``, those of the posterior at the dictionary, it is a
-        Nyström one that computes nothing.
+        variances and λ is that of the next ones. It predicts by one of the numbers told to a posterior, if that is
+        given, and computes nothing.
         """
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
@@ -205,15 +207,15 @@ class Belief(ABC):
         }
         if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
             prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
-        if self.exact and factors is None:
-            model = OnlineGP(X, Y.unsqueeze(-1), **prior)
+        if self.exact:
+            model: NystromGP | OnlineGP = OnlineGP(X, Y.unsqueeze(-1), **prior)
         else:
             prior["learns_residual"] = self.learns_residual
             model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
-        return model if factors is None else cast(NystromGP, model).taking(factors)
+        return model if posterior is None else model.predicting_by(posterior, column)
 
     @property
     def learns_residual(self) -> bool:

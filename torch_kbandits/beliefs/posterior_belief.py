@@ -297,19 +297,20 @@ class PosteriorBelief(Belief):
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
-        return self.model(*self.observations, self.inducing_points, self.noise)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
     @cached_property
     def searched(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
         """The same in double precision."""
         if self._none.dtype == torch.float64:
             return self.searched
-        return self.model(*self.observations, self.inducing_points, self.noise).double()
+        model = self.model(*self.observations, self.inducing_points, self.noise).double()
+        return model.predicting_by(self.posterior, self.column)
 
     @cached_property
     def domain(self) -> Domain:

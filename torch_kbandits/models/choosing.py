@@ -5,36 +5,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.spanning import SPANNED
-from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.rows import distinct_in_order, row_keys
-from torch_kbandits.posteriors.dtc import DTCFactors
-
-
-def unspanned(kernel: Kernel, factors: DTCFactors, dictionary: Tensor, points: Tensor) -> list[int]:
-    """Return which of the points (..., k, d) neither a dictionary (..., m, d) nor those before them span.
-
-    In a batch these are the points that some member does not span.
-
-    Raises:
-        NumericalError: if the kernel is no covariance.
-
-    Cost: O(k m² + k³).
-    """
-    own, prior = factors.embed(gram(kernel, dictionary, points)), prior_variance(kernel, points)
-    left = gram(kernel, points) - own.mT @ own
-    non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
-    least = SPANNED[left.dtype] * prior
-    rows = []
-    for row in range(points.shape[-2]):
-        pivot, column, left = left[..., 0, 0], left[..., 1:, 0], left[..., 1:, 1:]
-        outside = pivot > least[..., row]
-        if bool(outside.any()):
-            rows.append(row)
-            column = column * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
-            left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
-    return rows
 
 
 def played_points(

@@ -13,7 +13,7 @@ class PosteriorDraws:
 
     A prior draw at all points is corrected by what the posterior knows; equal points get equal values.
 
-    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: the embedding of the points is kept, so a draw
+    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: the coordinates of the points are kept, so a draw
     costs one pass over it.
 
     Args:
@@ -26,16 +26,16 @@ class PosteriorDraws:
     def __init__(self, model: FactoredGP, points: Tensor) -> None:
         model.eval()
         with torch.no_grad():
-            self._factors, _ = model._factors()
-            basis = model._basis()
+            self._strategy = model._strategy()
+            basis = self._strategy.basis.to(points)
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
-            self._embedding = model.embed(everything).contiguous()  # feature-major: a draw is one pass over it
+            self._features = self._strategy.features(everything).to(points).contiguous()  # a draw is one pass over it
             self._prior = prior_draws(model.covar_module, everything, first=self._rows[: len(basis)])
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw of f − mean, (N,)."""
         with torch.no_grad():
             prior = self._prior.draw(generator)
-            weights = self._factors.draw_correction(prior[self._rows[: self._num_basis]], generator)
-            return (prior + weights @ self._embedding)[self._rows[self._num_basis :]]
+            weights = self._strategy.draw_correction(prior[self._rows[: self._num_basis]], generator)
+            return (prior + weights.to(prior) @ self._features)[self._rows[self._num_basis :]]

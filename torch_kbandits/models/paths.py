@@ -26,8 +26,8 @@ def draw_nystrom_paths(
 ) -> MatheronPath:
     """Draw functions from the DTC posterior; BoTorch's own rule would sample the exact one.
 
-    With w ~ N(α, V⁻¹) the values at the dictionary are u = L w, and a prior path g is corrected there:
-    f(x) = g(x) + k_Z(x)ᵀ K_ZZ⁻¹ (u − g(Z)), whose covariance is k − zᵀz + zᵀV⁻¹z.
+    A prior path g is corrected by a draw w ~ N(mean, cov): f(x) = g(x) + z(x)ᵀ(w − W g(Z)), whose covariance is
+    k − zᵀz + zᵀ cov z.
 
     Source: Wilson et al., ICML 2020, with the DTC weights. Differs: BoTorch's ``update_strategy`` is not used, since
     it would condition on the observations instead of the dictionary.
@@ -41,19 +41,15 @@ def draw_nystrom_paths(
     Cost: O(s (m² + m F)) for s samples of F features; then O(m + F) an evaluation.
     """
     model.eval()
-    factors, _ = model._factors()
-    dictionary = model._dictionary()
+    strategy = model._strategy()
+    dictionary = strategy.basis.to(model.train_targets)
     with delattr_ctx(model, "outcome_transform"):
         prior_paths = cast(GeneralizedLinearPath, prior_sampler(model, sample_shape))
-        deviation = prior_paths.forward(dictionary) - prior_mean(model.mean_module, dictionary)
+        deviation = (prior_paths.forward(dictionary) - prior_mean(model.mean_module, dictionary)).to(strategy.white)
     noise = torch.randn_like(deviation).unsqueeze(-1)
-    weights = factors.weights.unsqueeze(-1) + torch.linalg.solve_triangular(
-        factors.precision_factor.mT, noise, upper=True
-    )
-    whitened = torch.linalg.solve_triangular(factors.dictionary_factor, deviation.unsqueeze(-1), upper=False)
-    update = torch.linalg.solve_triangular(factors.dictionary_factor.mT, weights - whitened, upper=True)
+    weights = strategy.mean.unsqueeze(-1) + strategy.root() @ noise - strategy.white @ deviation.unsqueeze(-1)
     update_paths = GeneralizedLinearPath(
         feature_map=KernelEvaluationMap(model.covar_module, dictionary, input_transform=get_input_transform(model)),
-        weight=update.squeeze(-1),
+        weight=(strategy.white.mT @ weights).squeeze(-1).to(dictionary),
     )
     return MatheronPath(prior_paths, update_paths, output_transform=get_output_transform(model))

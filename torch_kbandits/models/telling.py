@@ -1,8 +1,7 @@
 """Models that change in place: what is common to telling them observations and making them forget."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,111 +10,61 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import checked_variances
-from torch_kbandits.models.base import FactoredGP
+from torch_kbandits.models.base import FactoredGP, Learned, Observations
+from torch_kbandits.models.inputs import checked_rows, checked_variances
 from torch_kbandits.numerics.gram import prior_mean
 
 
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """Observations as the posterior takes them, with outputs as batch dimension.
-
-    Attributes:
-        inputs: points as the kernel sees them, (k, d) or (o, k, d).
-        residuals: rewards less the prior mean, (k,) or (o, k).
-        variances: noise variances, shape of ``residuals``.
-    """
-
-    inputs: Tensor
-    residuals: Tensor
-    variances: Tensor
-
-    def rows(self, rows: Tensor) -> "Observations":
-        """Return some of them, by row numbers or a mask."""
-        return Observations(self.inputs[..., rows, :], self.residuals[..., rows], self.variances[..., rows])
-
-
-@dataclass(frozen=True, eq=False)
-class Change:
-    """The posterior that a change of the observations leads to.
-
-    Attributes:
-        factors: of the posterior.
-        basis: the points that they stand on.
-        changes: how often the factors were changed since they were computed afresh.
-        also: other attributes of the model, with what they become.
-    """
-
-    factors: Any
-    basis: Tensor
-    changes: int
-    also: Mapping[str, Any] = field(default_factory=dict)
-
-
 class ToldGP(FactoredGP):
-    """A model whose posterior follows ``tell`` and ``remove`` by changes of its factors.
+    """A model whose posterior follows ``tell`` and ``remove`` by changes of rank one; an error leaves it as it was.
 
-    A subclass says what becomes of the factors: in ``_without``, and in what it hands to ``_tell``. Checks come first,
-    then the change is computed, and then the model takes it over; so an error leaves the model as it was.
+    With several outputs, and on a device, the posterior is computed afresh instead.
     """
 
-    #: Changes of the factors after which they are computed afresh, so that rounding cannot build up.
-    REFRESH = 500
-
-    _changes = 0
-
-    @abstractmethod
-    def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
-        """Return what comes of forgetting rows (k,) of the observations before, of which a mask (n,) is kept."""
-
-    # ---------------------------------------------------------------- the order of a change
-
-    def _tell(self, X: Any, Y: Any, Yvar: Any, after: Callable[[Tensor, Observations], Change]) -> None:
-        """Condition this model on observations, by what ``after`` says comes of the points, as told, and of these."""
-        self._require_no_batch()
-        self._require_own_times()
-        X, Y, Yvar = self._checked(X, Y, Yvar)
-        self.eval()
-        with torch.no_grad():
+    def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Condition this model on observations, which were checked."""
+        with self._changing():
             targets, noise = self._as_targets(X, Y, Yvar)
-            new, noise = self._observed(X, targets, noise)
-            change = after(X, new)
-            everything = torch.cat([self._original_inputs(), X])
-            self._commit(change, (everything, torch.cat([self.train_targets, targets], dim=-1), noise))
+            new, own = self._observed(X, targets, noise)
+            learned, everything = self._known(), torch.cat([self._original_inputs(), X])
+            learned = None if learned is None else learned.followed(new)
+            self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
+            self._keep_learned(learned)
 
-    def _remove(self, rows: Tensor | list[int]) -> None:
-        """Forget rows of the observations."""
-        self._require_no_batch()
-        self._require_own_times()
-        n = self.num_observations
-        rows = _rows(rows, n).to(self.train_targets.device)
-        self.eval()
-        with torch.no_grad():
-            kept = torch.ones(n, dtype=torch.bool, device=rows.device)
-            kept[rows] = False
-            change = self._without(rows, kept, self._observations())
-            own = self._own_noise()
-            noise = None if own is None else own[..., kept]
-            self._commit(change, (self._original_inputs()[kept], self.train_targets[..., kept], noise))
-
-    def _commit(self, change: Change, data: tuple[Tensor, Tensor, Tensor | None] | None = None) -> None:
-        """Take over a change; everything or, if interrupted, nothing.
+    def remove(self, rows: Tensor | list[int]) -> None:
+        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
 
         Args:
-            change: what becomes of the posterior.
-            data: the observations that it is of, if they are others: points (n, d), targets (..., n) and the noise
-                variances that they have of their own, if any.
+            rows: which, as rows of ``train_X`` in the order told, each once.
+
+        Raises:
+            InputError: if a row is no observation, or the model has batch dimensions.
+
+        Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
+        changes, to clear rounding. With several outputs, and on a device, as a fresh fit.
         """
+        self._require_no_batch()
+        self._require_own_times()
+        rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
+        with self._changing():
+            kept = torch.ones(self.num_observations, dtype=torch.bool, device=rows.device)
+            kept[rows] = False
+            learned, own = self._known(), self._own_noise()
+            if learned is not None:
+                learned = learned.without(self._observations().rows(rows), kept)
+            noise = None if own is None else own[..., kept]
+            self._replace_data(self._original_inputs()[kept], self.train_targets[..., kept], noise)
+            self._keep_learned(learned)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change everything or, if interrupted, nothing."""
+        self.eval()
         before, buffers, modules = dict(vars(self)), dict(self._buffers), dict(self._modules)
         own = self._own_noise()
         try:
-            if data is not None:
-                self._replace_data(*data)
-            self._changes = change.changes
-            for name, value in change.also.items():
-                setattr(self, name, value)
-            self.prediction_strategy = None
-            self._keep(change.factors, change.basis)
+            with torch.no_grad():
+                yield
         except BaseException:
             vars(self).update(before)
             self._buffers.update(buffers)
@@ -123,31 +72,24 @@ class ToldGP(FactoredGP):
             self._hold_noise(own)
             raise
 
+    def _known(self) -> Learned | None:
+        """Return what was learned of the observations there are; None where all is computed afresh."""
+        kept = self._current() if self._is_plain() else None
+        return None if kept is None else kept.learned or self._fitted()[1]
+
+    def _keep_learned(self, learned: Learned | None) -> None:
+        """Take over what was learned; None: all afresh."""
+        self.prediction_strategy = None
+        self._keep(*(self._fitted() if learned is None else (self._of(learned), learned)))
+
     def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
-        """Take over observations X (n, d), whatever becomes of the factors."""
+        """Take over observations X (n, d), with the noise variances that they have of their own, if any."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
         inputs = self._preprocess(stacked)
         if getattr(self, "_has_transformed_inputs", False):
             self._original_train_inputs = stacked
         self.set_train_data(inputs, targets, strict=False)
         self._hold_noise(own)
-
-    # ---------------------------------------------------------------- the state
-
-    def _state(self) -> tuple[Any, Tensor]:
-        """Return factors and basis, without gradients and computed afresh if they were changed often."""
-        kept = self._kept()
-        if kept is not None and (kept.has_graph or self._changes >= self.REFRESH):
-            self.prediction_strategy = None
-        kept = self._current()
-        return kept.factors, kept.basis
-
-    def _observations(self) -> Observations:
-        """Return all observations."""
-        self._transform_again()
-        (train_X,) = self.train_inputs
-        residuals = self.train_targets - prior_mean(self.mean_module, train_X)
-        return Observations(train_X, residuals, self._noise(train_X).expand(residuals.shape))
 
     def _observed(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> tuple[Observations, Tensor | None]:
         """Return new observations, and the variances that all have of their own from then on, if any."""
@@ -173,11 +115,6 @@ class ToldGP(FactoredGP):
         inputs = self._given_inputs()
         return inputs if inputs.dim() == 2 else inputs[0]
 
-    def _is_batch(self) -> bool:
-        """Say whether there are batch dimensions besides that of the outputs."""
-        outputs = int(self.num_outputs > 1)
-        return self.train_inputs[0].dim() > 2 + outputs or self.train_targets.dim() > 1 + outputs
-
     # ---------------------------------------------------------------- checks
 
     def _require_no_batch(self) -> None:
@@ -195,7 +132,9 @@ class ToldGP(FactoredGP):
             )
 
     def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return observations as tensors, or refuse them if shapes, dtypes or values do not fit."""
+        """Return observations to be told as tensors, or refuse them if shapes, dtypes or values do not fit."""
+        self._require_no_batch()
+        self._require_own_times()
         train_X = self._original_inputs()
         X = checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
         Y = checks.finite("Y", checks.rows("Y", Y, like=train_X))
@@ -204,11 +143,3 @@ class ToldGP(FactoredGP):
                 f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
             )
         return X, Y, None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
-
-
-def _rows(rows: Tensor | list[int], n: int) -> Tensor:
-    """Return distinct row numbers below n as a tensor (k,)."""
-    numbers = torch.tensor(checks.whole_numbers("rows", rows), dtype=torch.long)
-    if len(numbers) != len(numbers.unique()) or bool(((numbers < 0) | (numbers >= n)).any()):
-        raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers.tolist()}.")
-    return numbers

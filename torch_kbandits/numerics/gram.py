@@ -12,7 +12,7 @@ from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
 
-from torch_kbandits.errors import InputError, NumericalError
+from torch_kbandits.errors import InputError
 from torch_kbandits.loops import kernel_loops
 from torch_kbandits.loops.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import known_formula
@@ -79,23 +79,6 @@ def _evaluated(kernel: Kernel, X: Tensor, others: Tensor) -> Tensor:
 def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tensor:
     """Return ``gram``, (..., n, m), or its diagonal, (..., n), for a kernel that has others as parts."""
     return to_dense(cast(Tensor, kernel(X, other, diag=True))) if diag else gram(kernel, X, other)
-
-
-def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return k(x, x') of all but the last k rows of X (..., m, d) against these, and of these, as ``gram`` does.
-
-    Raises:
-        NumericalError: if the kernel does not hold all points at once: GPyTorch's shift their inputs by the mean, which
-            one point far away turns into NaN for all.
-    """
-    new = X[..., X.shape[-2] - k :, :]
-    across = gram(kernel, X, new)
-    if not bool(torch.isfinite(across).all()):
-        raise NumericalError(
-            "The Gram matrix has NaN or infinite entries once the new points are among the others: check the inputs "
-            "and the kernel's hyperparameters."
-        )
-    return across[..., : X.shape[-2] - k, :], gram(kernel, new)
 
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:

@@ -381,7 +381,9 @@ class Posterior(ABC):
             NumericalError: if it is not.
         """
         if not np.isfinite(self.gaussian.mean).all() or not np.isfinite(self.gaussian.log_det):
-            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+            raise NumericalError(
+                "The posterior is not finite: rewards add up to more than fits, or hyperparameters are too large."
+            )
         return self
 
 
