@@ -43,10 +43,8 @@ from torch_kbandits.bandit.learning import (
 from torch_kbandits.bandit.limits import fence_of
 from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
 from torch_kbandits.bandit.relearning import recalled, settled
-from torch_kbandits.bandit.restoring import restored, state_of
-from torch_kbandits.bandit.saving import loaded, save
+from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
-from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
@@ -824,22 +822,9 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        check_format(state)
-        check_config(state["config"], self._config())
-        words = {
-            "timed": self._pieces.has_clock,
-            "exact": self.dictionary is None,
-            "family": len(self._pieces.hypotheses),
-            "num_outcomes": len(self.outcomes),
-        }
-        saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
-        answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        learning, start = self._pieces.learning, self._pieces.start
-        fitted = None if learning is None else saved_prior(state, start, self._pieces.memory, learning.mean)
-        after = replace(restored(self._pieces, saved, fitted), answers=answers)
-        self._become(after)
+        self._become(restored(self._pieces, self._config(), state))
         if self._pieces.advice is not None:
-            self._pieces.advice.restore(counts)
+            self._pieces.advice.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.

@@ -17,8 +17,8 @@ from torch_kbandits.acquisition import AcquisitionRule, BlindRule, OptimisticRul
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
+from torch_kbandits.bandit.settings import describe_module, describe_value
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
-from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.posterior_belief import wave_prior
 from torch_kbandits.candidates import Candidates, ContextualActions
@@ -596,7 +596,7 @@ class Pieces:
             if fixed := [name for name, parameter in own if not parameter.requires_grad]:
                 config["prior.kernel.fixed"] = ", ".join(sorted(fixed))
         else:
-            config |= describe_kernel(self.prior.kernel) | {"regularization": self.prior.regularization}
+            config |= describe_module(self.prior.kernel, "kernel") | {"regularization": self.prior.regularization}
             if not _is_nothing(self.prior.mean):
                 describe_value("mean", self.prior.mean, config)
             if self.prior.floor != -math.inf:
