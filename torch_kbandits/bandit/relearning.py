@@ -90,7 +90,9 @@ def recalled(pieces: Pieces, standing: Standing) -> Standing:
     learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
     if standing.belief.num_observations or not len(learned.X):
         return standing
-    hypothesis, now = standing.hypothesis, standing.clock.now if learned.times is None else float(learned.times.max())
+    hypothesis, now = standing.hypothesis, standing.clock.now
+    if learned.times is not None and not len(_counting(hypothesis, learned, now).X):
+        now = float(learned.times.max())
     told, _ = _believed(pieces, learned, hypothesis, now, (), ledger.num_learned)
     outcomes = tuple(recalled(*each) for each in zip(pieces.of_outcomes, standing.outcomes, strict=True))
     return replace(standing, told=told, answers=(), outcomes=outcomes)
