@@ -516,7 +516,7 @@ def test_any_part_of_a_state_and_of_a_file_may_be_anything(name, share, where, t
 
 def in_kernel(**parts):
     """A change of what the kernel is made of."""
-    root = ("pieces", "words", "kernel", "kernel", "root")
+    root = ("pieces", "words", "prior", "words", "kernel", "kernel", "root")
     return lambda content: changed(content, root, at(content, root) | parts)
 
 

@@ -27,6 +27,8 @@ def describe_value(name: str, value: Any, settings: dict[str, Any]) -> None:
             describe_value(f"{name}.{field.name}", getattr(value, field.name), settings)
     elif isinstance(value, (Kernel, Mean)):
         settings |= describe_module(value, name)
+    elif isinstance(value, Mapping):
+        describe_value(name, [*value.items()], settings)
     elif isinstance(value, (tuple, list)):
         for index, part in enumerate(value):
             describe_value(f"{name}.{index}", part, settings)
