@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.candidates.timed import untimed
@@ -153,7 +153,7 @@ def _escaped(value: Any) -> str:
 
 
 def examined(
-    pieces: Pieces,
+    config: BanditConfig,
     standing: Standing,
     seconds: Mapping[str, Sequence[float]],
     quality: DictionaryQuality | None = None,
@@ -161,7 +161,7 @@ def examined(
     """Return what a bandit looks like.
 
     Args:
-        pieces: of the bandit.
+        config: of the bandit.
         standing: what it knows.
         seconds: what the last calls of ``ask`` and ``tell`` took.
         quality: of the dictionary, if it was measured.
@@ -170,7 +170,7 @@ def examined(
     """
     known, belief, ledger = standing.residuals, standing.belief, standing.ledger
     recent, ages = known.recent, _pending_ages(standing)
-    values = [f"Values of {each.name}" for each in pieces.declared]
+    values = [f"Values of {each.name}" for each in config.declared]
     judged = [*zip(["Rewards", *values], _all_residuals(standing), strict=True)]
     return Health(
         round=standing.round,
@@ -186,7 +186,7 @@ def examined(
         flagged_round=known.flagged,
         rounds_flagged=None if known.flagged is None else standing.round - known.flagged,
         slack_round=known.slack_since,
-        best_share=_best_share(pieces, standing),
+        best_share=_best_share(config, standing),
         dictionary_size=len(belief.inducing_points),
         variance_ratio_least=None if quality is None else quality.least,
         variance_ratio_largest=None if quality is None else quality.largest,
@@ -221,13 +221,13 @@ def _pending_ages(standing: Standing) -> list[float]:
     return [standing.now - time for time in standing.ledger.pending.times]
 
 
-def _best_share(pieces: Pieces, standing: Standing) -> float | None:
+def _best_share(config: BanditConfig, standing: Standing) -> float | None:
     """Return the share of the last plays at points whose mean is within √λ of the largest of a point played."""
     belief, ledger = standing.belief, standing.ledger
-    if untimed(pieces.candidates).is_contextual or not belief.num_observations:
+    if untimed(config.candidates).is_contextual or not belief.num_observations:
         return None
     X = torch.cat([ledger.told_since(max(ledger.num_told - RECENT, 0)).X, belief.recommend()])
-    if pieces.candidates.is_timed:
+    if config.candidates.is_timed:
         X[:, 0] = standing.clock.now
     mean = belief.moments(X)[0].double()
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())

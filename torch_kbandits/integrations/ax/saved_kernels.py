@@ -4,15 +4,14 @@ from typing import Any
 
 from gpytorch.kernels import Kernel
 
-from torch_kbandits.bandit.saving.kernels import describe, rebuild
-from torch_kbandits.bandit.saving.refusal import NotRebuildableError
+from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
 from torch_kbandits.errors import DamagedFileError, InputError, StateMismatchError
 
 #: What Ax's decoder knows them by.
 KERNEL_TYPE = "kbandits.Kernel"
 
 #: Version of the layout of what is written.
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 def write_kernel(kernel: Kernel) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def write_kernel(kernel: Kernel) -> dict[str, Any]:
         InputError: if a part is of a kind that cannot be made again.
     """
     try:
-        description = describe(kernel)
+        description = describe("kernel", kernel)
     except NotRebuildableError as error:
         raise InputError(
             f"kernel must be one that the file of an experiment can hold: {error}. What works is GPyTorch's own "

@@ -12,7 +12,7 @@ import joblib
 import numpy as np
 import torch
 
-from torch_kbandits.bandit.state import describe_value
+from torch_kbandits.bandit.settings import describe_value
 
 #: Kinds of NumPy arrays whose bytes are their content.
 _BYTES = "biufcSU"
