@@ -38,7 +38,7 @@ nitpick_ignore = [
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "beliefs.base.Offered",
-        "environments.problem.Known",
+        "environments.base.Known",
         "experiments.trial.AlgorithmEntry",
         "experiments.trial.EnvironmentEntry",
         "posteriors.prediction.PredictionStrategy",

@@ -454,17 +454,15 @@ def tried(request, number):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TAKERS)
 def test_what_is_made_takes_an_argument_or_refuses_it(name, bounded, request):
-    """Of environments numbers alone: their problems may be large."""
     taker, words = TAKERS[name], words_for(name)
     taker(**words)
-    is_large = taker.__module__.startswith("torch_kbandits.environments")
     for number, word in enumerate(registry.signature(taker).parameters):
         is_number = word in words and word in numbers_of(taker)
-        if word in UNCHECKED or (is_large and not is_number):
+        if word in UNCHECKED:
             continue
         hopeless = NO_NUMBERS if is_number else {"kernel": NO_KERNELS, **CHECKED_LATER}.get(word, HOPELESS)
         for odd in tried(request, number + len(name)):
-            if (is_large and odd not in NO_NUMBERS - {"rude"}) or (word in CALLED and odd in FUNCTIONS):
+            if word in CALLED and odd in FUNCTIONS:
                 continue
             if (name, word, odd) in MEANT:
                 continue

@@ -5,10 +5,9 @@ from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel, LinearKernel
-from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.covariances import anisotropic_kernel
+from torch_kbandits.environments.options import stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.nearest import check_keys, pick, table
@@ -47,7 +46,7 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
     outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
     if name != "linear":
         lengthscale = _lengthscale(f"{where}.lengthscale", entry.get("lengthscale", 1.0))
-        return anisotropic_kernel(name, lengthscale, outputscale)
+        return stationary_kernel(name, lengthscale, outputscale)
     kernel = LinearKernel().double()
     kernel.variance = torch.tensor(outputscale, dtype=torch.float64)
     return kernel
@@ -57,12 +56,10 @@ def _options(name: str) -> set[str]:
     return {"name", "outputscale"} | (set() if name == "linear" else {"lengthscale"})
 
 
-def _lengthscale(where: str, value: Any) -> Tensor:
-    """Return one lengthscale, 0-dim, or one for each input, (d,)."""
+def _lengthscale(where: str, value: Any) -> float | list[float]:
+    """Return one lengthscale, or one for each input."""
     if isinstance(value, list | tuple):
         if not value:
             raise InputError(f"{where} must be a number or a list with one for each input, got an empty list.")
-        value = [checks.positive(f"{where}[{i}]", part) for i, part in enumerate(value)]
-    else:
-        value = checks.positive(where, value)
-    return torch.tensor(value, dtype=torch.float64)
+        return [checks.positive(f"{where}[{i}]", part) for i, part in enumerate(value)]
+    return checks.positive(where, value)

@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, KnownBeforehand
-
-#: Of so many rounds the rewards of all arms are looked up ahead, at most, and of so many arms.
-_ROUNDS_AHEAD, _ARMS_AHEAD = 256, 512
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment
 
 #: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
 _REGRET_ROWS = 256
@@ -81,8 +77,7 @@ def play(
         progress: where the bandit is, if it has played before; it is changed.
         keep_every: rounds between two calls of ``keep``, which come after a batch.
         keep: called with the progress.
-        watch: called with the number of plays so far, such as to show them, after every tell or, where the rewards of
-            all arms are known beforehand, after some hundred rounds; its time is not measured.
+        watch: called with the number of plays so far, such as to show them, after every tell; its time is not measured.
 
     Raises:
         InputError: if the environment has fewer rounds; before anything is played.
@@ -117,17 +112,11 @@ def play(
         elsewhere += clock() - started
         return y - center if center else y
 
-    ahead = _few_arms_of(bandit, environment) if batch == 1 and _runs(bandit) else None
     while t < rounds:
         started, before, elsewhere = clock(), t, 0.0
         kept = rounds if keep_every is None else (t // keep_every + 1) * keep_every
         until = min(_due(trace, record_every, rounds), kept, rounds)
-        known = None if ahead is None else ahead.rewards_of_arms(range(t, min(until, t + _ROUNDS_AHEAD)))
-        if known is not None:
-            elsewhere = clock() - started
-            played.extend(bandit.run(known - center if center else known).split(1))
-            t += len(known)
-        elif batch == 1 and _runs(bandit):
+        if batch == 1 and _runs(bandit):
             number = until - t if watch is None else 1
             bandit.run(pull, number, offered=None if contexts is None else lambda _: offered(contexts))
         else:
@@ -152,16 +141,6 @@ def _runs(bandit: Bandit) -> bool:
     """Say whether ``run`` does what asking and telling would: not if a subclass, or what is no bandit, has its own."""
     kind = type(bandit)
     return isinstance(bandit, Bandit) and (kind.ask, kind.tell) == (Bandit.ask, Bandit.tell)
-
-
-def _few_arms_of(bandit: Bandit, environment: object) -> KnownBeforehand | None:
-    """Return an environment on few arms if they are, in their order, what may be played."""
-    if not isinstance(environment, KnownBeforehand) or not isinstance(bandit.candidates, Arms):
-        return None
-    arms, own = environment.arms, bandit.candidates.source.tensor
-    if own is None or len(arms) > _ARMS_AHEAD or type(bandit).run is not Bandit.run:
-        return None
-    return environment if torch.equal(own, arms) else None
 
 
 def _due(trace: Trace, record_every: int, rounds: int) -> int:
