@@ -159,6 +159,11 @@ class PredictionStrategy:
     # ---------------------------------------------------------------- at points
 
     @property
+    def is_exact(self) -> bool:
+        """Whether this is the exact posterior."""
+        return self.noise is not None
+
+    @property
     def batch_dims(self) -> int:
         """Number of batch dimensions."""
         return self.mean.dim() - 1
