@@ -3,15 +3,13 @@
 from typing import TYPE_CHECKING
 
 from torch_kbandits.acquisition.climbing import climb
-from torch_kbandits.acquisition.cubes import Cube
+from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.largest import CombinedFunction, LargestOf
-from torch_kbandits.acquisition.pending import hallucinate
+from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
     BlindRule,
-    Domain,
     ExpectedImprovementRule,
     OptimisticRule,
     ProbabilityOfImprovementRule,
