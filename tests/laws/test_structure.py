@@ -27,7 +27,7 @@ BY_HAND = {
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
-    "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"}
+    "acquisition": {"RandomRule.drawn_row", "SobolRule.on_box", "UniformRule.on_box"}
     | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},

@@ -9,12 +9,12 @@ from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, hall
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
-    BlindRule,
     ExpectedImprovementRule,
     OptimisticRule,
     ProbabilityOfImprovementRule,
+    RandomRule,
+    SobolRule,
     SomeOf,
-    SpreadRule,
     ThompsonRule,
     UniformRule,
 )
@@ -30,7 +30,6 @@ else:
 __all__ = [
     "AcquisitionRule",
     "ArmPosterior",
-    "BlindRule",
     "CombinedFunction",
     "Cube",
     "DiscretizedThompsonSampling",
@@ -40,8 +39,9 @@ __all__ = [
     "LargestOf",
     "OptimisticRule",
     "ProbabilityOfImprovementRule",
+    "RandomRule",
+    "SobolRule",
     "SomeOf",
-    "SpreadRule",
     "StagedRule",
     "ThompsonRule",
     "UniformRule",

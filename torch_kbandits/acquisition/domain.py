@@ -151,7 +151,7 @@ class Domain:
             context=None if context is None else context[columns:].to(dtype),
         )
 
-    def looked_at(self, seed: int) -> list[Tensor]:
+    def initial_points(self, seed: int) -> list[Tensor]:
         """Return playable points (k, d) of the cube that a search looks at first: spread, and near the first start.
 
         Each of them is once in its part.

@@ -329,7 +329,7 @@ class ThompsonRule(OptimisticRule):
             size = self.discretization_size
             points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         if domain.cube is not None:
-            points = torch.cat(domain.looked_at(seed))
+            points = torch.cat(domain.initial_points(seed))
         if points is None:
             raise InputError(
                 "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
@@ -339,7 +339,7 @@ class ThompsonRule(OptimisticRule):
         return points
 
 
-class BlindRule(AcquisitionRule):
+class RandomRule(AcquisitionRule):
     """Chooses whatever is believed."""
 
     needs_observations = False
@@ -372,7 +372,7 @@ class BlindRule(AcquisitionRule):
 
 
 @dataclass(frozen=True)
-class SpreadRule(BlindRule):
+class SobolRule(RandomRule):
     """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
 
     Args:
@@ -405,7 +405,7 @@ class SpreadRule(BlindRule):
 
 
 @dataclass(frozen=True)
-class UniformRule(BlindRule):
+class UniformRule(RandomRule):
     """Choose uniformly at random, with replacement: the baseline of every other rule."""
 
     def drawn_row(self, num_arms: int, seed: int) -> int:

@@ -13,7 +13,7 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, OptimisticRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
@@ -301,7 +301,7 @@ class Pieces:
                 "A family judges its hypotheses by the reward, so several objectives have no meaning for it: leave out "
                 "family or objective."
             )
-        if not isinstance(self.acquisition, (OptimisticRule, BlindRule)):
+        if not isinstance(self.acquisition, (OptimisticRule, RandomRule)):
             raise InputError(
                 f"{type(self.acquisition).__name__} scores by no value that an objective may have, so several have no "
                 "meaning for it: use UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
