@@ -392,7 +392,7 @@ class Loop:
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SpreadRule):
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SobolRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
             assert bool((values.isfinite() == allowed).all()), values

@@ -205,7 +205,7 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "BlindRule", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "RandomRule", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
     "LargestOf", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",

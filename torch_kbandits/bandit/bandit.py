@@ -22,7 +22,7 @@ from torch_kbandits.acquisition import (
     Domain,
     LargestOf,
     OptimisticRule,
-    SpreadRule,
+    SobolRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
@@ -1084,7 +1084,7 @@ class Bandit(Undisturbed):
             is_fitted = self._pieces.is_fitted(number)
         else:
             is_fitted = are_fitted(self._pieces, standing, objective)
-        return self._acquisition if is_fitted else SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
+        return self._acquisition if is_fitted else SobolRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 
     def _weighed_function(
         self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int

@@ -12,7 +12,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import Lookahead, best_of, required
 from torch_kbandits.beliefs.box_search import BoxSearch
@@ -107,7 +107,7 @@ class PosteriorAhead(Lookahead):
         self.best_score, cube = float, cast(Cube, domain.cube)
         if rule.needs_observations and belief.num_observations == 0:
             return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
-        if isinstance(rule, BlindRule):
+        if isinstance(rule, RandomRule):
             return domain.joint(rule.of_cube(cube, seed))
 
         def offer(points: Tensor) -> ListOffer:

@@ -31,6 +31,6 @@ def some_points(candidates: Candidates, number: int, now: float, generator: torc
         uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
         X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
     elif not space.is_contextual and space.domain.cube is not None:
-        X = torch.cat(space.domain.looked_at(generator.initial_seed()))
+        X = torch.cat(space.domain.initial_points(generator.initial_seed()))
         X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
     return dated(now, X) if candidates.is_timed else X
