@@ -37,7 +37,7 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
+from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined
 from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
@@ -812,7 +812,7 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if an argument does not fit.
         """
-        self._health_log = None if every is None else health_log(every, logger, level)
+        self._health_log = None if every is None else HealthLog(every, logger, level)
 
     # ---------------------------------------------------------------- saving
 
