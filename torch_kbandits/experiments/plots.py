@@ -11,14 +11,19 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.nearest import pick
+from torch_kbandits.experiments.names import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
-from torch_kbandits.experiments.words import BANDS, SCALES
-from torch_kbandits.extras import require
-from torch_kbandits.looking.figures import FORMATS, write_figure
-from torch_kbandits.looking.palette import COLOURS, DASHES, MARKERS
-from torch_kbandits.looking.units import plain_logarithmic
+from torch_kbandits.plotting.style import (
+    COLOURS,
+    DASHES,
+    FORMATS,
+    MARKERS,
+    SCALES,
+    new_figure,
+    plain_logarithmic,
+    write_figure,
+)
 
 #: Marks on a curve.
 _MARKS = 6
@@ -105,7 +110,7 @@ def figures(
     records: Sequence[Record], *, band: str = "quartiles", scale: str = "auto", baseline: str | None = None
 ) -> dict[str, Any]:
     """Return the figures by name, in the order of ``plot``, whose arguments and errors these are."""
-    pick("band", "band", band, BANDS)
+    pick("band", "band", band, _BANDS)
     pick("scale", "scale", scale, SCALES)
     if not records:
         raise InputError("There is no finished run to draw.")
@@ -161,7 +166,7 @@ def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
     width, longest = _PANEL[0] * columns, max(len(name) for part in parts for name in part)
     ncols = 1 if len(parts) > 1 else max(1, min(len(parts[0]), int(width / (_HANDLE + _LETTER * longest))))
     size = (width, _PANEL[1] * rows + _LEGEND_LINE * (1 + math.ceil(len(parts[0]) / ncols)))
-    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    figure = new_figure(*size)
     panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if len(parts) > 1 else False).flatten()
     named: list[dict[str, Any]] = [{} for _ in parts]
     for number, environment in enumerate(environments):
