@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Literal
 
 from torch_kbandits import checks
@@ -17,14 +17,9 @@ _DEEPEST, _LONG_KEY = 20, re.compile(r"(\w+[ \t]*\.[ \t]*){100}")
 
 
 def unknown(where: str, kind: str, name: object, valid: Iterable[str], own: str = "") -> InputError:
-    """Return the error for a name that is none of the valid ones.
+    """Return the error for a name, at a place such as "algorithms[0]", that is none of the valid ones of a kind.
 
-    Args:
-        where: the place in the spec, such as "algorithms[0]".
-        kind: what the name should be, such as "algorithm".
-        name: what came.
-        valid: the names that are known.
-        own: how something of one's own may be named; nothing where it may not.
+    It says how something of one's own may be named where that is given.
     """
     known = sorted(valid)
     near = checks.nearest_name(name, known, cutoff=0.4)
@@ -63,16 +58,20 @@ def check_depth(where: str, value: Any, depth: int = 0) -> None:
         check_depth(where, part, depth + 1)
 
 
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return a value in which what stands in tables and lists is changed, by a function."""
+    if isinstance(value, Mapping):
+        return {key: mapped(part, change) for key, part in value.items()}
+    return [mapped(part, change) for part in value] if isinstance(value, list | tuple) else change(value)
+
+
 def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the table that NAME:KEY=VALUE,… stands for.
+    """Return the table that ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1`` stands for.
 
     Args:
-        text: such as ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1``.
+        text: NAME:KEY=VALUE,…
         option: where it was typed, for error messages.
         known: the names that are not of own code.
-
-    Raises:
-        InputError: if a part behind the name is not KEY=VALUE.
     """
     name, _, rest = text.partition(":")
     own = re.fullmatch(rf"(?P<name>{OWN_NAME.pattern})(:(?P<rest>.*))?", text, re.DOTALL)

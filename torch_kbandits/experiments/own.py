@@ -18,12 +18,11 @@ from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, check_keys, table
+from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, check_keys, mapped, table, unknown
 from torch_kbandits.files import read_whole
 
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.
 _KEYS = ("name", "width", "beta", "kernel", "memory")
-_INSTALLED = "must be installed or in a folder of PYTHONPATH"
 
 
 def is_own(name: Any) -> bool:
@@ -42,12 +41,7 @@ def what(name: str) -> str:
 
 
 def pinned(where: str, value: Any, folder: Path) -> Any:
-    """Return a value of a spec in which names of own code have the digest of the present code and an absolute path.
-
-    Args:
-        where: the place in the spec.
-        value: a table, a list, or what they hold.
-        folder: what paths are relative to.
+    """Return a value of a spec in which names of own code have the digest of the code now, and an absolute path.
 
     Raises:
         InputError: if there is no such code, or it cannot be imported.
@@ -71,11 +65,7 @@ def pinned(where: str, value: Any, folder: Path) -> Any:
 
 def portable(value: Any) -> Any:
     """Return a value in which names of own code have no folder: the same wherever the file is."""
-    if isinstance(value, Mapping):
-        return {key: portable(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [portable(part) for part in value]
-    return Path(value).name if is_own(value) and _parts(value)[0].endswith(".py") else value
+    return mapped(value, lambda part: Path(part).name if is_own(part) and _parts(part)[0].endswith(".py") else part)
 
 
 def names_in(value: Any) -> dict[str, str]:
@@ -88,12 +78,7 @@ def names_in(value: Any) -> dict[str, str]:
 
 
 def load(where: str, name: str) -> Callable[..., Any]:
-    """Return the class or the function of a name.
-
-    Raises:
-        InputError: if there is none, its file or module cannot be imported, or it is neither.
-        StateMismatchError: if the name has a digest, and the code has another or is gone.
-    """
+    """Return the class or the function of a name; the errors are those of ``pinned``."""
     return _found(where, name)[0]
 
 
@@ -162,68 +147,45 @@ def _parts(name: str) -> tuple[str, str, str | None]:
 def _found(where: str, name: str) -> tuple[Callable[..., Any], str]:
     """Return what a name stands for, and the digest of the file that it is from."""
     place, kind, pin = _parts(name)
-    lost, file = InputError if pin is None else StateMismatchError, place
-    if place.endswith(".py"):
-        try:
-            digest = _digest(read_whole(place))
-        except OSError as error:
-            raise lost(f"{where}: {error}") from None
-        _check_pin(where, place, pin, digest)
-        return _member(where, _module_of_file(where, Path(place), digest), kind), digest
+    lost = InputError if pin is None else StateMismatchError
     try:
-        module = import_module(place)
+        module = _module_of_file(place) if place.endswith(".py") else import_module(place)
     except (Exception, SystemExit) as error:
         raise lost(
-            f"{where}: the module {place!r} cannot be imported: {said(error)}. Own code is {OWN_FORMS}; a module "
-            f"{_INSTALLED}."
+            f"{where}: {place!r} cannot be imported: {said(error)}. Own code is {OWN_FORMS}; modules must be installed "
+            "or in a folder of PYTHONPATH."
         ) from error
-    found = _member(where, module, kind)
-    file = getattr(sys.modules.get(getattr(found, "__module__", place), module), "__file__", None)
+    found = getattr(module, kind, None)
+    if not callable(found):
+        made = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
+        raise unknown(where, f"class or function of {place!r}", kind, made)
+    file = place if place.endswith(".py") else getattr(sys.modules.get(found.__module__, module), "__file__", None)
     if file is None:
         raise InputError(f"{where}: {place}:{kind} is in no file, so nobody could say later what was run.")
     digest = _digest(read_whole(file))
-    _check_pin(where, file, pin, digest)
-    return found, digest
-
-
-def _check_pin(where: str, file: str, pin: str | None, digest: str) -> None:
     if pin is not None and pin != digest:
         raise StateMismatchError(
             f"{where}: {file!r} has changed: its digest was {pin} and is {digest}. Put it back as it was to go on, or "
             "make the runs of the changed code: kbandits run SPEC --directory DIRECTORY."
         )
+    return found, digest
 
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=6).hexdigest()
 
 
-def _module_of_file(where: str, file: Path, digest: str) -> ModuleType:
+def _module_of_file(file: str) -> ModuleType:
     """Import a file, once for each content, under a name that every process gives it."""
-    name = f"kbandits_own_{_digest(str(file).encode())}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise InputError(
-            f"{where}: {str(file)!r} cannot be imported: {said(error)}. What a file imports {_INSTALLED}."
-        ) from error
-    return module
-
-
-def _member(where: str, module: ModuleType, kind: str) -> Callable[..., Any]:
-    if not hasattr(module, kind):
-        made = sorted(name for name, value in vars(module).items() if callable(value) and not name.startswith("_"))
-        near = checks.nearest_name(kind, made)
-        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(made) or 'none'}."
-        raise InputError(f"{where}: {module.__file__} has no class {kind!r}; {hint}")
-    found = getattr(module, kind)
-    if not callable(found):
-        raise InputError(f"{where}: {kind} must be a class or a function, got {checks.describe(found)}.")
-    return found
+    name = f"kbandits_own_{_digest(file.encode())}_{_digest(read_whole(file))}"
+    if name not in sys.modules:
+        spec = spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except (Exception, SystemExit):
+            del sys.modules[name]
+            raise
+    return sys.modules[name]

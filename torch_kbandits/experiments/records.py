@@ -146,7 +146,7 @@ def _parse(line: bytes) -> Record:
     if not isinstance(content, dict) or set(content) != set(kinds):
         raise ValueError("it is JSON but no record of a run")
     for name, kind in kinds.items():
-        if not isinstance(content[name], kind):
+        if not isinstance(content[name], kind if isinstance(kind, type) else kind | int):
             raise ValueError(f"its {name} is not what a record holds")
     lengths = {len(content[name]) for name in _SERIES}
     if len(lengths) > 1 or lengths == {0}:

@@ -122,7 +122,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     lower, upper = min(values), max(values)
     if n >= _QUARTILES_FROM:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
-    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n) if n > 1 else None
+    error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
     return Estimate(statistics.median(values), lower, upper, mean, error)
 
 
@@ -197,9 +197,26 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     Raises:
         InputError: if no run has the baseline's label; the message has the nearest.
     """
-    groups = group(records)
+    groups, rows = group(records), []
     check_baseline(groups, baseline)
-    return [_row(entry, pairs(entry, groups, baseline)) for entry in groups]
+    for entry in groups:
+        runs, known = entry.runs, [(run.best_mean, run.recommended_mean) for run in entry.runs]
+        simple = [best - mean for best, mean in known if best is not None and mean is not None]
+        both = pairs(entry, groups, baseline)
+        apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
+        row = Row(
+            environment=entry.environment,
+            algorithm=entry.algorithm,
+            rounds=runs[0].rounds,
+            seeds=len(runs),
+            regret=estimate([run.cumulative_regret[-1] for run in runs]),
+            simple_regret=estimate(simple) if len(simple) == len(runs) else None,
+            seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
+            dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
+            difference=difference(apart) if apart else None,
+        )
+        rows.append(row)
+    return rows
 
 
 def render(rows: Sequence[Row], format: str = "markdown") -> str:
@@ -265,27 +282,6 @@ def legend(rows: Sequence[Row]) -> str:
 
 
 # ---------------------------------------------------------------- inside
-
-
-def _row(entry: Group, both: list[tuple[Record, Record]]) -> Row:
-    runs = entry.runs
-    simple = [
-        run.best_mean - run.recommended_mean
-        for run in runs
-        if run.best_mean is not None and run.recommended_mean is not None
-    ]
-    apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
-    return Row(
-        environment=entry.environment,
-        algorithm=entry.algorithm,
-        rounds=runs[0].rounds,
-        seeds=len(runs),
-        regret=estimate([run.cumulative_regret[-1] for run in runs]),
-        simple_regret=estimate(simple) if len(simple) == len(runs) else None,
-        seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
-        dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-        difference=difference(apart) if apart else None,
-    )
 
 
 def _between(value: float, lower: float, upper: float) -> str:

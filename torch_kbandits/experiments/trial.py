@@ -23,6 +23,7 @@ from torch_kbandits.experiments import own
 from torch_kbandits.experiments.directory import Checkpoint, Kept
 from torch_kbandits.experiments.live import Report, watcher
 from torch_kbandits.experiments.loop import PlayState, play
+from torch_kbandits.experiments.names import mapped
 from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.references import EnvironmentExpert
@@ -94,7 +95,11 @@ class Trial:
     @property
     def key(self) -> str:
         """A digest of ``config``: equal for runs that must come out equal, whatever they are called."""
-        text = json.dumps([_MEASURE, _canonical(self.config())], sort_keys=True)
+
+        def plain(value: Any) -> Any:  # 2 and 2.0 are the same to an algorithm
+            return int(value) if isinstance(value, float) and value.is_integer() else value
+
+        text = json.dumps([_MEASURE, mapped(self.config(), plain)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
     def __str__(self) -> str:
@@ -280,12 +285,3 @@ def _quiet_thread(trial: Trial) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _canonical(value: Any) -> Any:
-    """Return a value in which 2 and 2.0 read the same, as they do to an algorithm."""
-    if isinstance(value, Mapping):
-        return {key: _canonical(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
