@@ -17,12 +17,13 @@ except ModuleNotFoundError as missing:
         f"kbandits needs the package {missing.name!r}, which is not installed. {how_to_install('experiments')}"
     ) from None
 
-from torch_kbandits import __version__, experiments, looking
+from torch_kbandits import __version__, experiments, plotting
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.words import BANDS, FORMATS, SCALES
 from torch_kbandits.files import read_whole
-from torch_kbandits.looking.figures import FORMATS as FIGURES
+from torch_kbandits.plotting.style import BANDS, SCALES
+from torch_kbandits.plotting.style import FORMATS as FIGURES
 
+_TABLES = ("table", "markdown", "csv")
 _KINDS = ("algorithms", "environments", "widths", "kernels")
 _BAND = click.option(
     "--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is drawn around the curves."
@@ -192,8 +193,7 @@ def compare(
       kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
     """  # noqa: D301  (click reads the escape)
     from torch_kbandits import algorithms, environments
-    from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
-    from torch_kbandits.experiments.nearest import pick
+    from torch_kbandits.experiments.names import parse_assignment, parse_entry, parse_value, pick
 
     settings = dict(parse_assignment(text, "--setting") for text in setting)
     if beta is not None:
@@ -222,7 +222,7 @@ def compare(
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 @_PROBLEMS
 @_PLAYERS
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--format", "format_", type=click.Choice(_TABLES), default="table", show_default=True)
 def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple[str, ...]) -> None:
     """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
 
@@ -295,7 +295,7 @@ def report(records: Path, output: Path | None, baseline: str | None, band: str, 
 def look(
     bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format_: str
 ) -> None:
-    """Draw what a saved bandit believes, its leverage scores and its dictionary.
+    """Draw the posterior of a saved bandit, its leverage scores and its dictionary.
 
     BANDIT is a file that bandit.save wrote.
 
@@ -309,7 +309,7 @@ def look(
     point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
     words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
-    for file in looking.plot_saved(bandit, output, **words):
+    for file in plotting.plot_saved(bandit, output, **words):
         click.echo(str(file))
 
 
@@ -383,7 +383,7 @@ def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path 
 
 def _load(path: Path, environments: Sequence[str] = (), algorithms: Sequence[str] = ()) -> "list[experiments.Record]":
     """Return the finished runs, of the labels given alone; of all if none is."""
-    from torch_kbandits.experiments.nearest import pick
+    from torch_kbandits.experiments.names import pick
 
     records, losses = experiments.load_experiment(path)
     for loss in losses:

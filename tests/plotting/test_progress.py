@@ -7,7 +7,8 @@ import torch
 from problems import DOUBLE, data, rbf
 
 from torch_kbandits import InputError, algorithms
-from torch_kbandits.looking import Gauge, Progress, track
+from torch_kbandits.plotting import Progress
+from torch_kbandits.plotting.progress import StatusLine
 
 ARMS = data(30, 2)[0]
 
@@ -27,25 +28,20 @@ def play(bandit, rewards):
         bandit.tell(bandit.ask(), float(reward))
 
 
-def test_a_reading_is_of_the_rewards_since_the_gauge_began():
+def test_what_is_read_is_of_the_rewards_since_it_began():
     bandit = make()
     play(bandit, [99.0, 98.0])  # before it began
-    gauge = Gauge(bandit, center=10.0)
-    assert gauge.read().best is None
+    line = StatusLine(bandit, center=10.0)
+    assert "best" not in line.read()
     rewards = torch.linspace(-1.0, 1.0, 60, dtype=DOUBLE).tolist()
     play(bandit, rewards[:25])
-    gauge.read()
+    line.read()
     play(bandit, rewards[25:])
-    reading = gauge.read()
-    assert reading.round == 62
-    assert reading.best == 11.0
-    assert reading.recent == pytest.approx(10.0 + sum(rewards[-50:]) / 50)
-    assert reading.dictionary_size == len(bandit.inducing_points)
-    assert reading.beta == 1.5
-    assert 0.0 < reading.rate < 62 / 1e-9
-    assert str(reading).startswith("best 11, recent 10.2, m = ")
+    recent = 10.0 + sum(rewards[-50:]) / 50
+    said = f"rounds/s, best 11, recent {recent:.3g}, m = {len(bandit.inducing_points)}, β = 1.5"
+    assert line.read().endswith(said)
     bandit.load_state_dict(make().state_dict())  # an empty one
-    assert gauge.read().best == 11.0
+    assert "best 11, " in line.read()
 
 
 def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
@@ -68,19 +64,19 @@ def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
 
 def test_the_line_says_how_the_bandit_is_doing():
     bandit, stream = make(), Terminal()
-    for t in track(bandit, 4, interval=0.0, stream=stream):
+    for t in Progress(bandit, 4, interval=0.0, stream=stream):
         bandit.tell(bandit.ask(), 0.25 * t)
     last = stream.getvalue().split("\r")[-1]
     assert "4/4" in last
     assert "best 0.75, recent 0.375" in last
     assert f"m = {len(bandit.inducing_points)}, β = 1.5" in last
-    assert "round/s" in last
+    assert "rounds/s" in last
 
 
 def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
-    monkeypatch.setattr(Gauge, "read", lambda self: pytest.fail("nobody looks"))
-    assert list(track(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
+    monkeypatch.setattr(StatusLine, "read", lambda self: pytest.fail("nobody looks"))
+    assert list(Progress(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
     assert stream.getvalue() == ""
 
 

@@ -1,4 +1,4 @@
-"""What a saved bandit believes, as files of figures."""
+"""The posterior of a saved bandit, as files of figures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -12,10 +12,9 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.files import file_error
-from torch_kbandits.looking.dictionary import plot_dictionary, plot_leverage
-from torch_kbandits.looking.figures import FORMATS, write_figure
-from torch_kbandits.looking.line import plot_line
-from torch_kbandits.looking.plane import plot_plane
+from torch_kbandits.plotting.dictionary import plot_dictionary, plot_leverage
+from torch_kbandits.plotting.posterior import plot_line, plot_plane
+from torch_kbandits.plotting.style import FORMATS, write_figure
 
 
 def plot_saved(
@@ -27,7 +26,7 @@ def plot_saved(
     center: float = 0.0,
     format: str = "png",
 ) -> list[Path]:
-    """Draw what the bandit of a file believes, its leverage scores and its dictionary.
+    """Draw the posterior of the bandit of a file, its leverage scores and its dictionary.
 
     Args:
         path: of a file that ``bandit.save`` wrote.

@@ -7,15 +7,19 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError
-from torch_kbandits.extras import require
-from torch_kbandits.looking.belief import moments
-from torch_kbandits.looking.legends import legend_below, marker_handle
-from torch_kbandits.looking.palette import BELIEF, DICTIONARY, SMALL, TEXT, clean
-from torch_kbandits.looking.units import plain_logarithmic
 from torch_kbandits.numerics.rows import row_keys
-
-#: In inches.
-_SIZE = (6.0, 4.2)
+from torch_kbandits.plotting.section import moments
+from torch_kbandits.plotting.style import (
+    DICTIONARY,
+    POSTERIOR,
+    SMALL,
+    TEXT,
+    clean,
+    legend_below,
+    marker_handle,
+    new_figure,
+    plain_logarithmic,
+)
 
 
 def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
@@ -44,30 +48,25 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
     X = history.X[counts]
     first = _first_rows(X)
     points, rounds = X[first], history.rounds[counts][first]
-    scores = leverage_of(bandit, points)
-    total = float((weights[counts] * leverage_of(bandit, X)).sum())
+    scores = (moments(bandit, X).deviation.square() / bandit.regularization).cpu()
+    total = float((weights[counts].cpu() * scores).sum())
     held = _members(points, bandit.inducing_points)
-    ax = _axes(ax)
-    handles = []
-    for which, colour, marker, label, hollow in (
-        (~held, BELIEF, "o", "played, not in the dictionary", True),
-        (held, DICTIONARY, "D", "in the dictionary", False),
+    ax, handles = new_figure(6.0, 4.2).subplots() if ax is None else ax, []
+    for which, colour, marker, label in (
+        (~held, POSTERIOR, "o", "played, not in the dictionary"),
+        (held, DICTIONARY, "D", "in the dictionary"),
     ):
-        number = int(which.sum())
-        if number:
-            face = "none" if hollow else colour
-            ax.scatter(
-                (rounds[which] + 1).cpu().numpy(), scores[which].cpu().numpy(), s=26, marker=marker, facecolor=face,
-                edgecolor=colour, linewidths=1.2,
-            )  # fmt: skip
+        if number := int(which.sum()):
+            here, hollow = which.cpu(), marker == "o"
+            words = {"marker": marker, "facecolor": "none" if hollow else colour, "edgecolor": colour}
+            ax.scatter(rounds.cpu()[here] + 1, scores[first][here], s=26, linewidths=1.2, **words)
             handles.append(marker_handle(marker, colour, f"{label} ({number})", hollow=hollow))
     ax.set_yscale("log")
     plain_logarithmic(ax.yaxis)
     ax.set_xlabel("round of its first play that counts", fontsize=TEXT)
     ax.set_ylabel("ridge leverage score σ²(x) / λ", fontsize=TEXT)
-    ax.set_title(
-        f"effective dimension (their sum over all plays): {total:.3g}", fontsize=SMALL, loc="left", color="0.3"
-    )
+    said = f"effective dimension (their sum over all plays): {total:.3g}"
+    ax.set_title(said, fontsize=SMALL, loc="left", color="0.3")
     clean(ax)
     legend_below(ax, handles)
     return ax.get_figure(root=True)
@@ -99,12 +98,12 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
     first = _first_rows(history.X)
     points, rounds = history.X[first], history.rounds[first]
     held = _members(points, bandit.inducing_points)
-    ax = _axes(ax)
+    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
     ends = range(1, int(history.rounds[-1]) + 2)
     handles = [
         ax.step(ends, _by_round(which, len(ends)), where="post", color=colour, linewidth=1.8, label=label)[0]
         for which, colour, label in (
-            (rounds, BELIEF, f"distinct points played ({len(points)})"),
+            (rounds, POSTERIOR, f"distinct points played ({len(points)})"),
             (rounds[held], DICTIONARY, f"of them in the present dictionary ({int(held.sum())})"),
         )
     ]
@@ -117,16 +116,7 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
     return ax.get_figure(root=True)
 
 
-def leverage_of(bandit: Bandit, X: Tensor) -> Tensor:
-    """Return the ridge leverage scores σ²(x) / λ of points X (q, d) by what is believed now, (q,)."""
-    return moments(bandit, X).deviation.square() / bandit.regularization
-
-
 # ---------------------------------------------------------------- inside
-
-
-def _axes(ax: Any) -> Any:
-    return require("matplotlib.figure").Figure(figsize=_SIZE, layout="constrained").subplots() if ax is None else ax
 
 
 def _first_rows(X: Tensor) -> list[int]:

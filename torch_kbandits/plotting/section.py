@@ -1,10 +1,11 @@
-"""Where a belief is looked at: one or two coordinates vary, the others are fixed."""
+"""Where a posterior is looked at: one or two coordinates vary, the others are fixed, at the recommended point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
+from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -13,8 +14,67 @@ from torch_kbandits.candidates import Arms, Configurations, ContextualActions, U
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
-from torch_kbandits.looking.belief import recommended_point
-from torch_kbandits.looking.units import column_spec, number_column
+from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.observations.columns import Number
+
+#: Points whose posterior is computed at a time; and spread over a box to seek the best action of a context among them.
+_BLOCK, _SPREAD = 4096, 1024
+
+
+class Moments(NamedTuple):
+    """Posterior means (q,) and standard deviations (q,) of the function, in reward units."""
+
+    mean: Tensor
+    deviation: Tensor
+
+
+def moments(bandit: Bandit, X: Tensor) -> Moments:
+    """Return the posterior at points X (q, d), joint ones with contexts. Cost: O(q m²)."""
+    parts = [(X.new_zeros(0), X.new_zeros(0))]
+    with torch.no_grad():
+        for block in X.split(_BLOCK) if len(X) else ():
+            posterior = bandit.model.posterior(block.unsqueeze(-2).to(bandit.candidates.device))
+            parts.append((cast(Tensor, posterior.mean).flatten(), posterior.variance.flatten().clamp_min(0.0).sqrt()))
+    return Moments(*map(torch.cat, zip(*parts[1:] or parts, strict=True)))
+
+
+def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
+    """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that may be played.
+
+    It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
+    1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
+    played. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
+
+    Raises:
+        InputError: if the context or the actions do not fit.
+    """
+    kinds = bandit.candidates
+    played = bandit.history.X[bandit.weights > 0.0]
+    now, offers = max(bandit.now, 0.0), untimed(kinds)
+    if kinds.is_contextual:
+        by_round = isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None
+        if by_round and candidates is None:
+            if len(played) == 0:
+                return None
+            candidates = kinds.actions(played)
+        domain = kinds.in_round(context, candidates, now).to(kinds.device)
+        if domain.arms is not None:
+            offered = domain.arms
+        elif domain.blocks is not None:
+            offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
+        elif domain.cube is not None:
+            offered = domain.in_context(distinct(played)[0])
+        else:
+            spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
+            actions = torch.cat([spread.to(kinds.device), kinds.actions(played)])
+            offered = torch.cat([cast(Tensor, domain.context).expand(len(actions), -1), actions], dim=-1)
+    else:
+        kinds.in_round(context, candidates, now)
+        offered = distinct(played)[0]
+        offered = offered[kinds.recommends(offered.cpu())]
+    if len(played) == 0 or len(offered) == 0:
+        return None
+    return offered[moments(bandit, offered).mean.argmax(), None].clone()
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +82,7 @@ class Section:
     """Points of which one or two coordinates vary while the others are fixed.
 
     Attributes:
+        bandit: whose points they are.
         columns: which coordinates vary, one or two.
         values: for each of them its values (k,), as the kernel sees them.
         at: the point (1, d) that has the fixed coordinates; it lies on the section.
@@ -29,6 +90,7 @@ class Section:
         is_recommended: whether ``at`` is the point that the bandit recommends, and within what is shown.
     """
 
+    bandit: Bandit
     columns: tuple[int, ...]
     values: tuple[Tensor, ...]
     at: Tensor
@@ -50,22 +112,20 @@ class Section:
 
     def covers(self, X: Tensor) -> Tensor:
         """Return which points (q, d) have their varying coordinates within what is shown, (q,)."""
-        within = torch.ones(len(X), dtype=torch.bool, device=X.device)
-        for column, values in zip(self.columns, self.values, strict=True):
-            within &= (X[:, column] >= values.min()) & (X[:, column] <= values.max())
-        return within
+        ends = zip(self.columns, self.values, strict=True)
+        within = [(X[:, column] >= each.min()) & (X[:, column] <= each.max()) for column, each in ends]
+        return torch.stack(within).all(0)
 
-    @property
-    def fixed(self) -> dict[str, float]:
-        """The fixed coordinates by name."""
-        others = [i for i in range(len(self.names)) if i not in self.columns]
-        return {self.names[i]: float(self.at[0, i]) for i in others}
+    def shown(self, column: int, values: Tensor) -> Any:
+        """Return values (k,) of a coordinate in the units of its column, as an array; as they are if no spec knows."""
+        number = column_number(self.bandit, column)
+        known = values.tolist() if number is None else number.decode(values.unsqueeze(-1))
+        return torch.tensor(known, dtype=torch.float64).numpy()
 
 
 def section(
     bandit: Bandit,
     coordinates: Sequence[int | str],
-    *,
     at: Tensor | None = None,
     context: Any = None,
     candidates: Any = None,
@@ -73,18 +133,7 @@ def section(
     resolution: int = 200,
     names: Sequence[str] | None = None,
 ) -> Section:
-    """Return the points where a belief is looked at.
-
-    Args:
-        bandit: whose.
-        coordinates: one or two, by name or as columns of ``history.X``; none for the first ones of an action.
-        at: a point (d,) or (1, d) that has the fixed coordinates; with contexts a joint point. None for the point that
-            the bandit recommends, or the middle of what may be played if nothing was learned that counts.
-        context: with contexts, that in which it is recommended, as in ``ask``.
-        candidates: as in ``ask``, where actions differ from round to round; None for those played.
-        bounds: of the coordinates that vary, (2, k); None for the range of what may be played or was.
-        resolution: values of each coordinate, at least 2. Where the kernel knows arms by number, those are shown.
-        names: of all coordinates, d of them; None for those of the columns, or x₁, x₂ and so on.
+    """Return where coordinates, given by name or number, are to be looked at; the words are those of ``plot_line``.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.
@@ -96,11 +145,9 @@ def section(
     columns = tuple(_column(bandit, names, coordinate) for coordinate in coordinates)
     if len(set(columns)) != len(columns):
         raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
-    if (resolution := checks.positive_integer("resolution", resolution)) < 2:
-        raise InputError(f"resolution must be at least 2, got {resolution}.")
-    values = _values(bandit, columns, bounds, resolution, names)
+    values = _values(bandit, columns, bounds, checks.whole_number("resolution", resolution, 2), names)
     fixed, is_recommended = _fixed(bandit, at, context, candidates)
-    where = Section(columns, values, fixed, names, is_recommended)
+    where = Section(bandit, columns, values, fixed, names, is_recommended)
     return where if bool(where.covers(fixed)) else replace(where, is_recommended=False)
 
 
@@ -118,7 +165,23 @@ def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     return (*time, *before, *(_numbered("action ", candidates.action_dim) if actions is None else actions.names))
 
 
+def column_number(bandit: Bandit, column: int) -> Number | None:
+    """Return how a coordinate is made from a number that users know, if a column spec says so."""
+    owner = _column_owner(bandit, column)
+    return owner if isinstance(owner, Number) else None
+
+
 # ---------------------------------------------------------------- inside
+
+
+def _column_owner(bandit: Bandit, column: int) -> Any:
+    """Return the entry of a column spec that a coordinate is made by; None if no spec is given for it."""
+    kind, place = untimed(bandit.candidates), column - int(bandit.candidates.is_timed)
+    if place < 0 or not isinstance(kind, ContextualActions):
+        return None
+    spec = kind.context_columns if place < kind.context_dim else kind.action_columns
+    place -= 0 if place < kind.context_dim else kind.context_dim
+    return None if spec is None else next(each for each in spec.columns if place in spec.columns_of(each.name))
 
 
 def _numbered(stem: str, number: int) -> tuple[str, ...]:
@@ -137,7 +200,7 @@ def _column(bandit: Bandit, names: Sequence[str], coordinate: Any) -> int:
         column = checks.non_negative_integer("coordinate", coordinate)
         if column >= len(names):
             raise InputError(f"coordinate must be from 0 to {len(names) - 1}, got {column}.")
-    if column_spec(bandit, column)[0] is not None and number_column(bandit, column) is None:
+    if not isinstance(_column_owner(bandit, column), Number | None):
         raise InputError(f"{names[column]!r} belongs to a category, which has nothing between its levels: fix it.")
     return column
 
@@ -153,15 +216,15 @@ def _values(
         if arms is None or bounds is not None:
             raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
         return (arms[:, 0].unique(),)
-    if bounds is not None:
+    if bounds is None:
+        ranges = [_range(bandit, column, names[column]) for column in columns]
+    else:
         bounds = checks.bounds(bounds)
         if bounds.shape[-1] != len(columns):
             raise InputError(
                 f"bounds must be (2, {len(columns)}), for the coordinates that vary; got {checks.describe(bounds)}."
             )
         ranges = [(float(low), float(high)) for low, high in bounds.T]
-    else:
-        ranges = [_range(bandit, column, names[column]) for column in columns]
     kind: Any = {"dtype": bandit.candidates.example.dtype, "device": bandit.candidates.device}
     return tuple(torch.linspace(low, high, resolution, **kind) for low, high in ranges)
 
@@ -181,9 +244,8 @@ def _offered(bandit: Bandit) -> Tensor | None:
     """Return the corners of the actions that may be played, (2, a); None where every round brings its own."""
     candidates: Any = untimed(bandit.candidates)
     if isinstance(candidates, Arms):
-        blocks = [(block.amin(0), block.amax(0)) for _, block in candidates.source.blocks()]
-        lows, highs = zip(*blocks, strict=True)
-        return torch.stack([torch.stack(lows).amin(0), torch.stack(highs).amax(0)])
+        corners = torch.stack([torch.stack([each.amin(0), each.amax(0)]) for _, each in candidates.source.blocks()])
+        return torch.stack([corners[:, 0].amin(0), corners[:, 1].amax(0)])
     if isinstance(candidates, ContextualActions) and candidates.set is not None:
         return torch.stack([candidates.set.amin(0), candidates.set.amax(0)])
     if isinstance(candidates, (Configurations, UnitCube)):
@@ -206,5 +268,4 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     offered = _offered(bandit)
     if offered is None:
         raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
-    now = max(bandit.now, 0.0)
-    return own.points(offered.mean(0, keepdim=True).to(own.device), context, now).to(own.device), False
+    return own.points(offered.mean(0, keepdim=True).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.extras import require
-from torch_kbandits.looking.legends import marker_handle
-from torch_kbandits.looking.palette import BELIEF, PLAYED, RECOMMENDED, SMALL, TEXT, clean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, TEXT, clean, marker_handle, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -122,8 +120,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     pairs = list(combinations(range(len(front.names)), 2))
     columns = min(len(pairs), 3)
     rows = -(-len(pairs) // columns)
-    size = (_PANEL * columns, _PANEL * rows + _BELOW)
-    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.names])
     star = _recommended(bandit, front)
@@ -134,7 +131,7 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     on_front = int(front.is_on_front.sum())
     handles = [
         marker_handle("o", PLAYED, f"played ({len(front.X) - on_front})"),
-        marker_handle("o", BELIEF, f"Pareto front of the means, ± σ ({on_front})"),
+        marker_handle("o", POSTERIOR, f"Pareto front of the means, ± σ ({on_front})"),
     ]
     if star is not None:
         handles.append(marker_handle("*", RECOMMENDED, "recommended", rim="black"))
@@ -148,14 +145,14 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
     (one, other), best = pair, front.is_on_front.cpu()
     x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
     ax.scatter(x[~best], y[~best], s=16, color=PLAYED, alpha=0.45, linewidths=0, zorder=2.4)
-    words = {"fmt": "none", "ecolor": BELIEF, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
+    words = {"fmt": "none", "ecolor": POSTERIOR, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
     ax.errorbar(x[best], y[best], xerr=deviations[:, one], yerr=deviations[:, other], **words)
     if len(front.names) == 2:
         order = x[best].argsort()
         # Between two of the front both are as bad as the worse: the corner lies on the side of what is not sought.
         step = "post" if front.directions[front.names[one]] == "minimize" else "pre"
-        ax.step(x[best][order], y[best][order], where=step, color=BELIEF, linewidth=1.2, zorder=2.5)
-    ax.scatter(x[best], y[best], s=30, color=BELIEF, edgecolor="white", linewidths=0.6, zorder=2.6)
+        ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
+    ax.scatter(x[best], y[best], s=30, color=POSTERIOR, edgecolor="white", linewidths=0.6, zorder=2.6)
     if star is not None:
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
         ax.scatter(x[star], y[star], s=150, **words)

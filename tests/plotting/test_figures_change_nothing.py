@@ -8,9 +8,9 @@ import torch
 from problems import data, rbf, reward
 
 from torch_kbandits import Categorical, Float, ParameterSpace, algorithms
-from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
-from torch_kbandits.looking.section import coordinate_names
 from torch_kbandits.memory import BackToPrior
+from torch_kbandits.plotting import plot_dictionary, plot_leverage, plot_line, plot_plane
+from torch_kbandits.plotting.section import coordinate_names
 
 ARMS = data(25, 2)[0]
 #: What some algorithms need beside the rest.

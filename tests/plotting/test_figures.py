@@ -32,7 +32,8 @@ from torch_kbandits import (
 )
 from torch_kbandits.cli import main
 from torch_kbandits.errors import DamagedFileError, EmptyHistoryError, FileError
-from torch_kbandits.looking import (
+from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.plotting import (
     history_columns,
     pareto_front,
     plot_dictionary,
@@ -42,9 +43,8 @@ from torch_kbandits.looking import (
     plot_plane,
     plot_saved,
 )
-from torch_kbandits.looking.belief import recommended_point
-from torch_kbandits.looking.palette import PLAYED
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.plotting.section import recommended_point
+from torch_kbandits.plotting.style import PLAYED
 
 FIXED = torch.tensor([0.3, 0.6, 0.1], dtype=DOUBLE)
 UNIT = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 2.0]], dtype=DOUBLE)
@@ -290,7 +290,7 @@ def test_texts_are_large_enough_and_legends_hide_nothing():
         ({"at": FIXED[:2]}, "at must"),
         ({"at": FIXED, "context": FIXED[:1]}, "Give either at"),
         ({"context": FIXED[:1]}, "have neither contexts"),
-        ({"resolution": 1}, "resolution must be at least 2"),
+        ({"resolution": 1}, "resolution must be a whole number of at least 2"),
         ({"names": ["a"]}, "names must be 3"),
         ({"beta": -1.0}, "beta must be"),
     ],
