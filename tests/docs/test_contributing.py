@@ -30,7 +30,7 @@ DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
     "Discount": {"bandit/adaptation/memory_choice.py"},
     "SlidingWindow": {"bandit/adaptation/memory_choice.py"},
-    "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/models.py"},
+    "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/strategy.py"},
 }
 
 
