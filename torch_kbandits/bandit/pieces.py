@@ -21,9 +21,8 @@ from torch_kbandits.bandit.sharing import differs_in_numbers_alone
 from torch_kbandits.bandit.state import describe_kernel, describe_value
 from torch_kbandits.beliefs import Belief, EnsembleBelief, Lookahead, StagedBelief, Terms, belief_over
 from torch_kbandits.beliefs.posterior_belief import wave_prior
-from torch_kbandits.candidates import Candidates, ContextualActions
+from torch_kbandits.candidates import ArmSource, Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
-from torch_kbandits.candidates.sources import ArmSource
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, TheoremWidth, Width
 from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise

@@ -13,7 +13,7 @@ from torch_kbandits.beliefs import filter_loops
 from torch_kbandits.beliefs.base import Belief, Lookahead, require_finite
 from torch_kbandits.beliefs.filter_lookahead import FilterLookahead
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.models import NystromGP, OnlineGP

@@ -21,12 +21,10 @@ from torch_kbandits.candidates import (
     Box,
     Configurations,
     ContextualActions,
-    MappedArms,
-    TensorArms,
     Timed,
-    TimedActions,
     UnitCube,
 )
+from torch_kbandits.candidates.arms import MappedFile
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import Growth, Memory
@@ -74,34 +72,21 @@ _VALUES: dict[str, type] = {each.__name__: each for each in (ColumnSpec, Expiry,
 _DTYPES = {str(dtype): dtype for dtype in (torch.float64, torch.float32)}
 
 
-def _arms(arms: Arms) -> dict[str, Any]:
-    return {"arms": _listed(arms.source)}
-
-
-def _listed(source: ArmSource | None) -> Any:
-    return source.tensor if isinstance(source, TensorArms) else source
-
-
 def _box(box: Box) -> dict[str, Any]:
     return {"bounds": box.bounds, "num_restarts": box.num_restarts, "raw_samples": box.raw_samples}
 
 
 def _contextual(actions: ContextualActions) -> dict[str, Any]:
-    return _actions(actions) | {
-        "context_columns": actions.context_columns,
-        "action_columns": actions.action_columns,
-        "dtype": actions.example.dtype,
-    }
-
-
-def _actions(actions: Any) -> dict[str, Any]:
     return {
-        "actions": _listed(actions.source),
+        "actions": actions.source,
         "context_dim": actions.context_dim,
         "bounds": actions.bounds,
         "action_dim": actions.action_dim,
         "num_restarts": actions.num_restarts,
         "raw_samples": actions.raw_samples,
+        "context_columns": actions.context_columns,
+        "action_columns": actions.action_columns,
+        "dtype": actions.example.dtype,
     }
 
 
@@ -128,21 +113,17 @@ def _mapping(value: dict[Any, Any]) -> dict[str, Any]:
     return value
 
 
-def _mapped(arms: MappedArms) -> dict[str, Any]:
-    return {"path": str(arms.path), "dtype": arms.dtype}
-
-
 #: What else is made again, with the words of its constructor.
 _OTHERS: dict[str, tuple[type, Callable[[Any], dict[str, Any]]]] = {
     kind.__name__: (kind, words)
     for kind, words in (
-        (Arms, _arms),
+        (ArmSource, lambda source: {"arms": source.given, "dtype": source.dtype}),
+        (Arms, lambda arms: {"arms": arms.source}),
         (Box, _box),
         (Configurations, _configurations),
         (ContextualActions, _contextual),
         (Timed, lambda points: {"candidates": points.untimed}),
-        (TimedActions, lambda points: _actions(points.untimed)),
-        (MappedArms, _mapped),
+        (MappedFile, vars),
         (UnitCube, _cube),
         (dict, _mapping),
     )
