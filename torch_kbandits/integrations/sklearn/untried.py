@@ -135,4 +135,4 @@ def _values(parameter: Parameter) -> Sequence[Any]:
     if isinstance(parameter, Integer):
         return range(parameter.low, parameter.high + 1, parameter.step)
     number = int(_number_of_values(parameter))
-    return parameter.decode((torch.arange(number, dtype=torch.float64).unsqueeze(-1) + 0.5) / number)
+    return parameter.decode((torch.arange(number, dtype=torch.float64) + 0.5) / number)
