@@ -35,7 +35,6 @@ DEFAULTS = {
     | {f"{name}.with_horizon" for name in ("BackToPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
     | {f"{name}.with_horizon" for name in ("UncertaintyInjection", "Linear", "Quadratic")},
     "priors": {"_Changing.with_horizon"},
-    "spaces": {"Categorical.numbers"},
     "models": {"NystromGP.condition_on_observations"},
 }
 

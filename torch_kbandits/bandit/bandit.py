@@ -67,8 +67,7 @@ from torch_kbandits.beliefs import (
     recommended_for,
 )
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.sample import some_points
-from torch_kbandits.candidates.timed import as_told
+from torch_kbandits.candidates.timed import as_told, some_points
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning

@@ -17,7 +17,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import KeepAll, Memory

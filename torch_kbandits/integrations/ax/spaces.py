@@ -40,7 +40,7 @@ class TrialSpace:
         self._parameters, self._given = list(space.parameters), {**constant, **fixed}
         self._choices = {name: cast(ChoiceParameter, each).values for name, each in known.items() if _is_ordered(each)}
         kinds = {name: _kind(each) for name, each in known.items()}
-        self.names = [name for name, kind in kinds.items() if kind.columns]
+        self.names = [name for name, kind in kinds.items() if kind.count > 1]
         self.whole = ParameterSpace(kinds)
         held = [self.names[group] in fixed for group in self.whole.groups]
         self.order = torch.tensor(held).logical_not().long().argsort(stable=True)

@@ -14,7 +14,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, RandomRule
 from torch_kbandits.beliefs import PosteriorBelief, Terms
 from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead, TableOffer
 from torch_kbandits.beliefs.posterior_belief import Place
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
 from torch_kbandits.integrations.ray.workers import Workers
