@@ -30,7 +30,7 @@ def formula(kernel, Z, probabilities, point, projection, accuracy=0.5):
     return (1.0 + accuracy) / projection * (kernel(point, point)[0, 0] - k @ np.linalg.solve(inner, k))
 
 
-def stream(n, seed, repeats=0.4, near=0.1, distance=1e-7):
+def stream(n, seed, repeats=0.4, near=0.1, distance=1e-8):
     """Points (n, 2) of which some repeat earlier ones and some are nearly equal to the one before."""
     rng = np.random.default_rng(seed)
     X = rng.random((n, 2))

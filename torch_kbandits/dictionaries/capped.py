@@ -2,20 +2,24 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 from weakref import WeakSet
 
+import numpy as np
 import torch
-from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.exchanges import exchanged
-from torch_kbandits.dictionaries.online_rule import OnlineRule
-from torch_kbandits.dictionaries.online_sample import OnlineSample
+from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.observations import Places
+
+Array = NDArray[Any]
 
 WhenFull = Literal["stop", "warn", "raise"]
 
@@ -74,30 +78,35 @@ class CappedDictionary(DictionaryRule):
         object.__setattr__(self, "is_online", self.rule.is_online)
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
 
-    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
-        """Return the dictionary of an online rule; see ``OnlineRule``."""
-        return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)
+    def projection_noise(self, noise: float) -> float:
+        """Return that of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).projection_noise(noise)
 
-    def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
-    ) -> OnlineSample:
-        """Offer points to the dictionary of an online rule until it is full, and then in exchange.
+    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return those of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).chances(variance, prior, noise)
+
+    def update(
+        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
+    ) -> tuple[DictionaryPosterior, OnlineState]:
+        """Offer points to the dictionary of an online rule until it is full, then in exchange; see ``OnlineRule``.
 
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        room, number = self.max_size - sample.size, uniforms.shape[0]
-        if number <= room:
-            return sample.after(points, uniforms, cross, prior)
-        if room > 0:
-            offer = sample.offered(points, uniforms, cross, prior, self.max_size)
-            sample, cross, prior = offer.sample, None, None
-            last = number if sample.size < self.max_size else 1 + int(offer.joined.nonzero()[-1])
-            points, uniforms = points[last:], uniforms[last:]
-        after, is_wanted = sample.exchanged(points, uniforms, _LEAST_GAIN, cross, prior)
-        if is_wanted:
+        while len(places):
+            draws = cast(OnlineRule, self.rule).offered(
+                posterior, state, places, uniforms, self.max_size - len(state.weights)
+            )
+            last = len(draws.numbers) - (not draws.has_room)
+            drawn = places[draws.numbers]
+            posterior, state = state.with_drawn(posterior, drawn[:last], draws.probabilities[:last])
+            if draws.has_room:
+                break
             self._say_full(self.max_size + 1)
-        return after
+            posterior, state = _with_exchange(posterior, state, drawn[last], draws.probabilities[last])
+            places, uniforms = (each[draws.numbers[last] + 1 :] for each in (places, uniforms))
+        return posterior, state
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose at most ``max_size`` points; see ``DictionaryRule.select``.
@@ -161,6 +170,25 @@ class CappedDictionary(DictionaryRule):
         if self.when_full == "warn" and self not in _warned:
             warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
             _warned.add(self)
+
+
+def _with_exchange(
+    posterior: DictionaryPosterior, state: OnlineState, place: int, probability: float
+) -> tuple[DictionaryPosterior, OnlineState]:
+    """Return the posterior and its state once a known point that was drawn took the place of another, if one gave way.
+
+    By det K_ZZ, as if all was played equally often without noise.
+    """
+    dictionary = np.append(posterior.dictionary, place)
+    points, number = posterior.told.points_at(dictionary).double(), len(dictionary) - 1
+    equal = points.new_zeros(()), points.new_ones(number + 1)
+    played = PlayedPoints(points, posterior.prior.kernel, *equal, memory=state.memory)
+    rows = exchanged(played, torch.arange(number), torch.tensor([number]), _LEAST_GAIN).numpy()
+    if rows[-1] != number:
+        return posterior, state
+    weights = np.zeros(len(posterior.told))
+    weights[dictionary[rows]] = np.append(state.weights, 1.0 / probability)[rows]
+    return state.at_weights(posterior, weights)
 
 
 #: The objects that have warned. No part of their values, since no selection depends on it.

@@ -1,20 +1,25 @@
 """Dictionaries drawn from a k-DPP."""
 
 import math
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dictionaries.swaps import SwapTable
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.dictionaries.swaps import GramInverse
+from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.rows import distinct
+
+Array = NDArray[Any]
 
 #: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
 _RANK_TOLERANCE = 1e-10
@@ -94,8 +99,8 @@ def sample_k_dpp(
     Raises:
         EmptyHistoryError: if there is no point.
 
-    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half the steps or
-    more change nothing; such a step costs little beside its share of a block's factorisation.
+    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half of the steps
+    change nothing, and cost nothing.
     """
     points = checks.points("points", points)
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
@@ -171,7 +176,6 @@ def _chain(
     """Return the rows (m,) of the set after ``num_swaps`` steps from the set ``inside``."""
     n, m = points.shape[-2], len(inside)
     outside = torch.ones(n, dtype=torch.bool).index_fill_(0, inside, False).nonzero().squeeze(-1)
-    scale = float(prior_variance(kernel, points).reshape(-1, n).mean(0).max())
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
         k = min(block, num_swaps - start)
@@ -181,28 +185,38 @@ def _chain(
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
         kept, places = first[rows].unique(return_inverse=True)
-        values = gram(kernel, points[..., kept, :]).reshape(-1, len(kept), len(kept)).mean(0)
-        _walk(SwapTable(values, places, m, scale), rows, slots, candidates, uniforms)
+        values = gram(kernel, points[..., kept, :]).reshape(-1, len(kept), len(kept)).mean(0).numpy()
+        _walk(
+            values,
+            places.numpy(),
+            rows.numpy(),
+            m,
+            zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True),
+        )
         inside, outside[touched] = rows[:m], rows[m:]
     return inside
 
 
-def _walk(table: SwapTable, rows: Tensor, slots: Tensor, candidates: Tensor, uniforms: Tensor) -> None:
-    """Take the steps (k,) one after another, in place; those between two exchanges are looked at together."""
-    order, i, c, u = rows.numpy(), slots.numpy(), candidates.numpy(), uniforms.numpy()
-    done, width = 0, 8
-    while done < len(u):
-        window = slice(done, done + width)
-        accepted = u[window] < 0.5 * np.minimum(table.factors(i[window], c[window]), 1.0)
-        offset = int(accepted.argmax())
-        if not accepted[offset]:
-            done, width = window.stop, 2 * width
+def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
+    """Take steps of the chain, in place.
+
+    Args:
+        values: a Gram matrix.
+        places: where in it each point is, first those of the set, (m,), and then the candidates.
+        rows: of the points, in the same order.
+        m: the size of the set.
+        steps: a place of the set, the number of a candidate and a uniform of each.
+    """
+    inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
+    for slot, candidate, uniform in steps:
+        if uniform >= 0.5:  # whatever the determinants are
             continue
-        slot, candidate = int(i[done + offset]), int(c[done + offset])
-        table.swap(slot, candidate)
-        column = len(table) + candidate
-        order[slot], order[column] = order[column], order[slot]
-        done, width = done + offset + 1, 2 * (offset + 1)
+        new = places[m + candidate]
+        across, own = values[places[:m], new], float(values[new, new])
+        if uniform < 0.5 * min(inverse.factors(across, own)[slot], 1.0):
+            inverse.swap(slot, across, own)
+            for each in (places, rows):
+                each[slot], each[m + candidate] = each[m + candidate], each[slot]
 
 
 def _first_equal(points: Tensor) -> Tensor:

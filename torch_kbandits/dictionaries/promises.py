@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 from torch_kbandits.dictionaries.base import DictionaryRule
 from torch_kbandits.dictionaries.capped import CappedDictionary
-from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
+from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.ridge_leverage import RidgeLeverageSampling, theoretical_oversampling
-from torch_kbandits.dictionaries.spanning import SpanningDictionary
 
 #: Letters of a rule that are printed.
 _LONGEST = 80

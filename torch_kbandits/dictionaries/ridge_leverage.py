@@ -4,25 +4,19 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.posteriors.dtc import DTCFactors
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256
 
-#: No point that stays in any case.
-_NONE = np.empty(0, dtype=np.bool_)
-
-#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
+#: Fixed uniforms are drawn so many at a time; another number would be another sequence of draws.
 _BLOCK = 1024
 
 Resampling = Literal["fresh", "coupled", "growth"]
@@ -118,10 +112,6 @@ class RidgeLeverageSampling(DictionaryRule):
         scores, counts = played.leverage_scores, played.counts
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
-        if loops_over_each(scores, counts) and loops_over_each(counts):
-            is_kept = _NONE if kept is None else kept.contiguous().numpy()
-            arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
-            return torch.from_numpy(ridge_loops.probabilities(*arrays, self.oversampling))
         chances = inclusion_probabilities(scores, counts, self.oversampling)
         return chances if kept is None else chances.masked_fill(kept, 1.0)
 
@@ -140,9 +130,9 @@ class RidgeLeverageSampling(DictionaryRule):
 def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
     """Return the uniform that each point keeps for good, (u,)."""
     if played.numbers is None:
-        return kept_uniforms(played.size, generator)
+        return fixed_uniforms(played.size, generator)
     numbers = played.numbers.cpu()
-    return kept_uniforms(int(numbers.max()) + 1, generator)[numbers]
+    return fixed_uniforms(int(numbers.max()) + 1, generator)[numbers]
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
@@ -241,14 +231,11 @@ def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
-    if probabilities.shape[0] and loops_over_each(probabilities, uniforms):
-        chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
-        return torch.from_numpy(chosen)
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 
-def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
+def fixed_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
     """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.

@@ -5,7 +5,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.dictionaries import PlayedPoints
-from torch_kbandits.dictionaries.spanning import SPANNED
+from torch_kbandits.dictionaries.kors import SPANNED
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.rows import distinct_in_order, row_keys

@@ -15,9 +15,9 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.features import Features
-from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered, lower_inverse
+from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Table, Update
 
 Array = NDArray[Any]
@@ -123,6 +123,11 @@ class DictionaryPosterior(Posterior):
         held = self.place_in_basis == _SPANNED
         held[self.basis[self.active]] = True
         return held
+
+    def holds(self, place: int) -> bool:
+        """Say whether a known point is in the dictionary."""
+        at = self.place_in_basis[place]
+        return bool(at == _SPANNED or (at >= 0 and self.active[at]))
 
     @property
     def dictionary(self) -> Places:
@@ -326,15 +331,8 @@ class DictionaryPosterior(Posterior):
 
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
-        told, noise, m = self.told, self.prior.noise, self.size
-        seen = self.known.features.known
-        seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
-        precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
-        factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
-        inverse = lower_inverse(factor)
-        cov = inverse.T @ inverse
-        mean = (told.sums @ seen / noise) @ cov
-        gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
+        told, noise = self.told, self.prior.noise
+        gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
         settled = self._settled() if any(update.column for update in self.waiting) else self
         arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
         known = self.known
