@@ -23,6 +23,9 @@ Array = NDArray[Any]
 
 WhenFull = Literal["stop", "warn", "raise"]
 
+#: So many points are scored together while each may change the dictionary.
+_WINDOW = 32
+
 #: A point replaces another where a determinant grows by this factor at least: so no more often than O(m) times, but
 #: for logarithms, since it is bounded by the product of the diagonal.
 _LEAST_GAIN = 1.1
@@ -94,18 +97,20 @@ class CappedDictionary(DictionaryRule):
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        while len(places):
-            draws = cast(OnlineRule, self.rule).offered(
-                posterior, state, places, uniforms, self.max_size - len(state.weights)
-            )
+        rule, first = cast(OnlineRule, self.rule), 0
+        while first < len(places):
+            room = self.max_size - len(state.weights)
+            some = slice(first, None if room > 0 else first + _WINDOW)
+            draws = rule.offered(posterior, state, places[some], uniforms[some], room)
             last = len(draws.numbers) - (not draws.has_room)
-            drawn = places[draws.numbers]
+            drawn = places[some][draws.numbers]
             posterior, state = state.with_drawn(posterior, drawn[:last], draws.probabilities[:last])
             if draws.has_room:
-                break
-            self._say_full(self.max_size + 1)
-            posterior, state = _with_exchange(posterior, state, drawn[last], draws.probabilities[last])
-            places, uniforms = (each[draws.numbers[last] + 1 :] for each in (places, uniforms))
+                first += len(places[some])
+            else:
+                self._say_full(self.max_size + 1)
+                posterior, state = _with_exchange(posterior, state, drawn[last], draws.probabilities[last])
+                first += int(draws.numbers[last]) + 1
         return posterior, state
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:

@@ -55,8 +55,9 @@ def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) 
             place = int(equal[rows.cpu().numpy()[equal].argmin()])
             inverse.swap(place, across, own)
             rows[place] = row
-        rows, order = rows.sort()
-        inverse.reorder(order.cpu().numpy())
+        if not torch.equal(rows, kept):
+            rows, order = rows.sort()
+            inverse.reorder(order.cpu().numpy())
     played.memory[GramInverse] = played.points[..., rows, :], inverse
     return rows
 
