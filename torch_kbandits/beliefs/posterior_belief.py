@@ -439,15 +439,6 @@ class PosteriorBelief(Belief):
         new = np.bincount(places, weights, size)
         counts, scores = told.counts + new, np.maximum(posterior.known.variance, 0.0) / posterior.prior.noise
         held = posterior.is_in_dictionary
-        number, handed = len(self._numbers), self._dictionary.weights
-        known: dict[str, Any] = {}
-        if handed is not None:
-            at = np.zeros(size)
-            _, where = posterior.knowing(self._dictionary.points)
-            at[where] = handed.numpy()
-            known["weights"] = torch.from_numpy(at[order])
-        if number:
-            known["numbers"] = self._numbers.places(points)
         return PlayedPoints(
             points,
             self.kernel,
@@ -456,9 +447,8 @@ class PosteriorBelief(Belief):
             self._values(scores[order]),
             torch.from_numpy(held[order]),
             self._values(new[order]),
-            most_new=len(places),
+            self._numbers.places(points) if len(self._numbers) else None,
             memory=self._rule_memory,
-            **known,
         )
 
     def _updated(

@@ -37,19 +37,18 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays: what the plays of the dictionary
-    tell of the function. Of points that are equal in this but for a millionth the one played first leaves. For an
-    online rule, which is offered each play, it is det K_ZZ, and of equal points any leaves. So a full dictionary
-    spreads over what is played, and most where it is played often, with few changes.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; see ``exchanged``. For an online
+    rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are
+    few.
 
-    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``:
-    in the DTC variance it stays for good, and a bandit would explore it for ever. Draws of functions keep all of it.
+    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``.
+    Draws of functions keep all of it.
 
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about. No theorem
     on the other rule covers a dictionary that was cut.
 
-    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, without the lot; the
-    counts make it the merged law's: a point played c times is one of c-fold weight.
+    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, with nothing random;
+    the counts make it the merged law's: a point played c times is one of c-fold weight.
 
     Args:
         rule: which points are wanted.
@@ -60,11 +59,8 @@ class CappedDictionary(DictionaryRule):
         learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
-    However many points are offered at once, an online rule looks no further than the first that is too many before
-    exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
-
     Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m²) for
-    each that is new, see ``exchanged``. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
+    each that is new. An online rule pays O(m²) for a point offered, O(u m + m³) for an exchange.
     """
 
     rule: DictionaryRule
@@ -129,10 +125,7 @@ class CappedDictionary(DictionaryRule):
         rows = wanted.indices[kept]
         rows = exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows), _LEAST_GAIN)
         probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
-        weights = wanted.weights
-        if weights is not None:
-            weights = weights.new_ones(played.size).index_copy(0, wanted.indices, weights)[rows]
-        return Selection.rows(played, rows, probabilities[rows], weights)
+        return Selection.rows(played, rows, probabilities[rows])
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.

@@ -1,4 +1,6 @@
-"""Exchanges of points of a dictionary for others that tell more, one by one."""
+"""Exchanges of points of a dictionary for others that tell more, one by one, and the determinants that say which."""
+
+from typing import Any
 
 import numpy as np
 import torch
@@ -7,14 +9,81 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import host
-from torch_kbandits.dictionaries.swaps import GramInverse
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
+
+Array = NDArray[Any]
+
+#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
+_ROUNDING = 1e-12
+
+#: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
+_ACCURACY = 1e-8
 
 #: Factors that differ by no more than this share are equal: of such points the one played first leaves.
 _EQUAL = 1e-6
 
 #: If a larger share of the points was played more often or less, an inverse is computed afresh: it takes no longer.
 _MANY = 0.125
+
+
+class GramInverse:
+    """The inverse A of a Gram matrix K_ZZ, which changes as points of Z give way to others.
+
+    Args:
+        gram: K_ZZ (m, m), in double precision; it is changed in place.
+
+    Raises:
+        NotPositiveDefiniteError: if it has a clearly negative eigenvalue.
+
+    Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    """
+
+    def __init__(self, gram: Array) -> None:
+        self.gram = gram
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Compute it afresh."""
+        self._inverse = torch.cholesky_inverse(jittered_cholesky(torch.from_numpy(self.gram))).numpy()
+        self._spent = 0.0
+
+    def factors(self, across: Array, own: float) -> Array:
+        """Return by which factor det K_ZZ grows if a point x takes the place of each of Z, (m,).
+
+        With w = k_Z(x) and s = k(x, x) − wᵀAw the i-th is A_ii s + (A w)_i².
+
+        Args:
+            across: w (m,).
+            own: k(x, x).
+        """
+        seen, diagonal = self._inverse @ across, self._inverse.diagonal()
+        grown = diagonal * max(own - across @ seen, 0.0) + np.square(seen)
+        least = _ROUNDING * max(self.gram.diagonal().max(), own)
+        return np.where(grown > least * diagonal, grown, 0.0)
+
+    def swap(self, place: int, across: Array, own: float) -> None:
+        """Put a point x in the place of one of Z, given k_Z(x) (m,) and k(x, x)."""
+        inverse, gram = self._inverse, self.gram
+        # The rounding of this step: one of the two had 1 / amplification of its variance to itself.
+        amplification = inverse[place, place] * max(gram[place, place], own)
+        self._spent += np.finfo(np.float64).eps * amplification
+        gram[place] = gram[:, place] = across
+        gram[place, place] = own
+        if self._spent > _ACCURACY:
+            self.refresh()
+            return
+        left = inverse[place].copy()
+        inverse -= np.outer(left, left / left[place])
+        inverse[place] = inverse[:, place] = 0.0
+        known = inverse @ gram[place]
+        entering = own - gram[place] @ known
+        known[place] = -1.0
+        inverse += np.outer(known, known / entering)
+
+    def reorder(self, order: Array) -> None:
+        """Put the points into another order, (m,)."""
+        self.gram, self._inverse = self.gram[np.ix_(order, order)], self._inverse[np.ix_(order, order)]
 
 
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
@@ -80,13 +149,13 @@ def _inverse_at(played: PlayedPoints, rows: Tensor) -> GramInverse:
     return inverse
 
 
-def _covariance(played: PlayedPoints, rows: Tensor, others: Tensor) -> NDArray[np.float64]:
+def _covariance(played: PlayedPoints, rows: Tensor, others: Tensor) -> Array:
     """Return the covariances of the function at rows (n,) with those at others (m,), (n, m), the mean over a batch."""
     values = host(gram(played.kernel, played.points[..., rows, :], played.points[..., others, :]))
     return values.reshape(-1, *values.shape[-2:]).mean(0)
 
 
-def _variance(played: PlayedPoints, rows: Tensor) -> NDArray[np.float64]:
+def _variance(played: PlayedPoints, rows: Tensor) -> Array:
     """Return k(x, x) + λ / c at rows (n,), (n,), the mean over a batch."""
     noise = played.noise.expand(*played.noise.shape[:-1], played.size)[..., rows] / played.counts[rows]
     values = host(prior_variance(played.kernel, played.points[..., rows, :]) + noise)

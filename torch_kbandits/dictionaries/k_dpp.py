@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +13,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dictionaries.swaps import GramInverse
+from torch_kbandits.dictionaries.exchanges import GramInverse
+from torch_kbandits.dictionaries.greedy import greedy_pivots, host
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.rows import distinct
 
@@ -149,32 +148,33 @@ def _selection(played: PlayedPoints, chosen: Tensor) -> Selection:
 
 def _without_data(points: Tensor, kernel: Kernel) -> PlayedPoints:
     """Return points each played once without noise, neither of which matters to a determinant."""
-    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
+    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2])).in_double()
 
 
 def _sample(
     points: Tensor, kernel: Kernel, size: int, num_swaps: int | None, generator: torch.Generator | None
 ) -> Tensor:
-    """Return the rows that the chain ends with, ascending; see ``sample_k_dpp``."""
-    if points.dtype != torch.float64 or points.device.type != "cpu":
-        points, kernel = points.to("cpu", torch.float64), deepcopy(kernel).to("cpu", torch.float64)
+    """Return the rows that the chain ends with, ascending, on the CPU; see ``sample_k_dpp``."""
     n = points.shape[-2]
     with torch.no_grad():
-        first = _first_equal(points)
-        different = (first == torch.arange(n)).nonzero().squeeze(-1)
-        pivots = greedy_pivots(_without_data(points[..., different, :], kernel), size, _RANK_TOLERANCE)
-        inside = different[pivots]
+        rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
+        # For each point the first that equals it.
+        first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
+        different = first.unique()
+        played = _without_data(points, kernel)
+        known = _without_data(played.points[..., different, :], played.kernel)
+        inside = different[greedy_pivots(known, size, _RANK_TOLERANCE).cpu()]
         steps = default_num_swaps(len(inside)) if num_swaps is None else num_swaps
         if len(inside) < n:
-            inside = _chain(points, kernel, inside, first, steps, generator)
+            inside = _chain(played, inside, first, steps, generator)
     return inside.sort().values
 
 
 def _chain(
-    points: Tensor, kernel: Kernel, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
+    played: PlayedPoints, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
 ) -> Tensor:
     """Return the rows (m,) of the set after ``num_swaps`` steps from the set ``inside``."""
-    n, m = points.shape[-2], len(inside)
+    n, m = played.size, len(inside)
     outside = torch.ones(n, dtype=torch.bool).index_fill_(0, inside, False).nonzero().squeeze(-1)
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
@@ -185,14 +185,9 @@ def _chain(
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
         kept, places = first[rows].unique(return_inverse=True)
-        values = gram(kernel, points[..., kept, :]).reshape(-1, len(kept), len(kept)).mean(0).numpy()
-        _walk(
-            values,
-            places.numpy(),
-            rows.numpy(),
-            m,
-            zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True),
-        )
+        values = host(gram(played.kernel, played.points[..., kept, :])).reshape(-1, len(kept), len(kept)).mean(0)
+        steps = zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True)
+        _walk(values, places.numpy(), rows.numpy(), m, steps)
         inside, outside[touched] = rows[:m], rows[m:]
     return inside
 
@@ -217,10 +212,3 @@ def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tup
             inverse.swap(slot, across, own)
             for each in (places, rows):
                 each[slot], each[m + candidate] = each[m + candidate], each[slot]
-
-
-def _first_equal(points: Tensor) -> Tensor:
-    """Return for each row of points (..., n, d) the first row that equals it, (n,)."""
-    n = points.shape[-2]
-    which = distinct(points.movedim(-2, 0).flatten(1))[1]
-    return torch.full((n,), n).scatter_reduce(0, which, torch.arange(n), "amin")[which]

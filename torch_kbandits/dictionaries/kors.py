@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import PlayedPoints, Selection
 from torch_kbandits.dictionaries.greedy import ConditionalVariances, GreedyDictionary
-from torch_kbandits.dictionaries.online import OnlineRule, in_double
+from torch_kbandits.dictionaries.online import OnlineRule
 
 Array = NDArray[Any]
 
@@ -80,7 +80,7 @@ class KORS(OnlineRule):
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
         drawn: list[int] = []
         with torch.no_grad():
-            left = ConditionalVariances.of(in_double(played))
+            left = ConditionalVariances.of(played.in_double())
             first = self._merged_chances(left.variance, counts, noise)
             while len(drawn) < min(size, played.size):
                 shares = np.maximum(self._merged_chances(left.variance, counts, noise), np.finfo(np.float64).tiny)

@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -210,15 +209,8 @@ class OnlineRule(DictionaryRule):
         uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
         noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
         with torch.no_grad():
-            left = ConditionalVariances.of(in_double(replace(played, points=played.points[..., offered, :])))
+            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]).in_double())
             draws = self.draw(left, offered, uniforms, noise, room)
         rows, first = np.unique(offered[draws.numbers], return_index=True)
         probabilities = torch.from_numpy(draws.probabilities[first]).to(played.points)
         return Selection.rows(played, torch.from_numpy(rows), probabilities)
-
-
-def in_double(played: PlayedPoints) -> PlayedPoints:
-    """Return the same points, and a kernel, in double precision."""
-    if played.points.dtype == torch.float64:
-        return played
-    return replace(played, points=played.points.double(), kernel=deepcopy(played.kernel).double())
