@@ -15,6 +15,9 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 
 Array = NDArray[Any]
 
+#: A conditional variance is known to no less than this share of the largest prior variance.
+_EPS = 2.0**-52
+
 
 class ConditionalVariances:
     """Variances of points, given that some of them are observed, one after another: pivoted Cholesky, by rows.
@@ -34,8 +37,7 @@ class ConditionalVariances:
 
     def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
         self.variance, self.prior, self._covariance = variance, prior, covariance
-        self._least = np.finfo(np.float64).eps * prior.max(-1, initial=0.0)
-        self._rows, self._number = np.empty((*variance.shape[:-1], 0, variance.shape[-1])), 0
+        self._rows, self._number = np.empty((*variance.shape[:-1], 8, variance.shape[-1])), 0
 
     @classmethod
     def of(cls, played: PlayedPoints) -> "ConditionalVariances":
@@ -51,11 +53,10 @@ class ConditionalVariances:
         """Observe the point of a number with a noise variance."""
         number = self._number
         if number == self._rows.shape[-2]:
-            room = np.empty((*self.variance.shape[:-1], number + 16, self.variance.shape[-1]))
-            self._rows = np.concatenate((self._rows, room), -2)
+            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)), -2)
         known = self._rows[..., :number, :]
         left = self._covariance(place) - (known[..., place][..., None, :] @ known)[..., 0, :]
-        spread = np.maximum(self.variance[..., place] + noise, self._least)
+        spread = np.maximum(self.variance[..., place] + noise, _EPS * self.prior.max(-1))
         row = left / np.sqrt(np.where(spread > 0.0, spread, 1.0))[..., None]  # a kernel may vanish at all points
         self._rows[..., number, :], self._number = row, number + 1
         self.variance = np.maximum(self.variance - np.square(row), 0.0)
