@@ -83,7 +83,8 @@ class Gaussian(NamedTuple):
         """
         if not factor > 0.0:
             raise NumericalError(f"A determinant came out {factor:.3g} times what it was: the kernel is no covariance.")
-        cov = gaussian_loops.with_outer(self.cov, move.row, move.scale)
+        cov = np.empty_like(self.cov)
+        gaussian_loops.add_outer(self.cov, move.row, move.scale, cov)
         return Gaussian(self.mean + np.outer(move.step, move.row), cov, self.log_det + math.log(factor))
 
     def extended(self, variance: float, mean: Array) -> "Gaussian":
