@@ -97,16 +97,15 @@ class CappedDictionary(DictionaryRule):
         while first < len(places):
             room = self.max_size - len(state.weights)
             some = slice(first, None if room > 0 else first + _WINDOW)
-            draws = rule.offered(posterior, state, places[some], uniforms[some], room)
-            last = len(draws.numbers) - (not draws.has_room)
-            drawn = places[some][draws.numbers]
-            posterior, state = state.with_drawn(posterior, drawn[:last], draws.probabilities[:last])
-            if draws.has_room:
+            drawn, probabilities, has_room = rule.draw(*state.offer(posterior, places[some], uniforms[some], room))
+            last, chosen = len(drawn) - (not has_room), places[some][drawn]
+            posterior, state = state.with_drawn(posterior, chosen[:last], probabilities[:last])
+            if has_room:
                 first += len(places[some])
             else:
                 self._say_full(self.max_size + 1)
-                posterior, state = _with_exchange(posterior, state, drawn[last], draws.probabilities[last])
-                first += int(draws.numbers[last]) + 1
+                posterior, state = _with_exchange(posterior, state, chosen[last], probabilities[last])
+                first += int(drawn[last]) + 1
         return posterior, state
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
@@ -140,17 +139,14 @@ class CappedDictionary(DictionaryRule):
 
     def _foremost(self, wanted: Selection, in_dictionary: Tensor | None) -> Tensor:
         """Return which of the points wanted are kept, (max_size,), ascending."""
-        order = wanted.probabilities.argsort(descending=True, stable=True)
+        rank = wanted.probabilities
         if wanted.indices is not None and in_dictionary is not None:
-            held = in_dictionary[wanted.indices]
-            order = order[held[order].to(torch.uint8).argsort(descending=True, stable=True)]
-        return order[: self.max_size].sort().values
+            rank = rank + 2.0 * in_dictionary[wanted.indices]
+        return rank.argsort(descending=True, stable=True)[: self.max_size].sort().values
 
     def _offered_in_exchange(self, played: PlayedPoints, wanted: Tensor, kept: Tensor) -> Tensor:
         """Return the rows (k,) of new points that were wanted and not kept; an online rule was not asked about all."""
-        offered = torch.ones_like(played.counts, dtype=torch.bool)
-        if not self.rule.is_online:
-            offered = torch.zeros_like(offered).index_fill(0, wanted, True)
+        offered = torch.full_like(played.counts, self.rule.is_online, dtype=torch.bool).index_fill(0, wanted, True)
         if played.new_counts is not None:
             offered &= played.new_counts > 0.0
         return offered.index_fill(0, kept, False).nonzero().squeeze(-1)

@@ -32,18 +32,12 @@ class KDPP(DictionaryRule):
     """Draw ``size`` points Z with probability proportional to det K_ZZ: points that are far apart, yet at random.
 
     This is a determinantal point process of fixed size (k-DPP), by a Markov chain that starts at the greedy set; see
-    ``sample_k_dpp``. Where all sets of the size have determinant 0 there are fewer points, as many as the rank.
-
-    The probability that comes with each point is size / u, their mean over all u points; that of each one alone is not
-    known.
-
-    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
+    ``sample_k_dpp`` for source and cost. The probability that comes with each point is size / u, their mean over all u
+    points; that of each one alone is not known.
 
     Args:
         size: number of points, fewer only if fewer were played or if the rank is less.
         num_swaps: steps of the chain; None for ``default_num_swaps``.
-
-    Cost of a selection: see ``sample_k_dpp``.
     """
 
     size: int
@@ -79,8 +73,7 @@ def sample_k_dpp(
 
     The chain starts at the greedy maximum of the determinant. A step draws i uniformly from Z and j uniformly from the
     rest, and exchanges them with probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal rows are never drawn together. If
-    all sets of the size have determinant 0 (up to rounding, 1e-10 of the largest prior variance) the size is the rank
-    instead. All is computed in double precision.
+    all sets of the size have determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead.
 
     Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
 
@@ -193,14 +186,9 @@ def _chain(
 
 
 def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
-    """Take steps of the chain, in place.
+    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows in place.
 
-    Args:
-        values: a Gram matrix.
-        places: where in it each point is, first those of the set, (m,), and then the candidates.
-        rows: of the points, in the same order.
-        m: the size of the set.
-        steps: a place of the set, the number of a candidate and a uniform of each.
+    ``values[places]`` is the Gram matrix of the points, first those of the set, (m,), and then the candidates.
     """
     inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
     for slot, candidate, uniform in steps:

@@ -20,6 +20,9 @@ from torch_kbandits.posteriors.posterior import non_negative
 
 Array = NDArray[Any]
 
+#: What ``OnlineRule.draw`` takes.
+Offer = tuple[ConditionalVariances, Places, Array, float, float, Callable[[int], bool] | None]
+
 
 class OnlineState(NamedTuple):
     """What an online rule knows of its dictionary Z, in the coordinates z of a posterior that is at it.
@@ -61,6 +64,11 @@ class OnlineState(NamedTuple):
 
         return ConditionalVariances(non_negative(prior - np.einsum("mq,mq->q", z, known), prior), prior, covariance)
 
+    def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
+        """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
+        is_held = posterior.holds if len(self.weights) else None
+        return self.variances(posterior, places), places, uniforms, self.noise, room, is_held
+
     def by_place(self, posterior: DictionaryPosterior) -> Array:
         """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
         weights = np.zeros(len(posterior.told))
@@ -98,20 +106,6 @@ class OnlineState(NamedTuple):
         return after, self._replace(gaussian=gaussian, weights=weights[dictionary])
 
 
-class Draws(NamedTuple):
-    """Which of points are drawn that are offered one after another.
-
-    Attributes:
-        numbers: of those drawn, (t,).
-        probabilities: with which each of them was, (t,).
-        has_room: whether there was room for all; else the last of them is the first for which there was none.
-    """
-
-    numbers: Places
-    probabilities: Array
-    has_room: bool
-
-
 class OnlineRule(DictionaryRule):
     """A rule that decides about each point once, when it is played, by what the dictionary leaves of its variance.
 
@@ -142,7 +136,7 @@ class OnlineRule(DictionaryRule):
         noise: float,
         room: float = math.inf,
         is_held: Callable[[int], bool] | None = None,
-    ) -> Draws:
+    ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
         Args:
@@ -152,6 +146,10 @@ class OnlineRule(DictionaryRule):
             noise: μ.
             room: how many may join.
             is_held: says of a name whether its point is in the dictionary; None if that is empty.
+
+        Returns:
+            Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
+            else the last had none.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
@@ -169,7 +167,7 @@ class OnlineRule(DictionaryRule):
             first = number + 1
             if first < len(uniforms):
                 left.observe(number, noise * probability)
-        return Draws(np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room)
+        return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
@@ -184,20 +182,8 @@ class OnlineRule(DictionaryRule):
 
         Cost: O(m²) for each point offered, and that of a dictionary that changes for each that is drawn.
         """
-        draws = self.offered(posterior, state, places, uniforms)
-        return state.with_drawn(posterior, places[draws.numbers], draws.probabilities)
-
-    def offered(
-        self,
-        posterior: DictionaryPosterior,
-        state: OnlineState,
-        places: Places,
-        uniforms: Array,
-        room: float = math.inf,
-    ) -> Draws:
-        """Return which of known points are drawn, given their places (q,); see ``draw``."""
-        is_held = posterior.holds if len(state.weights) else None
-        return self.draw(state.variances(posterior, places), places, uniforms, state.noise, room, is_held)
+        drawn, probabilities, _ = self.draw(*state.offer(posterior, places, uniforms))
+        return state.with_drawn(posterior, places[drawn], probabilities)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.
@@ -210,7 +196,6 @@ class OnlineRule(DictionaryRule):
         noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
         with torch.no_grad():
             left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]).in_double())
-            draws = self.draw(left, offered, uniforms, noise, room)
-        rows, first = np.unique(offered[draws.numbers], return_index=True)
-        probabilities = torch.from_numpy(draws.probabilities[first]).to(played.points)
-        return Selection.rows(played, torch.from_numpy(rows), probabilities)
+            drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
+        rows, first = np.unique(offered[drawn], return_index=True)
+        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
