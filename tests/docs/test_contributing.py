@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 from functools import cache, partial
-from inspect import getfile
+from inspect import getfile, isabstract
 from pathlib import Path
 
 import pytest
@@ -123,7 +123,7 @@ def pieces():
         kind
         for room, base in rooms.items()
         for kind in map(partial(getattr, room), room.__all__)
-        if isinstance(kind, type) and issubclass(kind, base) and kind is not base
+        if isinstance(kind, type) and issubclass(kind, base) and kind is not base and not isabstract(kind)
     ]
     widths = [kind for kind in vars(confidence).values() if isinstance(kind, type) and kind.__name__.endswith("Width")]
     wrapped = {"Width", "TheoremWidth", "ConstantWidth", "ScaledWidth"}

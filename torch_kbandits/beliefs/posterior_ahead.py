@@ -18,7 +18,7 @@ from torch_kbandits.beliefs.base import Lookahead, best_of, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT

@@ -1,27 +1,12 @@
-"""What theorems promise of dictionaries, by their rules alone."""
-
-from typing import NamedTuple
+"""What theorems say of the accuracy of dictionaries, by their rules alone."""
 
 from torch_kbandits.dictionaries.base import DictionaryRule
 from torch_kbandits.dictionaries.capped import CappedDictionary
-from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
+from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.ridge_leverage import RidgeLeverageSampling, theoretical_oversampling
-from torch_kbandits.dictionaries.spanning import SpanningDictionary
 
 #: Letters of a rule that are printed.
 _LONGEST = 80
-
-
-class Promise(NamedTuple):
-    """Whether a theorem covers the dictionaries of a rule.
-
-    Attributes:
-        is_made: False where it promises nothing, which need not mean that they are bad.
-        sentence: what the theorem needs, and what the rule is.
-    """
-
-    is_made: bool
-    sentence: str
 
 
 def spans_all(rule: DictionaryRule | None) -> bool:
@@ -29,28 +14,30 @@ def spans_all(rule: DictionaryRule | None) -> bool:
     return rule is None or isinstance(rule, SpanningDictionary)
 
 
-def promised_accuracy(rule: DictionaryRule, accuracy: float, failure_probability: float, num_rounds: int) -> Promise:
-    """Say whether BKB's theorem promises an accuracy ε of so many rounds' dictionaries.
+def guarantees_accuracy(
+    rule: DictionaryRule, accuracy: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether BKB's theorem guarantees an accuracy ε of so many rounds' dictionaries, and what it needs.
 
     Source: Calandriello et al., COLT 2019, Theorem 1.
     """
     needed = theoretical_oversampling(failure_probability, max(num_rounds, 1), accuracy)
+    holds = isinstance(rule, RidgeLeverageSampling) and rule.resampling == "fresh" and rule.oversampling >= needed
     expected = f"ridge leverage sampling, drawn afresh, with q̄ of at least {needed:.4g} by now"
-    is_made = isinstance(rule, RidgeLeverageSampling) and rule.resampling == "fresh" and rule.oversampling >= needed
-    return Promise(is_made, f"the theorem needs {expected}, and there is {named(rule)}")
+    return holds, f"the theorem needs {expected}, and there is {named(rule)}"
 
 
-def promised_projection(
+def guarantees_projection(
     rule: DictionaryRule, error: float, regularization: float, failure_probability: float, num_rounds: int
-) -> Promise:
-    """Say whether EK-UCB's theorem promises that the projection error of so many rounds' dictionaries is at most μ.
+) -> tuple[bool, str]:
+    """Say whether EK-UCB's theorem guarantees a projection error of at most μ, and what it needs.
 
     Source: Zenati et al., AISTATS 2022, Prop. 4.1.
     """
     needed = theoretical_kors_oversampling(failure_probability, max(num_rounds, 1))
+    holds = isinstance(rule, KORS) and rule.oversampling >= needed and (rule.projection or regularization) <= error
     expected = f"KORS with γ of at least {needed:.4g} by now and its own μ of at most {error:g}"
-    is_made = isinstance(rule, KORS) and rule.oversampling >= needed and (rule.projection or regularization) <= error
-    return Promise(is_made, f"the theorem needs {expected}, and there is {named(rule)}")
+    return holds, f"the theorem needs {expected}, and there is {named(rule)}"
 
 
 def named(rule: DictionaryRule) -> str:
