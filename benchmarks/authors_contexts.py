@@ -33,7 +33,7 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments.functions import ContextualFunction
 from torch_kbandits.experiments.plots import figures
 from torch_kbandits.experiments.records import Record
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 #: λ and μ; the multiplier of σ/√λ is the authors'.
 REGULARIZATION, MULTIPLIER = 10.0, 0.1

@@ -30,8 +30,7 @@ nitpick_ignore = [
     ("py:class", f"torch_kbandits.{name}")
     for name in (
         "bandit.adaptation.memory_choice.Choice",
-        "bandit.adaptation.memory_choice.Predictor",
-        "bandit.adaptation.model_selection.BlockScores",
+        "bandit.adaptation.memory_choice.BlockScores",
         "bandit.advice.Advice",
         "bandit.batches.BatchPosterior",
         "bandit.residuals.Alternative",

@@ -175,7 +175,6 @@ WHOLE = {("SlidingWindow", "size")} | {("Integer", word) for word in ("low", "hi
 #: Who takes something else under these names, or needs more.
 #: ``None`` is not to be given together with the rest.
 WITH: dict[str, dict[str, Any]] = {
-    "ArmBlocks": {"function": lambda number: X + number},
     "AtLeast": {"outcome": "yield"},
     "BOBGPUCB": {"num_actions": None},
     "Bandit": {"candidates": kb.Arms(ARMS), "kernel": rbf(), "width": kb.ConstantWidth(1.0)},
@@ -195,7 +194,6 @@ WITH: dict[str, dict[str, Any]] = {
     "SensorReplay": {"readings": torch.stack([X[:, 0], X[:, 1]])},
     "SlidingWindow": {"size": 5, "unit": "observations"},
     "SupKernelUCB": {"num_actions": None},
-    "TimedActions": {"actions": X, "action_dim": None, "context_dim": None},
     "UncertaintyInjection": {"growth": Quadratic()},
     "UncertaintyInjectionLikelihood": {"growth": Quadratic()},
     "Variant": {"mean": None},
@@ -205,17 +203,17 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "BlindRule", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "RandomRule", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
-    "LargestOf", "MappedArms", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
+    "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState",
     "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hallucinate", "hpolib", "leverage_scores", "negligible", "ozone_grid", "prior_of", "probabilities", "refusal",
     "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
 }  # fmt: skip
-INSIDE = {"beliefs", "experiments", "integrations", "looking", "numerics", "posteriors", "tables"}
+INSIDE = {"beliefs", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.
 NUMBERS_ALONE = {"bandit", "candidates", "environments", "likelihoods", "observations", "outcomes", "serving"}
 

@@ -23,11 +23,11 @@ BY_HAND = {
     "experiments/run.py": "processes are ended",
     "integrations/optuna/sampler.py": "an object is unpickled",
     "integrations/ray/workers.py": "actors are ended",
-    "models/telling.py": "noise variances are kept in a likelihood, which may have other owners",
+    "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
-    "acquisition": {"BlindRule.drawn_row", "SpreadRule.on_box", "UniformRule.on_box"}
+    "acquisition": {"RandomRule.drawn_row", "SobolRule.on_box", "UniformRule.on_box"}
     | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
@@ -35,8 +35,7 @@ DEFAULTS = {
     | {f"{name}.with_horizon" for name in ("BackToPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
     | {f"{name}.with_horizon" for name in ("UncertaintyInjection", "Linear", "Quadratic")},
     "priors": {"_Changing.with_horizon"},
-    "spaces": {"Categorical.numbers"},
-    "models": {"NystromGP._is_batch", "NystromGP.condition_on_observations"},
+    "models": {"NystromGP.condition_on_observations"},
 }
 
 

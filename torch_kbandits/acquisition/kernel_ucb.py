@@ -15,6 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import (
     PendingPoints,
@@ -24,7 +25,7 @@ from torch_kbandits.acquisition.pending import (
     one_after_another,
     require_one_to_one,
 )
-from torch_kbandits.acquisition.rules import ArmPosterior, Domain, OptimisticRule
+from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode

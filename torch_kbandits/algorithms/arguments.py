@@ -13,7 +13,7 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms.words import DEFAULTS
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
-from torch_kbandits.candidates.sample import some_points
+from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import (
     ConstantWidth,
     GPTSWidth,

@@ -14,7 +14,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
 from torch_kbandits.bandit.advice import Advice
-from torch_kbandits.bandit.state import describe_value
+from torch_kbandits.bandit.settings import describe_value
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError

@@ -22,7 +22,7 @@ from torch_kbandits.acquisition import (
     Domain,
     LargestOf,
     OptimisticRule,
-    SpreadRule,
+    SobolRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
@@ -37,7 +37,7 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
+from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined
 from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
@@ -67,8 +67,7 @@ from torch_kbandits.beliefs import (
     recommended_for,
 )
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.sample import some_points
-from torch_kbandits.candidates.timed import as_told
+from torch_kbandits.candidates.timed import as_told, some_points
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
@@ -812,7 +811,7 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if an argument does not fit.
         """
-        self._health_log = None if every is None else health_log(every, logger, level)
+        self._health_log = None if every is None else HealthLog(every, logger, level)
 
     # ---------------------------------------------------------------- saving
 
@@ -1084,7 +1083,7 @@ class Bandit(Undisturbed):
             is_fitted = self._pieces.is_fitted(number)
         else:
             is_fitted = are_fitted(self._pieces, standing, objective)
-        return self._acquisition if is_fitted else SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
+        return self._acquisition if is_fitted else SobolRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 
     def _weighed_function(
         self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int

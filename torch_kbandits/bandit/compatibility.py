@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, OptimisticRule
+from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.beliefs.posterior_belief import wave_prior
@@ -79,7 +79,7 @@ def check_outcomes(config: Any) -> None:
                 "A family judges its hypotheses by the reward, so several objectives have no meaning for it: leave "
                 "out family or objective."
             )
-        if not isinstance(config.acquisition, (OptimisticRule, BlindRule)):
+        if not isinstance(config.acquisition, (OptimisticRule, RandomRule)):
             raise InputError(
                 f"{type(config.acquisition).__name__} scores by no value that an objective may have, so several have "
                 "no meaning for it: use UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
 from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead, required
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel

@@ -12,13 +12,13 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import Lookahead, best_of, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -107,7 +107,7 @@ class PosteriorAhead(Lookahead):
         self.best_score, cube = float, cast(Cube, domain.cube)
         if rule.needs_observations and belief.num_observations == 0:
             return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
-        if isinstance(rule, BlindRule):
+        if isinstance(rule, RandomRule):
             return domain.joint(rule.of_cube(cube, seed))
 
         def offer(points: Tensor) -> ListOffer:

@@ -17,8 +17,8 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
-from torch_kbandits.candidates.sources import ArmSource
-from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineSample, PlayedPoints, Selection
+from torch_kbandits.candidates import ArmSource
+from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -184,7 +184,7 @@ class PosteriorBelief(Belief):
         self._counted = Counting.none(self._none, 1 + len(outcomes))
         self._numbers = RowIndex.of({})
         self._dictionary = Selection(self._none, self._none.new_ones(0), None)
-        self._sample: OnlineSample | None = None
+        self._online_state: OnlineState | None = None
         self._rule_memory: dict[Any, Any] = {}
         self._prior_draws: PriorDraws | None = None
 
@@ -405,15 +405,12 @@ class PosteriorBelief(Belief):
             rows = torch.from_numpy(counts)
             X, Y, times, weights = X[rows], Y[counts], times[counts], weights[counts]
         selection = None
-        if rule is not None and self._online:
-            before, self._sample = self._sample, self._offered(X, cast(OnlineRule, rule), generator)
-            points = self._sample.points
-            if self._sample is not before:
-                selection = Selection(points, points.new_ones(len(points)), None, self._sample.weights)
         if self.place.source is not None:
             self.place.source.verify()
         posterior, places = self.posterior.knowing(X)
-        if rule is not None and not self._online:
+        if rule is not None and self._online:
+            posterior = self._updated(cast(DictionaryPosterior, posterior), places, cast(OnlineRule, rule), generator)
+        elif rule is not None:
             order = in_order(np.concatenate((self._order, places)))
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
@@ -444,15 +441,6 @@ class PosteriorBelief(Belief):
         new = np.bincount(places, weights, size)
         counts, scores = told.counts + new, np.maximum(posterior.known.variance, 0.0) / posterior.prior.noise
         held = posterior.is_in_dictionary
-        number, handed = len(self._numbers), self._dictionary.weights
-        known: dict[str, Any] = {}
-        if handed is not None:
-            at = np.zeros(size)
-            _, where = posterior.knowing(self._dictionary.points)
-            at[where] = handed.numpy()
-            known["weights"] = torch.from_numpy(at[order])
-        if number:
-            known["numbers"] = self._numbers.places(points)
         return PlayedPoints(
             points,
             self.kernel,
@@ -461,40 +449,45 @@ class PosteriorBelief(Belief):
             self._values(scores[order]),
             torch.from_numpy(held[order]),
             self._values(new[order]),
-            most_new=len(places),
+            self._numbers.places(points) if len(self._numbers) else None,
             memory=self._rule_memory,
-            **known,
         )
 
-    def _offered(self, X: Tensor, rule: OnlineRule, generator: torch.Generator | None) -> OnlineSample:
-        """Return the dictionary once points (q, d) were offered to it."""
-        sample = self._sample
-        if sample is None:
-            Z, weights = self._dictionary.points, self._dictionary.weights
-            weights = Z.new_ones(len(Z), dtype=torch.float64) if weights is None else weights
-            sample = rule.online_sample(self.kernel, float(self.regularization), Z, weights)
+    def _updated(
+        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: torch.Generator | None
+    ) -> DictionaryPosterior:
+        """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
+        state, told = self._online_state, posterior.told
+        if state is None:
+            _, order = posterior.knowing(self._dictionary.points)
+            handed = self._dictionary.weights
+            weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
+            state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
         if not isinstance(self._memory, KeepAll):
-            _, places = self.posterior.knowing(sample.points)
-            counts = np.append(self.posterior.told.counts, np.zeros(len(places)))
-            counting = torch.from_numpy(counts[places] > 0.0)
-            if int((~counting).sum()) > sample.size // _PATIENCE:
-                sample = self._pruned(sample, counting, rule, generator)
-        uniforms = torch.rand(X.shape[0], generator=generator, dtype=torch.float64, device="cpu")
-        return rule.offered(sample, X, uniforms, None, None)
+            counting = told.counts[posterior.dictionary] > 0.0
+            if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
+                posterior, state = self._pruned(posterior, state, rule, generator)
+        posterior, state = rule.update(posterior, state, places, _uniforms(len(places), generator))
+        if state is not self._online_state:
+            points = told.points_at(posterior.dictionary)
+            self._dictionary = Selection(points, points.new_ones(len(points)), None, torch.from_numpy(state.weights))
+        self._online_state = state
+        return posterior
 
     def _pruned(
-        self, sample: OnlineSample, kept: Tensor, rule: OnlineRule, generator: torch.Generator | None
-    ) -> OnlineSample:
-        """Return the dictionary with those points (m,) bool that are kept; what counts is offered again for the others.
+        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: torch.Generator | None
+    ) -> tuple[DictionaryPosterior, OnlineState]:
+        """Return a posterior at those points of its dictionary that count; what counts is offered again for the others.
 
-        A point that was not taken with probability p̃ when all were there, and would be with p̃' now, is taken with
+        A point that was not drawn with probability p̃ when all were there, and would be with p̃' now, is drawn with
         (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
         """
-        counting = self.played
-        chances = sample.chances(counting)
-        uniforms = torch.rand(len(counting), generator=generator, dtype=torch.float64, device="cpu").to(chances.device)
-        left = sample.keeping(kept.nonzero().squeeze(-1))
-        return rule.offered(left, counting, chances + (1.0 - chances) * uniforms, None, None)
+        again = self._order
+        known = state.variances(posterior, again)
+        chances = rule.chances(known.variance, known.prior, state.noise)
+        uniforms = _uniforms(len(again), generator)
+        weights = np.where(posterior.told.counts > 0.0, state.by_place(posterior), 0.0)
+        return rule.update(*state.at_weights(posterior, weights), again, chances + (1.0 - chances) * uniforms)
 
     def advised(self, answers: Answers) -> Self:
         """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.
@@ -586,6 +579,10 @@ def arms_of(source: ArmSource, kernel: Kernel, prior: Prior) -> tuple[Arms, Arra
     if source.device.type != "cpu":
         steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
     return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance
+
+
+def _uniforms(number: int, generator: torch.Generator | None) -> Array:
+    return torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").numpy()
 
 
 def in_order(places: Places) -> Places:

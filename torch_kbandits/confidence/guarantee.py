@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.dictionaries.promises import Promise, named, promised_accuracy, promised_projection, spans_all
+from torch_kbandits.dictionaries.accuracy import guarantees_accuracy, guarantees_projection, named, spans_all
 from torch_kbandits.models.quality import DictionaryQuality
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Hypothesis, .
             f"{quality.projection_error:.3g} λ."
         )
         return settled(name, quality.is_within(alpha) and quality.projection_error <= most, sentence)
-    return _promised(name, promised_accuracy(rule, accuracy, width.failure_probability, known.num_rewards))
+    return _by_rule(name, *guarantees_accuracy(rule, accuracy, width.failure_probability, known.num_rewards))
 
 
 def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
@@ -267,14 +267,14 @@ def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]
     if quality is not None:
         error = quality.projection_error * level
         return settled(name, error <= most, f"‖(I − P)F^½‖² is {error:.3g} now.")
-    return _promised(name, promised_projection(rule, most, level, width.failure_probability, known.num_rewards))
+    return _by_rule(name, *guarantees_projection(rule, most, level, width.failure_probability, known.num_rewards))
 
 
-def _promised(name: str, promise: Promise) -> tuple[Hypothesis]:
-    if promise.is_made:
-        return said(name, "holds", f"{promise.sentence}.")
+def _by_rule(name: str, holds: bool, sentence: str) -> tuple[Hypothesis]:
+    if holds:
+        return said(name, "holds", f"{sentence}.")
     advice = "nothing is promised; guarantee(check=True) measures, and NystromWidth needs no promise"
-    return said(name, "unknown", f"{promise.sentence}: {advice}.")
+    return said(name, "unknown", f"{sentence}: {advice}.")
 
 
 def precise(is_enough: bool, sentence: str) -> tuple[Hypothesis]:

@@ -2,20 +2,17 @@
 
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
-from torch_kbandits.dictionaries.fixed import FixedDictionary
 from torch_kbandits.dictionaries.greedy import GreedyDictionary
 from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
-from torch_kbandits.dictionaries.kors import KORS, theoretical_kors_oversampling
-from torch_kbandits.dictionaries.online_rule import OnlineRule
-from torch_kbandits.dictionaries.online_sample import Offer, OnlineSample
+from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
+from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
 from torch_kbandits.dictionaries.ridge_leverage import (
     Resampling,
     RidgeLeverageSampling,
     leverage_scores,
     theoretical_oversampling,
 )
-from torch_kbandits.dictionaries.spanning import SpanningDictionary
-from torch_kbandits.dictionaries.uniform import UniformDictionary
+from torch_kbandits.dictionaries.simple import FixedDictionary, UniformDictionary
 
 __all__ = [
     "KDPP",
@@ -24,9 +21,8 @@ __all__ = [
     "DictionaryRule",
     "FixedDictionary",
     "GreedyDictionary",
-    "Offer",
     "OnlineRule",
-    "OnlineSample",
+    "OnlineState",
     "PlayedPoints",
     "Resampling",
     "RidgeLeverageSampling",

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -35,13 +36,10 @@ class PlayedPoints:
         in_dictionary: (u,) bool, which points the current dictionary holds; None where it is not known.
         new_counts: how often each point was played since the current dictionary was chosen, (u,), at most ``counts``;
             None where it is not known.
-        weights: (u,) what the rule remembered of each point of the current dictionary, see ``Selection``; any number
-            elsewhere. None where it is not known.
         numbers: (u,) whole numbers that stay with a point for good, from 0; None where those are its position. They
             differ from it where points are forgotten.
         max_size: how many points of the dictionary will be kept; None for all. A rule may want more, and need not find
             out how many more.
-        most_new: what ``new_counts`` add up to, or more, known without looking; None where it is not.
         memory: what a rule keeps from one round to the next to be faster, as long as the kernel is the same: what it
             chooses must not depend on it.
     """
@@ -53,10 +51,8 @@ class PlayedPoints:
     leverage_scores: Tensor | None = None
     in_dictionary: Tensor | None = None
     new_counts: Tensor | None = None
-    weights: Tensor | None = None
     numbers: Tensor | None = None
     max_size: int | None = None
-    most_new: int | None = None
     memory: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -69,6 +65,12 @@ class PlayedPoints:
         if self.size == 0:
             raise EmptyHistoryError("A dictionary is chosen from played points and nothing was played yet: tell first.")
 
+    def in_double(self) -> "PlayedPoints":
+        """Return the same, with points and kernel in double precision."""
+        if self.points.dtype == torch.float64:
+            return self
+        return replace(self, points=self.points.double(), kernel=deepcopy(self.kernel).double())
+
 
 class Selection(NamedTuple):
     """The dictionary that a rule chose.
@@ -77,8 +79,7 @@ class Selection(NamedTuple):
         points: (..., m, d), m >= 1.
         probabilities: (m,) in [0, 1], the probability with which each point was included.
         indices: (m,) rows of ``PlayedPoints.points``, ascending, or None if the points were not chosen from it.
-        weights: (m,) in double precision, what the rule wants to be handed back with the points in
-            ``PlayedPoints.weights``; None if nothing.
+        weights: (m,) in double precision, what an online rule knows of each point, see ``OnlineState``; else None.
     """
 
     points: Tensor
@@ -87,19 +88,12 @@ class Selection(NamedTuple):
     weights: Tensor | None = None
 
     @classmethod
-    def rows(
-        cls,
-        played: PlayedPoints,
-        indices: Tensor,
-        probabilities: Tensor | None = None,
-        weights: Tensor | None = None,
-    ) -> "Selection":
+    def rows(cls, played: PlayedPoints, indices: Tensor, probabilities: Tensor | None = None) -> "Selection":
         """Select rows of the played points; without probabilities they were certain."""
         indices, order = indices.to(played.points.device).sort()
         if probabilities is None:
             probabilities = played.points.new_ones(len(indices))
-        weights = None if weights is None else weights[order]
-        return cls(played.points[..., indices, :], probabilities[order], indices, weights)
+        return cls(played.points[..., indices, :], probabilities[order], indices)
 
 
 class DictionaryRule(InducingPointAllocator):

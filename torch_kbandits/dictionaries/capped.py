@@ -2,22 +2,29 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 from weakref import WeakSet
 
+import numpy as np
 import torch
-from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.exchanges import exchanged
-from torch_kbandits.dictionaries.online_rule import OnlineRule
-from torch_kbandits.dictionaries.online_sample import OnlineSample
+from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.observations import Places
+
+Array = NDArray[Any]
 
 WhenFull = Literal["stop", "warn", "raise"]
+
+#: So many points are scored together while each may change the dictionary.
+_WINDOW = 32
 
 #: A point replaces another where a determinant grows by this factor at least: so no more often than O(m) times, but
 #: for logarithms, since it is bounded by the product of the diagonal.
@@ -30,19 +37,18 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays: what the plays of the dictionary
-    tell of the function. Of points that are equal in this but for a millionth the one played first leaves. For an
-    online rule, which is offered each play, it is det K_ZZ, and of equal points any leaves. So a full dictionary
-    spreads over what is played, and most where it is played often, with few changes.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; see ``exchanged``. For an online
+    rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are
+    few.
 
-    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``:
-    in the DTC variance it stays for good, and a bandit would explore it for ever. Draws of functions keep all of it.
+    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``.
+    Draws of functions keep all of it.
 
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about. No theorem
     on the other rule covers a dictionary that was cut.
 
-    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, without the lot; the
-    counts make it the merged law's: a point played c times is one of c-fold weight.
+    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, with nothing random;
+    the counts make it the merged law's: a point played c times is one of c-fold weight.
 
     Args:
         rule: which points are wanted.
@@ -53,11 +59,8 @@ class CappedDictionary(DictionaryRule):
         learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
-    However many points are offered at once, an online rule looks no further than the first that is too many before
-    exchanges, and leverage scores are estimated at dictionaries that keep to the cap.
-
     Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m²) for
-    each that is new, see ``exchanged``. An online rule pays O(m²) for a point offered, O(m³) for an exchange.
+    each that is new. An online rule pays O(m²) for a point offered, O(u m + m³) for an exchange.
     """
 
     rule: DictionaryRule
@@ -74,30 +77,36 @@ class CappedDictionary(DictionaryRule):
         object.__setattr__(self, "is_online", self.rule.is_online)
         object.__setattr__(self, "full_at", self.max_size if self.learns_residual else None)
 
-    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
-        """Return the dictionary of an online rule; see ``OnlineRule``."""
-        return cast(OnlineRule, self.rule).online_sample(kernel, noise, points, weights)
+    def projection_noise(self, noise: float) -> float:
+        """Return that of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).projection_noise(noise)
 
-    def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
-    ) -> OnlineSample:
-        """Offer points to the dictionary of an online rule until it is full, and then in exchange.
+    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return those of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).chances(variance, prior, noise)
+
+    def update(
+        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
+    ) -> tuple[DictionaryPosterior, OnlineState]:
+        """Offer points to the dictionary of an online rule until it is full, then in exchange; see ``OnlineRule``.
 
         Raises:
             DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
         """
-        room, number = self.max_size - sample.size, uniforms.shape[0]
-        if number <= room:
-            return sample.after(points, uniforms, cross, prior)
-        if room > 0:
-            offer = sample.offered(points, uniforms, cross, prior, self.max_size)
-            sample, cross, prior = offer.sample, None, None
-            last = number if sample.size < self.max_size else 1 + int(offer.joined.nonzero()[-1])
-            points, uniforms = points[last:], uniforms[last:]
-        after, is_wanted = sample.exchanged(points, uniforms, _LEAST_GAIN, cross, prior)
-        if is_wanted:
-            self._say_full(self.max_size + 1)
-        return after
+        rule, first = cast(OnlineRule, self.rule), 0
+        while first < len(places):
+            room = self.max_size - len(state.weights)
+            some = slice(first, None if room > 0 else first + _WINDOW)
+            drawn, probabilities, has_room = rule.draw(*state.offer(posterior, places[some], uniforms[some], room))
+            last, chosen = len(drawn) - (not has_room), places[some][drawn]
+            posterior, state = state.with_drawn(posterior, chosen[:last], probabilities[:last])
+            if has_room:
+                first += len(places[some])
+            else:
+                self._say_full(self.max_size + 1)
+                posterior, state = _with_exchange(posterior, state, chosen[last], probabilities[last])
+                first += int(drawn[last]) + 1
+        return posterior, state
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose at most ``max_size`` points; see ``DictionaryRule.select``.
@@ -115,10 +124,7 @@ class CappedDictionary(DictionaryRule):
         rows = wanted.indices[kept]
         rows = exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows), _LEAST_GAIN)
         probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
-        weights = wanted.weights
-        if weights is not None:
-            weights = weights.new_ones(played.size).index_copy(0, wanted.indices, weights)[rows]
-        return Selection.rows(played, rows, probabilities[rows], weights)
+        return Selection.rows(played, rows, probabilities[rows])
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.
@@ -133,17 +139,14 @@ class CappedDictionary(DictionaryRule):
 
     def _foremost(self, wanted: Selection, in_dictionary: Tensor | None) -> Tensor:
         """Return which of the points wanted are kept, (max_size,), ascending."""
-        order = wanted.probabilities.argsort(descending=True, stable=True)
+        rank = wanted.probabilities
         if wanted.indices is not None and in_dictionary is not None:
-            held = in_dictionary[wanted.indices]
-            order = order[held[order].to(torch.uint8).argsort(descending=True, stable=True)]
-        return order[: self.max_size].sort().values
+            rank = rank + 2.0 * in_dictionary[wanted.indices]
+        return rank.argsort(descending=True, stable=True)[: self.max_size].sort().values
 
     def _offered_in_exchange(self, played: PlayedPoints, wanted: Tensor, kept: Tensor) -> Tensor:
         """Return the rows (k,) of new points that were wanted and not kept; an online rule was not asked about all."""
-        offered = torch.ones_like(played.counts, dtype=torch.bool)
-        if not self.rule.is_online:
-            offered = torch.zeros_like(offered).index_fill(0, wanted, True)
+        offered = torch.full_like(played.counts, self.rule.is_online, dtype=torch.bool).index_fill(0, wanted, True)
         if played.new_counts is not None:
             offered &= played.new_counts > 0.0
         return offered.index_fill(0, kept, False).nonzero().squeeze(-1)
@@ -161,6 +164,25 @@ class CappedDictionary(DictionaryRule):
         if self.when_full == "warn" and self not in _warned:
             warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
             _warned.add(self)
+
+
+def _with_exchange(
+    posterior: DictionaryPosterior, state: OnlineState, place: int, probability: float
+) -> tuple[DictionaryPosterior, OnlineState]:
+    """Return the posterior and its state once a known point that was drawn took the place of another, if one gave way.
+
+    By det K_ZZ, as if all was played equally often without noise.
+    """
+    dictionary = np.append(posterior.dictionary, place)
+    points, number = posterior.told.points_at(dictionary).double(), len(dictionary) - 1
+    equal = points.new_zeros(()), points.new_ones(number + 1)
+    played = PlayedPoints(points, posterior.prior.kernel, *equal, memory=state.memory)
+    rows = exchanged(played, torch.arange(number), torch.tensor([number]), _LEAST_GAIN).numpy()
+    if rows[-1] != number:
+        return posterior, state
+    weights = np.zeros(len(posterior.told))
+    weights[dictionary[rows]] = np.append(state.weights, 1.0 / probability)[rows]
+    return state.at_weights(posterior, weights)
 
 
 #: The objects that have warned. No part of their values, since no selection depends on it.

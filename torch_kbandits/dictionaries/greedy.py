@@ -1,13 +1,70 @@
-"""Greedy dictionaries."""
+"""What points leave of each other's variances once they are observed, and greedy dictionaries by it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.numerics.gram import gram, prior_variance
+
+Array = NDArray[Any]
+
+#: A conditional variance is known to no less than this share of the largest prior variance.
+_EPS = 2.0**-52
+
+
+class ConditionalVariances:
+    """Variances of points, given that some of them are observed, one after another: pivoted Cholesky, by rows.
+
+    Leading dimensions are batch dimensions, whose members observe the same points.
+
+    Args:
+        variance: before, (..., q).
+        prior: prior variances, (..., q), which set the scale of rounding.
+        covariance: returns the covariances (..., q) before of the point of a number with all.
+
+    Attributes:
+        variance: now, (..., q), at least 0.
+
+    Cost: O(q t) for an observation after t others, O(q t) memory.
+    """
+
+    def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
+        self.variance, self.prior, self._covariance = variance, prior, covariance
+        self._rows, self._number = np.empty((*variance.shape[:-1], 8, variance.shape[-1])), 0
+
+    @classmethod
+    def of(cls, played: PlayedPoints) -> "ConditionalVariances":
+        """Return prior variances of points played, of which none is observed."""
+
+        def covariance(row: int) -> Array:
+            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
+
+        prior = host(prior_variance(played.kernel, played.points))
+        return cls(prior, prior, covariance)
+
+    def observe(self, place: int, noise: float = 0.0) -> None:
+        """Observe the point of a number with a noise variance."""
+        number = self._number
+        if number == self._rows.shape[-2]:
+            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)), -2)
+        known = self._rows[..., :number, :]
+        left = self._covariance(place) - (known[..., place][..., None, :] @ known)[..., 0, :]
+        spread = np.maximum(self.variance[..., place] + noise, _EPS * self.prior.max(-1))
+        row = left / np.sqrt(np.where(spread > 0.0, spread, 1.0))[..., None]  # a kernel may vanish at all points
+        self._rows[..., number, :], self._number = row, number + 1
+        self.variance = np.maximum(self.variance - np.square(row), 0.0)
+
+
+def host(values: Tensor) -> Array:
+    """Return what PyTorch computed as an array in double precision."""
+    return values.detach().double().cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -32,14 +89,12 @@ class GreedyDictionary(DictionaryRule):
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Choose up to ``size`` points; the generator is not used."""
         played.require_some()
-        with torch.no_grad():
-            return Selection.rows(played, greedy_pivots(played, self.size, self.tolerance))
+        return Selection.rows(played, greedy_pivots(played, self.size, self.tolerance))
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Choose exactly ``size`` points, also after the Schur complements have vanished."""
         played.require_some()
-        with torch.no_grad():
-            return Selection.rows(played, greedy_pivots(played, size, tolerance=None))
+        return Selection.rows(played, greedy_pivots(played, size, tolerance=None))
 
 
 def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> Tensor:
@@ -50,31 +105,17 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
         size: at most this many pivots.
         tolerance: relative Schur complement at which to stop, or None to go on to ``size``.
     """
-    points, kernel = played.points, played.kernel
-    if played.size == 0:
-        return torch.zeros(0, dtype=torch.long, device=points.device)
-    residual = prior_variance(kernel, points).clone()
-    largest = residual.amax(-1, keepdim=True)
-    largest = torch.where(largest == 0.0, 1.0, largest)  # a kernel may vanish at all points, as a linear one at 0
-    rows = residual.new_empty(*residual.shape[:-1], min(size, played.size), played.size)
-    available = torch.ones(played.size, dtype=torch.bool, device=points.device)
-    pivots: list[Tensor] = []
-    for k in range(rows.shape[-2]):
-        criterion = (
-            (residual / largest)
-            .clamp_min(0.0)
-            .reshape(-1, played.size)
-            .sum(0)
-            .where(available, residual.new_tensor(-1.0))
-        )
-        pivot = criterion.argmax()
-        if k and tolerance is not None and bool(criterion[pivot] <= tolerance):
-            break
-        column = gram(kernel, points[..., pivot, None, :], points).squeeze(-2)
-        explained = (rows[..., :k, pivot].unsqueeze(-2) @ rows[..., :k, :]).squeeze(-2)
-        schur = residual[..., pivot].unsqueeze(-1).clamp_min(torch.finfo(residual.dtype).eps * largest)
-        rows[..., k, :] = (column - explained) / schur.sqrt()
-        residual = residual - rows[..., k, :].square()
-        available[pivot] = False
-        pivots.append(pivot)
-    return torch.stack(pivots)
+    pivots: list[int] = []
+    with torch.no_grad():
+        left = ConditionalVariances.of(played)
+        largest = left.prior.max(-1, initial=0.0, keepdims=True)
+        scale = np.where(largest == 0.0, 1.0, largest)
+        while len(pivots) < min(size, played.size):
+            criterion = (left.variance / scale).reshape(-1, played.size).sum(0)
+            criterion[pivots] = -1.0
+            pivot = int(criterion.argmax())
+            if pivots and tolerance is not None and criterion[pivot] <= tolerance:
+                break
+            pivots.append(pivot)
+            left.observe(pivot)
+    return torch.tensor(pivots, dtype=torch.long, device=played.points.device)

@@ -1,20 +1,24 @@
 """Dictionaries drawn from a k-DPP."""
 
 import math
-from copy import deepcopy
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.dictionaries.swaps import SwapTable
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.dictionaries.exchanges import GramInverse
+from torch_kbandits.dictionaries.greedy import greedy_pivots, host
+from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.rows import distinct
+
+Array = NDArray[Any]
 
 #: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
 _RANK_TOLERANCE = 1e-10
@@ -28,18 +32,12 @@ class KDPP(DictionaryRule):
     """Draw ``size`` points Z with probability proportional to det K_ZZ: points that are far apart, yet at random.
 
     This is a determinantal point process of fixed size (k-DPP), by a Markov chain that starts at the greedy set; see
-    ``sample_k_dpp``. Where all sets of the size have determinant 0 there are fewer points, as many as the rank.
-
-    The probability that comes with each point is size / u, their mean over all u points; that of each one alone is not
-    known.
-
-    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
+    ``sample_k_dpp`` for source and cost. The probability that comes with each point is size / u, their mean over all u
+    points; that of each one alone is not known.
 
     Args:
         size: number of points, fewer only if fewer were played or if the rank is less.
         num_swaps: steps of the chain; None for ``default_num_swaps``.
-
-    Cost of a selection: see ``sample_k_dpp``.
     """
 
     size: int
@@ -75,8 +73,7 @@ def sample_k_dpp(
 
     The chain starts at the greedy maximum of the determinant. A step draws i uniformly from Z and j uniformly from the
     rest, and exchanges them with probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal rows are never drawn together. If
-    all sets of the size have determinant 0 (up to rounding, 1e-10 of the largest prior variance) the size is the rank
-    instead. All is computed in double precision.
+    all sets of the size have determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead.
 
     Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
 
@@ -94,8 +91,8 @@ def sample_k_dpp(
     Raises:
         EmptyHistoryError: if there is no point.
 
-    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half the steps or
-    more change nothing; such a step costs little beside its share of a block's factorisation.
+    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half of the steps
+    change nothing, and cost nothing.
     """
     points = checks.points("points", points)
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
@@ -144,34 +141,34 @@ def _selection(played: PlayedPoints, chosen: Tensor) -> Selection:
 
 def _without_data(points: Tensor, kernel: Kernel) -> PlayedPoints:
     """Return points each played once without noise, neither of which matters to a determinant."""
-    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
+    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2])).in_double()
 
 
 def _sample(
     points: Tensor, kernel: Kernel, size: int, num_swaps: int | None, generator: torch.Generator | None
 ) -> Tensor:
-    """Return the rows that the chain ends with, ascending; see ``sample_k_dpp``."""
-    if points.dtype != torch.float64 or points.device.type != "cpu":
-        points, kernel = points.to("cpu", torch.float64), deepcopy(kernel).to("cpu", torch.float64)
+    """Return the rows that the chain ends with, ascending, on the CPU; see ``sample_k_dpp``."""
     n = points.shape[-2]
     with torch.no_grad():
-        first = _first_equal(points)
-        different = (first == torch.arange(n)).nonzero().squeeze(-1)
-        pivots = greedy_pivots(_without_data(points[..., different, :], kernel), size, _RANK_TOLERANCE)
-        inside = different[pivots]
+        rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
+        # For each point the first that equals it.
+        first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
+        different = first.unique()
+        played = _without_data(points, kernel)
+        known = _without_data(played.points[..., different, :], played.kernel)
+        inside = different[greedy_pivots(known, size, _RANK_TOLERANCE).cpu()]
         steps = default_num_swaps(len(inside)) if num_swaps is None else num_swaps
         if len(inside) < n:
-            inside = _chain(points, kernel, inside, first, steps, generator)
+            inside = _chain(played, inside, first, steps, generator)
     return inside.sort().values
 
 
 def _chain(
-    points: Tensor, kernel: Kernel, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
+    played: PlayedPoints, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
 ) -> Tensor:
     """Return the rows (m,) of the set after ``num_swaps`` steps from the set ``inside``."""
-    n, m = points.shape[-2], len(inside)
+    n, m = played.size, len(inside)
     outside = torch.ones(n, dtype=torch.bool).index_fill_(0, inside, False).nonzero().squeeze(-1)
-    scale = float(prior_variance(kernel, points).reshape(-1, n).mean(0).max())
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
         k = min(block, num_swaps - start)
@@ -181,32 +178,25 @@ def _chain(
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
         kept, places = first[rows].unique(return_inverse=True)
-        values = gram(kernel, points[..., kept, :]).reshape(-1, len(kept), len(kept)).mean(0)
-        _walk(SwapTable(values, places, m, scale), rows, slots, candidates, uniforms)
+        values = host(gram(played.kernel, played.points[..., kept, :])).reshape(-1, len(kept), len(kept)).mean(0)
+        steps = zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True)
+        _walk(values, places.numpy(), rows.numpy(), m, steps)
         inside, outside[touched] = rows[:m], rows[m:]
     return inside
 
 
-def _walk(table: SwapTable, rows: Tensor, slots: Tensor, candidates: Tensor, uniforms: Tensor) -> None:
-    """Take the steps (k,) one after another, in place; those between two exchanges are looked at together."""
-    order, i, c, u = rows.numpy(), slots.numpy(), candidates.numpy(), uniforms.numpy()
-    done, width = 0, 8
-    while done < len(u):
-        window = slice(done, done + width)
-        accepted = u[window] < 0.5 * np.minimum(table.factors(i[window], c[window]), 1.0)
-        offset = int(accepted.argmax())
-        if not accepted[offset]:
-            done, width = window.stop, 2 * width
+def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
+    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows in place.
+
+    ``values[places]`` is the Gram matrix of the points, first those of the set, (m,), and then the candidates.
+    """
+    inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
+    for slot, candidate, uniform in steps:
+        if uniform >= 0.5:  # whatever the determinants are
             continue
-        slot, candidate = int(i[done + offset]), int(c[done + offset])
-        table.swap(slot, candidate)
-        column = len(table) + candidate
-        order[slot], order[column] = order[column], order[slot]
-        done, width = done + offset + 1, 2 * (offset + 1)
-
-
-def _first_equal(points: Tensor) -> Tensor:
-    """Return for each row of points (..., n, d) the first row that equals it, (n,)."""
-    n = points.shape[-2]
-    which = distinct(points.movedim(-2, 0).flatten(1))[1]
-    return torch.full((n,), n).scatter_reduce(0, which, torch.arange(n), "amin")[which]
+        new = places[m + candidate]
+        across, own = values[places[:m], new], float(values[new, new])
+        if uniform < 0.5 * min(inverse.factors(across, own)[slot], 1.0):
+            inverse.swap(slot, across, own)
+            for each in (places, rows):
+                each[slot], each[m + candidate] = each[m + candidate], each[slot]

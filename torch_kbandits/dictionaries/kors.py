@@ -1,34 +1,42 @@
-"""Dictionaries by kernel online row sampling."""
+"""Dictionaries by kernel online row sampling, and those that lose nothing."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from gpytorch.kernels import Kernel
-from torch import Tensor
+from numpy.typing import NDArray
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.online_sample import OnlineSample
-from torch_kbandits.dictionaries.ridge_leverage import inclusion_probabilities
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.dictionaries.base import PlayedPoints, Selection
+from torch_kbandits.dictionaries.greedy import ConditionalVariances, GreedyDictionary
+from torch_kbandits.dictionaries.online import OnlineRule
+
+Array = NDArray[Any]
+
+#: A point is spanned if what the dictionary leaves of its prior variance is at most this fraction of it.
+SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 @dataclass(frozen=True)
-class KORS(DictionaryRule):
+class KORS(OnlineRule):
     """Offer each played point to the dictionary once for each play (kernel online row sampling).
 
     Points never leave it but when a memory forgot them, and then what counts is offered again; see ``PosteriorBelief``.
 
-    A point joins with probability min(1, γ τ̃), τ̃ an estimate of its ridge leverage score from the dictionary as it
-    was before; see ``OnlineSample``. The first point played joins with certainty.
+    A point s joins with probability p̃ = min(1, γ τ̃(s)), τ̃ an estimate of its ridge leverage score from the dictionary Z
+    as it was before. With S of diagonal √w for Z and 1 for s, and Z* = Z ∪ {s}, it is
 
-    Source: Zenati et al., AISTATS 2022, Alg. 1 and 5. Differs: a point that is drawn again is held once, with the
-    summed weight, which leaves all probabilities as they are. Plays of one point that are learned together, and those
-    offered because the dictionary is not known, are offered one after another when the first of them is due.
+        τ̃(s) = (1 + ε)/μ · (k(s,s) − k_Z*(s)ᵀ S (Sᵀ K_Z*Z* S + μI)⁻¹ Sᵀ k_Z*(s)) = (1 + ε) r(s) / (r(s) + μ)
 
-    Where ``PlayedPoints`` knows what is in the dictionary, with which weights, and what is new, only the new plays are
-    offered; else all are, to an empty one.
+    with r of ``OnlineState``. A weight w is Σ 1/p̃ over the times that the point was drawn. The first point played joins
+    with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
+
+    Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
+    is drawn again is held once, with the summed weight, which leaves all probabilities as they are. Plays of one point
+    that are learned together are offered one after another when the first of them is due. What a posterior takes for
+    spanned, all but 1e-10 λ of it, counts as what is spanned of it, which makes up to 1e-5 of a score.
 
     Args:
         oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. In
@@ -39,14 +47,12 @@ class KORS(DictionaryRule):
             variance (the smallest one where it differs), which balances regret and time.
         accuracy: ε in (0, 1), which the theorem sets to 1/2.
 
-    Cost of a selection: O(m²) for each play offered, O(m³) once.
+    Cost: O(m²) for each play of a bandit; O(u m²) time and O(u m) memory for a selection.
     """
 
     oversampling: float = 1.0
     projection: float | None = None
     accuracy: float = 0.5
-
-    is_online = True
 
     def __post_init__(self) -> None:
         checks.keep(
@@ -56,33 +62,13 @@ class KORS(DictionaryRule):
             accuracy=checks.open_unit_interval,
         )
 
-    def online_sample(self, kernel: Kernel, noise: float, points: Tensor, weights: Tensor) -> OnlineSample:
-        """Return the dictionary to which plays are offered; see ``OnlineRule``."""
-        projection = noise if self.projection is None else self.projection
-        return OnlineSample.from_points(points, weights, kernel, projection, self.accuracy, self.oversampling)
+    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return min(1, γ τ̃), (q,); see ``OnlineRule.chances``."""
+        return self._merged_chances(variance, 1.0, noise)
 
-    def offered(
-        self, sample: OnlineSample, points: Tensor, uniforms: Tensor, cross: Tensor | None, prior: Tensor | None
-    ) -> OnlineSample:
-        """Return the dictionary once points (k, d) were offered to it one after another; see ``OnlineRule``."""
-        return sample.after(points, uniforms, cross, prior)
-
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Offer the plays in order of the points' first play; see ``DictionaryRule.select``.
-
-        The probability of a point that is there already is 1; else it is that of the play with which it joined.
-        """
-        played.require_some()
-        with torch.no_grad():
-            held, sample, counts = self._known(played)
-            offered = torch.arange(played.size, device=counts.device).repeat_interleave(counts.round().long())
-            uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu")
-            most = None if played.max_size is None else played.max_size + 1
-            offer = sample.offered(played.points[..., offered, :], uniforms, most=most)
-        joined = offer.joined.to(offered.device)
-        rows = torch.cat([held, offered[joined]])
-        probabilities = torch.cat([torch.ones_like(sample.weights), offer.probabilities[joined]])
-        return Selection.rows(played, rows, probabilities.to(played.points), offer.sample.weights)
+    def projection_noise(self, noise: float) -> float:
+        """Return μ, given λ."""
+        return noise if self.projection is None else self.projection
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points one after another in proportion to their probability of joining those drawn before.
@@ -91,47 +77,47 @@ class KORS(DictionaryRule):
         probabilities returned are those of joining an empty dictionary. Cost: O(u m²) time, O(u m) memory.
         """
         played.require_some()
-        projection, _, _ = self._settings(played)
-        counts = played.counts.double()
+        noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
+        drawn: list[int] = []
         with torch.no_grad():
-            residual = prior_variance(played.kernel, played.points).double()
-            first = self._chances(residual, counts, projection)
-            shares = first.clone()
-            rows = residual.new_zeros(*residual.shape[:-1], min(size, played.size), played.size)
-            drawn: list[int] = []
-            for k in range(rows.shape[-2]):
-                shares = shares.clamp_min(torch.finfo(torch.float64).tiny)
+            left = ConditionalVariances.of(played.in_double())
+            first = self._merged_chances(left.variance, counts, noise)
+            while len(drawn) < min(size, played.size):
+                shares = np.maximum(self._merged_chances(left.variance, counts, noise), np.finfo(np.float64).tiny)
                 shares[drawn] = 0.0
-                pivot = int(torch.multinomial(shares.cpu(), 1, generator=generator))
-                column = gram(played.kernel, played.points[..., [pivot], :], played.points).double().squeeze(-2)
-                explained = (rows[..., :k, pivot].unsqueeze(-2) @ rows[..., :k, :]).squeeze(-2)
-                rows[..., k, :] = (column - explained) / (residual[..., pivot, None] + projection).sqrt()
-                residual = (residual - rows[..., k, :].square()).clamp_min(0.0)
-                shares = self._chances(residual, counts, projection)
+                pivot = int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator))
                 drawn.append(pivot)
-        chosen = torch.tensor(drawn, device=played.points.device)
-        return Selection.rows(played, chosen, first[chosen].to(played.points))
+                left.observe(pivot, noise)
+        return Selection.rows(played, torch.tensor(drawn), torch.from_numpy(first[drawn]).to(played.points))
 
-    def _known(self, played: PlayedPoints) -> tuple[Tensor, OnlineSample, Tensor]:
-        """Return the rows of the dictionary, the dictionary, and how often each point is to be offered to it."""
-        settings, points = self._settings(played), played.points
-        if played.in_dictionary is not None and played.weights is not None and played.new_counts is not None:
-            held = played.in_dictionary.nonzero().squeeze(-1)
-            if len(held):
-                sample = OnlineSample.from_points(points[..., held, :], played.weights[held], played.kernel, *settings)
-                return held, sample, played.new_counts
-        nothing = torch.zeros(0, dtype=torch.long, device=points.device)
-        return nothing, OnlineSample.empty(played.kernel, *settings, points), played.counts
+    def _merged_chances(self, variance: Array, counts: Any, noise: float) -> Array:
+        """Return min(1, γ c τ̃), (q,), from r (..., q)."""
+        scores = (1.0 + self.accuracy) * variance / (variance + noise)
+        if scores.ndim > 1:
+            scores = scores.reshape(-1, scores.shape[-1]).max(0)
+        return np.minimum(self.oversampling * counts * scores, 1.0)
 
-    def _settings(self, played: PlayedPoints) -> tuple[float, float, float]:
-        """Return μ, ε and γ."""
-        projection = float(played.noise.min()) if self.projection is None else self.projection
-        return projection, self.accuracy, self.oversampling
 
-    def _chances(self, residual: Tensor, counts: Tensor, projection: float) -> Tensor:
-        """Return min(1, γ c τ̃), (u,), from r (..., u)."""
-        scores = (1.0 + self.accuracy) * residual / (residual + projection)
-        return inclusion_probabilities(scores.reshape(-1, len(counts)).amax(0), counts, self.oversampling)
+@dataclass(frozen=True)
+class SpanningDictionary(OnlineRule):
+    """Take each played point that the dictionary does not span: then the Nyström posterior is the exact one.
+
+    For kernels of F features the dictionary has at most F points however many were played, so that the exact posterior
+    costs O(F²) a round. For other kernels it has every distinct point.
+    """
+
+    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.chances``."""
+        outside = variance > SPANNED[torch.float64] * prior
+        return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)
+
+    def projection_noise(self, noise: float) -> float:
+        """Return 0: there is nothing between spanned and not."""
+        return 0.0
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Take ``size`` points, each time the one that those taken before span least; see ``GreedyDictionary``."""
+        return GreedyDictionary(size).select_sized(played, size, generator)
 
 
 def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> float:

@@ -4,24 +4,18 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import ridge_loops
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.posteriors.prediction import PredictionStrategy
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256
 
-#: No point that stays in any case.
-_NONE = np.empty(0, dtype=np.bool_)
-
-#: Kept uniforms are drawn so many at a time; another number would be another sequence of draws.
+#: Fixed uniforms are drawn so many at a time; another number would be another sequence of draws.
 _BLOCK = 1024
 
 Resampling = Literal["fresh", "coupled", "growth"]
@@ -34,24 +28,10 @@ class RidgeLeverageSampling(DictionaryRule):
     An arm played c times is one point √c φ(x). If no draw succeeds the likeliest point is kept, so that the dictionary
     is never empty.
 
-    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: repeated plays, below; the fallback above; the resampling
-    other than "fresh". BKB's theorem draws each round's dictionary independently of those before. "coupled" and
-    "growth" give that up, so the theorem does not cover them.
-
-    Repeated plays: Fig. 1 draws once for each play, with min(1, q̄ τ), so an arm played c times is missed with
-    probability (1 − q̄ τ)^c. Where it alone explains itself, τ = 1/(c + λ/k), that stays near e^−q̄ for ever, and an arm
-    that matters is lost in one round of e^q̄. Merged it is kept for certain once q̄ c τ >= 1. Never is it kept with less:
-    min(1, q̄ c τ) >= 1 − (1 − min(1, q̄ τ))^c. The theorem holds for the merged law, with the same q̄ and bounds:
-
-    - Merge the plays of each arm into ψ_i = √c_i φ(x_i). Then Σ_i ψ_i ψ_iᵀ = Σ_s φ_s φ_sᵀ =: F, so the posterior is
-      that of one observation an arm, the mean of its rewards, of noise λ/c_i.
-    - Its leverage scores are ψ_iᵀ (F + λ)⁻¹ ψ_i = c_i τ_i <= 1, and Σ c_i τ_i = Σ_s τ(x_s) = d_eff. So at most
-      Σ p_i <= q̄ Σ c_i τ̃_i points are expected, the bound that holds for draws by plays.
-    - With v_i = (F + λ)^−½ ψ_i and z_i = 1 where i is kept, the theorem's event is a bound on the norm of
-      Σ_i (1 − z_i / p_i) v_i v_iᵀ, a sum of independent terms of mean 0. A term with p_i = 1 is 0. Any other has norm
-      at most ‖v_i‖² / p_i = c_i τ_i / (q̄ c_i τ̃_i) <= α/q̄, by the accuracy α of the round before, and the variances add
-      up to at most α/q̄ as well. These are the two numbers on which the concentration in the paper's appendix rests,
-      and there are no more terms than plays. What is spanned does not depend on the weights 1/p_i.
+    Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
+    misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
+    well, see the page on BKB. The fallback above. The resampling other than "fresh": BKB's theorem draws each round's
+    dictionary independently of those before, so it does not cover them.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
@@ -60,13 +40,10 @@ class RidgeLeverageSampling(DictionaryRule):
             "fresh": not at all; every selection draws anew for all points.
             "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
             is in the dictionary while that is below its inclusion probability. For given scores the inclusion
-            probabilities are those of "fresh", and far fewer points come and go. From the second round on the scores
-            depend on the uniforms too, by way of the last dictionary. (They are lower inside it than outside, so a
-            point whose uniform lies between may come and go in every round.) The points must keep their order, or their
-            ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
+            probabilities are those of "fresh", and far fewer points come and go. The points must keep their order, or
+            their ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
             "growth": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below
-            its inclusion probability in any round. For given scores the probability of that is the largest of its
-            inclusion probabilities so far, no less than that of "fresh", and a point surely joins once q̄ c τ >= 1.
+            its inclusion probability in any round, and surely once q̄ c τ >= 1.
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
     the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
@@ -92,7 +69,9 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        return self._chances(played, generator, played.in_dictionary if self.resampling == "growth" else None)
+        chances = self._chances(played, generator)
+        stay = played.in_dictionary if self.resampling == "growth" else None
+        return chances if stay is None else chances.masked_fill(stay, 1.0)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -112,36 +91,21 @@ class RidgeLeverageSampling(DictionaryRule):
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
         return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
 
-    def _chances(self, played: PlayedPoints, generator: torch.Generator | None, kept: Tensor | None = None) -> Tensor:
-        """Return min(1, q̄ c τ), (u,), and 1 for the points that are kept, (u,) bool."""
-        scores, counts = played.leverage_scores, played.counts
+    def _chances(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+        """Return min(1, q̄ c τ), (u,)."""
+        scores = played.leverage_scores
         if scores is None or self._is_stale(scores, played):
             scores = recursive_leverage_scores(played, self.oversampling, generator)
-        if loops_over_each(scores, counts) and loops_over_each(counts):
-            is_kept = _NONE if kept is None else kept.contiguous().numpy()
-            arrays = scores.contiguous().numpy(), counts.contiguous().numpy(), is_kept
-            return torch.from_numpy(ridge_loops.probabilities(*arrays, self.oversampling))
-        chances = inclusion_probabilities(scores, counts, self.oversampling)
-        return chances if kept is None else chances.masked_fill(kept, 1.0)
+        return inclusion_probabilities(scores, played.counts, self.oversampling)
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
-        if played.most_new is not None and played.most_new <= FEW_POINTS:
-            return False
         new = played.counts if played.new_counts is None else played.new_counts
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
             return False
         held = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
         wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())
         return wanted > FEW_POINTS + 2.0 * held
-
-
-def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
-    """Return the uniform that each point keeps for good, (u,)."""
-    if played.numbers is None:
-        return kept_uniforms(played.size, generator)
-    numbers = played.numbers.cpu()
-    return kept_uniforms(int(numbers.max()) + 1, generator)[numbers]
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
@@ -186,7 +150,7 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
 
 
 def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generator: torch.Generator | None) -> Tensor:
-    """Estimate the leverage scores of all points, given all of them, without ever forming their Gram matrix.
+    """Estimate the leverage scores of all points, (u,), given all of them, without ever forming their Gram matrix.
 
     A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the last
     dictionary and resamples. Up to ``FEW_POINTS`` points the scores are exact.
@@ -195,29 +159,20 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
     BKB, and the sampled points are not reweighted. No dictionary on the way is larger than ``played.max_size``: the
     likeliest points are kept.
 
-    Returns:
-        (u,).
-
     Cost: O(u m²) time, O(u m) memory, with m the largest dictionary on the way.
     """
-    n = played.size
-    device = played.points.device
+    n, device = played.size, played.points.device
     order = torch.randperm(n, generator=generator, device="cpu").to(device)
     noise = played.noise.expand(*played.noise.shape[:-1], n)
     size = min(n, FEW_POINTS)
     dictionary = order[:size][: played.max_size]
     while True:
         subset = order[:size]
-        scores = leverage_scores(
-            played.points[..., subset, :],
-            noise[..., subset],
-            played.counts[subset],
-            played.kernel,
-            played.points[..., dictionary, :],
-        )
+        points, counts = played.points[..., subset, :], played.counts[subset]
+        scores = leverage_scores(points, noise[..., subset], counts, played.kernel, played.points[..., dictionary, :])
         if size == n:
             return torch.empty_like(scores).scatter(0, subset, scores)
-        probabilities = inclusion_probabilities(scores, played.counts[subset], oversampling)
+        probabilities = inclusion_probabilities(scores, counts, oversampling)
         drawn = draw(probabilities, generator)
         likeliest = probabilities[drawn].argsort(descending=True, stable=True)[: played.max_size]
         dictionary = subset[drawn[likeliest]]
@@ -231,25 +186,29 @@ def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float)
 
 def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
     """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    return included(
-        torch.rand(len(probabilities), generator=generator, dtype=torch.float64, device="cpu"), probabilities
-    )
+    number = len(probabilities)
+    return included(torch.rand(number, generator=generator, dtype=torch.float64, device="cpu"), probabilities)
 
 
 def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
-    if probabilities.shape[0] and loops_over_each(probabilities, uniforms):
-        chosen = ridge_loops.included(uniforms.contiguous().numpy(), probabilities.contiguous().numpy())
-        return torch.from_numpy(chosen)
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 
-def kept_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
+def fixed_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
     """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
-    count = -(-number // _BLOCK)
-    blocks = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in range(count)]
-    return (blocks[0] if count == 1 else torch.cat(blocks))[:number]
+    blocks = range(-(-number // _BLOCK))
+    drawn = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in blocks]
+    return (drawn[0] if len(drawn) == 1 else torch.cat(drawn))[:number]
+
+
+def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    """Return the uniform that each point keeps for good, (u,)."""
+    if played.numbers is None:
+        return fixed_uniforms(played.size, generator)
+    numbers = played.numbers.cpu()
+    return fixed_uniforms(int(numbers.max()) + 1, generator)[numbers]

@@ -82,12 +82,7 @@ def chessboard(
     action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
     the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
 
-    Args:
-        num_actions: as in ``bump``, like the words that follow.
-        lengthscale: of the Gaussian kernel on joint points; 0.1 is that of the code.
-        noise_scale: standard deviation of the noise.
-        problem_seed: addresses the actions; 123 are the authors'.
-        seed: addresses contexts and noise.
+    Arguments are those of ``bump``; the length scale of 0.1 is that of the code.
     """
     _, actions = _anchors(num_actions, problem_seed, seed)
     return _problem(_chessboard, 1, actions, lengthscale, noise_scale, seed)
@@ -107,12 +102,7 @@ def step_diagonal(
 
     Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: as ``chessboard``.
 
-    Args:
-        num_actions: as in ``chessboard``, like the words that follow.
-        lengthscale: of the kernel.
-        noise_scale: standard deviation of the noise.
-        problem_seed: addresses the actions.
-        seed: addresses contexts and noise.
+    Arguments are those of ``chessboard``.
     """
     _, actions = _anchors(num_actions, problem_seed, seed)
     return _problem(_step_diagonal, 1, actions, lengthscale, noise_scale, seed)
@@ -143,12 +133,7 @@ def _anchors(num_actions: int, problem_seed: int | None, seed: int) -> tuple[np.
 
 
 def _problem(
-    function: Callable[[Tensor], Tensor],
-    context_dim: int,
-    actions: np.ndarray,
-    lengthscale: float,
-    noise_scale: float,
-    seed: int,
+    function: Callable[[Tensor], Tensor], context_dim: int, actions: np.ndarray, length: float, noise: float, seed: int
 ) -> ContextualFunction:
-    known = {"kernel": stationary_kernel("rbf", lengthscale), "regularization": noise_variance(noise_scale)}
-    return ContextualFunction(function, context_dim, torch.from_numpy(actions)[:, None], noise_scale, seed, **known)
+    known = {"kernel": stationary_kernel("rbf", length), "regularization": noise_variance(noise)}
+    return ContextualFunction(function, context_dim, torch.from_numpy(actions)[:, None], noise, seed, **known)

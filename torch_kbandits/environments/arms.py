@@ -36,19 +36,11 @@ class FiniteArms(Environment):
         self.arms, self.means, self.best_mean = self._index.arms, means, means.max()
 
     def indices(self, X: Tensor) -> list[int]:
-        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first.
-
-        Raises:
-            InputError: if a row is no arm.
-        """
+        """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
         return self._index.find(X).tolist()
 
     def mean(self, X: Tensor) -> Tensor:
-        """Return the expected rewards (q,) of arms X (q, d).
-
-        Raises:
-            InputError: if a row is no arm.
-        """
+        """Return the expected rewards (q,) of arms X (q, d)."""
         return self.means[self._index.find(X)]
 
 
@@ -96,11 +88,7 @@ class ReplayedArms(Environment):
         self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
 
     def mean(self, X: Tensor) -> Tensor:
-        """Return the mean records (q,) of arms X (q, d).
-
-        Raises:
-            InputError: if a row is no arm.
-        """
+        """Return the mean records (q,) of arms X (q, d)."""
         return self.means[self._index.find(X)]
 
     def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:

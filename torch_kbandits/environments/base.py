@@ -119,7 +119,7 @@ class Environment(Problem, ABC):
 
 
 class ContextualEnvironment(Problem, ABC):
-    """A problem in which each round brings a context, and an action must be chosen in it.
+    """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
     the context of the round. Contexts and noise have addresses, (seed, round), so a round may be looked at again.
@@ -142,11 +142,7 @@ class ContextualEnvironment(Problem, ABC):
 
     @abstractmethod
     def mean(self, X: Tensor, round: int) -> Tensor:
-        """Return the mean rewards (q,) of joint points X (q, c + a) in a round, without noise.
-
-        Raises:
-            InputError: if X does not fit.
-        """
+        """Return the mean rewards (q,) of joint points X (q, c + a) in a round, without noise."""
 
     def candidates(self, round: int) -> Tensor | None:
         """Return the actions (A_t, a) of a round where they differ from round to round; None: they are ``actions``."""
@@ -168,11 +164,7 @@ class ContextualEnvironment(Problem, ABC):
         return torch.cat([self.context(round).expand(len(actions), -1), actions], dim=1)
 
     def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of joint points X (q, c + a) in a round.
-
-        Raises:
-            InputError: if a row has another context than the round, or an action that is not available in it.
-        """
+        """Return noisy rewards (q,) of joint points X (q, c + a), checked as by ``positions``, in a round."""
         self.positions(X, round)
         return self.rewards(X, self.mean(X, round), round)
 
@@ -181,13 +173,7 @@ class ContextualEnvironment(Problem, ABC):
         return self._means(round).max()
 
     def regret(self, X: Tensor, round: int) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of joint points X (q, c + a): from means, without randomness.
-
-        Raises:
-            InputError: as ``pull``.
-
-        Cost: O(q A (c + a)) and the means of the A actions.
-        """
+        """Return the pseudo-regrets (q,) >= 0 of joint points X (q, c + a). Cost: O(q A (c + a)) and A means."""
         # The means of the actions as they stand in the set: those of X, in a sum of other length, may round otherwise.
         means = self._means(round)
         return means.max() - means[self.positions(X, round)]
@@ -217,7 +203,7 @@ class ContextualEnvironment(Problem, ABC):
 
 
 class DynamicEnvironment(Problem, ABC):
-    """A problem on fixed arms whose mean rewards change from round to round.
+    """A non-stationary problem: fixed arms whose mean rewards change from round to round.
 
     Rounds count from 0. Regret is dynamic pseudo-regret: against the best arm of the round itself, from means, without
     randomness. Means and noise have addresses, (seed, round), so a round may be looked at again.
@@ -265,9 +251,7 @@ class DynamicEnvironment(Problem, ABC):
         """Return the mean rewards (A,) of all arms in a round, without noise or randomness."""
 
     def variation_budget(self, rounds: int) -> float | None:
-        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the T − 1 changes among the first T = ``rounds``; None if unknown.
-
-        The norm is that of the RKHS of ``kernel``.
+        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, in the RKHS of ``kernel``; None if unknown.
 
         Raises:
             InputError: if there are not so many rounds.
@@ -288,11 +272,7 @@ class DynamicEnvironment(Problem, ABC):
         return self._checked_means(round)[self._index.find(X)]
 
     def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of arms X (q, d) in a round.
-
-        Raises:
-            InputError: as ``mean``.
-        """
+        """Return noisy rewards (q,) of arms X (q, d) in a round."""
         return self.rewards(X, self.mean(X, round), round)
 
     def best_mean(self, round: int) -> Tensor:
@@ -300,22 +280,12 @@ class DynamicEnvironment(Problem, ABC):
         return self._checked_means(round).max()
 
     def regret(self, X: Tensor, round: int) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of arms X (q, d), against the best arm of the round.
-
-        Raises:
-            InputError: as ``mean``.
-
-        Cost: the means of all arms.
-        """
+        """Return the pseudo-regrets (q,) >= 0 of arms X (q, d). Cost: the means of all arms."""
         means = self._checked_means(round)
         return means.max() - means[self._index.find(X)]
 
     def check_rounds(self, rounds: int) -> None:
-        """Refuse to play more rounds than there are.
-
-        Raises:
-            InputError: if ``rounds`` exceeds those of the problem.
-        """
+        """Refuse to play more rounds than there are."""
         if self.rounds is not None and rounds > self.rounds:
             raise InputError(f"There are {self.rounds} rounds in this environment, and {rounds} are to be played.")
 
@@ -332,13 +302,7 @@ class DynamicEnvironment(Problem, ABC):
 
 
 class ArmIndex:
-    """A look-up of arms by their values: of equal arms, the first.
-
-    Args:
-        arms: (A, d), A >= 1.
-
-    Attributes:
-        repeated: the positions (first, later) of arms that stand twice.
+    """A look-up of arms (A, d) by their values; ``repeated`` has the positions (first, later) of equal ones.
 
     Cost: O(A d) time and memory once; then O(d) a row, whatever A.
     """
@@ -351,11 +315,7 @@ class ArmIndex:
         self.repeated = [(first, i) for i, first in enumerate(places) if first != i]
 
     def find(self, X: Tensor) -> Tensor:
-        """Return the positions (q,) among the arms of the rows of X (q, d).
-
-        Raises:
-            InputError: if a row is no arm.
-        """
+        """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
         if not (isinstance(X, Tensor) and X.dtype == self.arms.dtype and X.dim() == 2):
             X = checked_rows(X, self.arms)
         places = [self._first.get(tuple(row), -1) for row in X.tolist()]
@@ -399,11 +359,7 @@ def checked_rows(X: Any, like: Tensor) -> Tensor:
 
 
 def values_of(function: Callable[[Tensor], Tensor], X: Tensor) -> Tensor:
-    """Return the values (q,) of a function of the user's at points X (q, d).
-
-    Raises:
-        InputError: if it does not return a finite (q,).
-    """
+    """Return the values (q,) of a user's function at points X (q, d), if they are one finite number a row."""
     with torch.no_grad():
         values = function(X)
     if not isinstance(values, Tensor) or values.shape != X.shape[:1]:

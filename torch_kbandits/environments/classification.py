@@ -68,11 +68,7 @@ class Classification(ContextualEnvironment):
         return self.contexts[self.example(round)].clone()
 
     def mean(self, X: Tensor, round: int) -> Tensor:
-        """Return the rewards (q,) of joint points X (q, c + L) in a round: 1 for the label of its example, else 0.
-
-        Raises:
-            InputError: if a row has another context than the round, or is no label.
-        """
+        """Return the rewards (q,) of joint points X (q, c + L) in a round: 1 for the label of its example, else 0."""
         return (self.positions(X, round) == self.labels[self.example(round)]).to(X)
 
     def _order(self, epoch: int) -> list[int]:

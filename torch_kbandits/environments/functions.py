@@ -51,11 +51,7 @@ class BoxFunction(Environment):
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
     def mean(self, X: Tensor) -> Tensor:
-        """Return the expected rewards (q,) of points X (q, d) in the box.
-
-        Raises:
-            InputError: if a row lies outside the box, or the function does not return a finite (q,).
-        """
+        """Return the expected rewards (q,) of points X (q, d) in the box."""
         X = checked_rows(X, self.bounds)
         lower, upper = self.bounds
         outside = (X.clamp(lower, upper) != X).any(1)
@@ -101,13 +97,7 @@ class ContextualFunction(ContextualEnvironment):
         return torch.rand(self.context_dim, generator=generator, dtype=torch.float64, device="cpu").to(self.actions)
 
     def mean(self, X: Tensor, round: int = 0) -> Tensor:
-        """Return the expected rewards (q,) of joint points X (q, c + a), the same in every round.
-
-        X need not have the context of the round, nor an action of the set.
-
-        Raises:
-            InputError: if X does not fit, or the function does not return a finite (q,).
-        """
+        """Return the expected rewards (q,) of any joint points X (q, c + a), the same in every round."""
         return values_of(self.function, checked_rows(X, self.joint_points(self.actions[:1], 0)))
 
 

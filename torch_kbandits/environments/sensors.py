@@ -89,22 +89,11 @@ def sensor_replay(
 
     One row is one round, in the order of the file; times are not interpreted, so rows should be equally far apart.
 
-    Args:
-        csv: as in ``sensors``, like ``gaps``, ``header``, ``times`` and ``delimiter``.
-        locations: path of a file with the name and the coordinates of each sensor, which then are the arms, (A, d).
-            None: arms are the numbers 0 … A − 1, (A, 1).
-        train_fraction: share of the rows, rounded down, that are learned from and not replayed. They give ``center``, λ
-            and, without locations, the empirical covariance as ``kernel``. 0: all rows are replayed, and the three are
-            unknown.
-        noise_fraction: R² = λ as a fraction of the average empirical variance.
-        gaps: what to do with a missing reading.
-        header: whether the first row names the sensors.
-        times: whether the first column has times.
-        delimiter: between cells, in both files.
-        seed: draws nothing; runs with several seeds differ in the algorithm's randomness alone.
-
-    Raises:
-        InputError: as ``sensors``.
+    Arguments are those of ``sensors`` but for these. ``locations`` is the path of a file with the name and the
+    coordinates of each sensor, which then are the arms, (A, d); without it they are the numbers 0 … A − 1, (A, 1).
+    ``train_fraction`` is the share of the rows that are learned from and not replayed: they give ``center``, λ and,
+    without locations, the empirical covariance as ``kernel``; with 0 all rows are replayed, and the three are unknown.
+    ``seed`` draws nothing: runs with several seeds differ in the algorithm's randomness alone.
     """
     fraction = checks.share("train_fraction", train_fraction)
     names, values, first = _read(csv, gaps, header, times, delimiter)

@@ -8,15 +8,16 @@ Array = np.ndarray
 
 
 @compiled
-def with_outer(matrix: Array, row: Array, scale: float) -> Array:
-    """Return a matrix (m, m) and scale times the outer product of a row (m,) with itself."""
+def add_outer(matrix: Array, row: Array, scale: float, out: Array) -> None:
+    """Write a matrix (m, m) and scale times the outer product of a row (m,) with itself to another, (m, m).
+
+    NumPy's memory is used again: what loops allocate themselves the system clears page by page, which takes longer.
+    """
     size = row.shape[0]
-    out = np.empty((size, size))
     for i in range(size):
         part = scale * row[i]
         for j in range(size):
             out[i, j] = matrix[i, j] + part * row[j]
-    return out
 
 
 @compiled

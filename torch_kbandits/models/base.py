@@ -1,8 +1,8 @@
 """What the models of this package share: one posterior, and BoTorch's contract around it."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, cast
@@ -10,35 +10,19 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 import torch
 from botorch.cross_validation import CVResults
-from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
-from gpytorch.likelihoods.noise_models import FixedGaussianNoise
-from gpytorch.means import Mean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
-from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.inputs import (
-    check_likelihood,
-    checked_data,
-    checked_variances,
-    fixed_gaussian,
-    flatten_t_batch,
-    same_values,
-    unrepeated,
-    with_column,
-)
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
+from torch_kbandits.models.data import Observations, ObservedGP
+from torch_kbandits.models.inputs import checked_rows, checked_variances, flatten_t_batch, same_values
 from torch_kbandits.models.normal import Normal, cross_validation, left_out, unrounded
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
@@ -49,24 +33,6 @@ from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, 
 
 #: Of more points than this those that no observation is left of are dropped, once they are three in four.
 _MANY = 64
-
-
-class Observations(NamedTuple):
-    """Observations as the posterior takes them, with outputs as batch dimension.
-
-    Attributes:
-        inputs: points as the kernel sees them, (..., n, d).
-        residuals: rewards less the prior mean, (..., n).
-        variances: noise variances, (..., n).
-    """
-
-    inputs: Tensor
-    residuals: Tensor
-    variances: Tensor
-
-    def rows(self, rows: Tensor) -> "Observations":
-        """Return some of them, by row numbers or a mask."""
-        return Observations(self.inputs[..., rows, :], self.residuals[..., rows], self.variances[..., rows])
 
 
 class Learned(NamedTuple):
@@ -115,74 +81,14 @@ class Cache:
         return None
 
 
-class FactoredGP(SingleTaskGP):
+class FactoredGP(ObservedGP):
     """A BoTorch model whose posterior is one of this package, computed once for given data and then followed.
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. The posterior is in double precision whatever the dtype.
     """
 
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        train_Yvar: Tensor | None,
-        *,
-        regularization: float | None,
-        likelihood: _GaussianLikelihoodBase | None,
-        covar_module: Kernel | None,
-        mean_module: Mean | None,
-        outcome_transform: OutcomeTransform | None,
-        input_transform: InputTransform | None,
-    ) -> None:
-        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
-        checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
-        checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
-        checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
-        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
-        checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
-        check_likelihood(likelihood, regularization, train_Yvar)
-        if regularization is not None:
-            regularization = checks.positive("regularization", regularization)
-            likelihood = fixed_gaussian(regularization, train_X, train_Y) if train_Yvar is None else None
-        super().__init__(
-            train_X,
-            train_Y,
-            train_Yvar,
-            likelihood=likelihood,
-            covar_module=covar_module,
-            mean_module=ZeroMean() if mean_module is None else mean_module,
-            outcome_transform=outcome_transform,
-            input_transform=input_transform,
-        )
-        self._later_noise = None if train_Yvar is None else regularization
-        self._check_time_column(train_X)
-        # Points (..., k, d) that posteriors take as observed at their means; None for none.
-        self.register_buffer("_pending", None, persistent=False)
-
-    #: Whether what the dictionary does not span of a variance counts as observed like the rest; see ``residual_share``.
-    learns_residual: bool = False
-
-    _pending: Tensor | None
-    covar_module: Kernel
-    likelihood: Any
-    mean_module: Mean
-    prediction_strategy: Any
-    train_inputs: tuple[Tensor]
-
     # ---------------------------------------------------------------- what the model knows of itself
-
-    @property
-    def num_observations(self) -> int:
-        """Number n of observations conditioned on."""
-        return self.train_targets.shape[-1]
-
-    @property
-    def regularization(self) -> Tensor:
-        """λ (...,), in (transformed) reward units squared: the noise variance, its mean where observations differ."""
-        if self._later_noise is not None:
-            return self.train_targets.new_tensor(self._later_noise)
-        return self.likelihood.noise.detach().mean(-1)
 
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
@@ -190,13 +96,22 @@ class FactoredGP(SingleTaskGP):
 
         Outputs come as a last batch dimension. Cost: O(n m²).
         """
-        strategy, X = self._strategy(), self._points()
-        variance = strategy.own_variance(strategy.prior_variance(X), strategy.features(X))
-        return variance.to(X) / self._noise(X)
+        strategy, X, z, prior = self._at_observations()
+        return self._number(strategy.own_variance(prior, z) / self._noise(X))
 
-    @abstractmethod
+    @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), (...,): Tr K(K + λI)⁻¹, or its estimate if the posterior is not exact."""
+        """Return Σ_s τ(x_s), (...,): Tr K(K + Σ)⁻¹, or its estimate at a dictionary. Cost: O(m³), or O(n m²) there."""
+        strategy = self._strategy()
+        return self._number(strategy.effective_dimension()) if strategy.is_exact else self.leverage_scores().sum(-1)
+
+    @torch.no_grad()
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
+        if self._strategy().is_exact:
+            return torch.zeros_like(self.information_gain())
+        strategy, X, z, prior = self._at_observations()
+        return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX or, if exact, K.
@@ -205,17 +120,11 @@ class FactoredGP(SingleTaskGP):
         """
         return self._number(0.5 * self._strategy().log_det)
 
-    @abstractmethod
-    def projection_error(self) -> Tensor:
-        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact."""
-
     @torch.no_grad()
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        self.eval()
-        strategy, X = self._strategy(), self._points()
-        variance = strategy.prior_variance(X).to(X)
-        return variance.max() if variance.numel() else variance.new_zeros(())
+        variance = self._strategy().prior_variance(self._points())
+        return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
@@ -227,8 +136,8 @@ class FactoredGP(SingleTaskGP):
 
         Outputs come as a last batch dimension. Cost: O(n m²).
         """
-        strategy, X = self._strategy(), self._points()
-        return prior_mean(self.mean_module, X) + strategy.mean_at(strategy.features(X)).to(X)
+        strategy, X, z, _ = self._at_observations()
+        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
 
     @torch.no_grad()
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
@@ -248,16 +157,22 @@ class FactoredGP(SingleTaskGP):
 
         Cost: O(n m²).
         """
-        strategy, X, Y = self._strategy(), self._points(), self.train_targets
-        z, prior, noise = strategy.features(X), strategy.prior_variance(X), self._noise(X)
-        reducible = strategy.reducible(prior, z)
-        means = prior_mean(self.mean_module, X) + strategy.mean_at(z)
-        means, without = left_out(Y, means, reducible, noise)
+        strategy, X, z, prior = self._at_observations()
+        Y, noise, reducible = self.train_targets, self._noise(X), strategy.reducible(prior, z)
+        means, without = left_out(Y, prior_mean(self.mean_module, X) + strategy.mean_at(z), reducible, noise)
         variances = strategy.own_variance(prior, z) - reducible + without
         if checks.flag("observation_noise", observation_noise):
             variances = variances + noise
         own = None if self._own_noise() is None else noise.expand(Y.shape)
-        return cross_validation(self, means.to(X), variances.expand(Y.shape).to(X), Y, own)
+        return cross_validation(self, self._number(means), self._number(variances.expand(Y.shape)), Y, own)
+
+    def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
+        """Return how the model predicts, and the points observed with their coordinates and prior variances."""
+        strategy, X = self._strategy(), self._points()
+        return strategy, X, strategy.features(X), strategy.prior_variance(X)
+
+    def _number(self, values: Tensor) -> Tensor:
+        return values.detach().to(self.train_targets)
 
     # ---------------------------------------------------------------- the posterior
 
@@ -266,7 +181,7 @@ class FactoredGP(SingleTaskGP):
 
         Cost: O(q m²) a batch member, plus O(q² m) when q > 1.
         """
-        X = with_column(X)
+        X = X.unsqueeze(-1) if X.dim() == 1 else X  # as GPyTorch takes points of one input
         if self.training or gpytorch_settings.prior_mode.on():
             return super().__call__(X, **kwargs)
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
@@ -299,16 +214,73 @@ class FactoredGP(SingleTaskGP):
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
-        """Make this model predict by a posterior of its observations that was computed already, and return it.
-
-        Args:
-            posterior: which is not checked to be that.
-            column: the number told that the model is of.
-        """
+        """Make this model predict by a posterior of its observations, for one of the numbers told; return it."""
         strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
         with torch.no_grad():
             self.eval()._keep(strategy)
         return self
+
+    # ---------------------------------------------------------------- changing the model itself
+
+    def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Condition this model on observations, which were checked."""
+        with self._changing():
+            targets, noise = self._as_targets(X, Y, Yvar)
+            new, own = self._observed(X, targets, noise)
+            learned, everything = self._known(), torch.cat([self._given_inputs(), X])
+            learned = None if learned is None else learned.followed(new)
+            self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
+            self._keep_learned(learned)
+
+    def remove(self, rows: Tensor | list[int]) -> None:
+        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
+
+        Args:
+            rows: which, as rows of ``train_X`` in the order told, each once.
+
+        Raises:
+            InputError: if a row is no observation, or the model has batch dimensions.
+
+        Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
+        changes, to clear rounding. With several outputs, and on a device, as a fresh fit.
+        """
+        self._require_change()
+        rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
+        with self._changing():
+            kept = torch.ones(self.num_observations, dtype=torch.bool, device=rows.device)
+            kept[rows] = False
+            learned, own = self._known(), self._own_noise()
+            if learned is not None:
+                learned = learned.without(self._observations().rows(rows), kept)
+            noise = None if own is None else own[..., kept]
+            self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], noise)
+            self._keep_learned(learned)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change everything or, if interrupted, nothing."""
+        self.eval()
+        before, buffers, modules = dict(vars(self)), dict(self._buffers), dict(self._modules)
+        own = self._own_noise()
+        try:
+            with torch.no_grad():
+                yield
+        except BaseException:
+            vars(self).update(before)
+            self._buffers.update(buffers)
+            self._modules.update(modules)
+            self._hold_noise(own)
+            raise
+
+    def _known(self) -> Learned | None:
+        """Return what was learned of the observations there are; None where all is computed afresh."""
+        kept = self._current() if self._is_plain() else None
+        return None if kept is None else kept.learned or self._fitted()[1]
+
+    def _keep_learned(self, learned: Learned | None) -> None:
+        """Take over what was learned; None: all afresh."""
+        self.prediction_strategy = None
+        self._keep(*(self._fitted() if learned is None else (self._of(learned), learned)))
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -374,7 +346,7 @@ class FactoredGP(SingleTaskGP):
 
         Without ``noise`` the new observations have variance ``regularization``.
         """
-        inputs = checks.within_reach("inputs", with_column(inputs))
+        inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
         train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
         shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._buffers.values())}
@@ -392,21 +364,11 @@ class FactoredGP(SingleTaskGP):
         self._extend(conditioned, inputs, targets)
         return conditioned
 
-    def subset_output(self, idcs: list[int]) -> Self:
-        """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
-        subset = cast(Self, super().subset_output(idcs))
-        if subset._has_transformed_inputs and self.num_outputs > 1:
-            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
-            if len(idcs) > 1:
-                points = points.unsqueeze(-3).expand(subset.train_inputs[0].shape[:-2] + points.shape[-2:])
-            subset._original_train_inputs = points
-        return subset
-
     # ---------------------------------------------------------------- what a subclass says
 
     @abstractmethod
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        """Return the posterior of observations (n,), computed afresh."""
+        """Return the posterior of observations (n,)."""
 
     @abstractmethod
     def _fit(self, observations: Observations) -> PredictionStrategy:
@@ -414,7 +376,7 @@ class FactoredGP(SingleTaskGP):
 
     @abstractmethod
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
-        """Let a conditioned copy of this model, whose data is there already, know of what it was conditioned on."""
+        """Let a conditioned copy of this model, which has the data already, know of what it was conditioned on."""
 
     # ---------------------------------------------------------------- what is kept of the posterior
 
@@ -423,14 +385,10 @@ class FactoredGP(SingleTaskGP):
         """Return how the model predicts, without gradients."""
         return self.eval()._current().strategy
 
-    def _number(self, values: Tensor) -> Tensor:
-        return values.detach().to(self.train_targets)
-
     def _current(self) -> Cache:
-        """Return what is kept of the posterior, computed once for given data.
+        """Return what is kept of the posterior, computed again where gradients are asked for and it has none.
 
-        It is computed again where gradients through it are asked for and what is kept has none. Points observed that
-        ask for a gradient, as fantasies do in a search, get all of it: not what is left without the posterior's.
+        Points observed that ask for a gradient, as fantasies do in a search, get all of it.
         """
         kept = self._kept()
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
@@ -484,34 +442,10 @@ class FactoredGP(SingleTaskGP):
         level = float(self.regularization)  # to which noise variances are relative
         return Prior(in_double(self.covar_module), (None,), level if 0.0 < level < torch.inf else 1.0)
 
-    def _is_batch(self) -> bool:
-        """Say whether there are batch dimensions besides that of the outputs."""
-        outputs = int(self.num_outputs > 1)
-        return self.train_inputs[0].dim() > 2 + outputs or self.train_targets.dim() > 1 + outputs
-
     def _is_plain(self) -> bool:
         """Say whether there is one posterior, on the CPU."""
         is_one = self.num_outputs == 1 and not self._is_batch() and not self.covar_module.batch_shape
         return is_one and self.train_targets.is_cpu
-
-    def _source(self, *, copied: bool = False) -> tuple[list[Tensor], list[Any]]:
-        """Return what the posterior follows from, as it is or copied: tensors, and types and numbers of modules."""
-        modules, settings = list(self.modules()), list[Any]([self.learns_residual])
-        for module in modules[1:]:
-            settings.append(type(module))
-            settings += [value for value in vars(module).values() if type(value) in (int, float)]
-        tensors = self._tensors(modules)
-        return [tensor.detach().clone() for tensor in tensors] if copied else tensors, settings
-
-    def _requires_grad(self) -> bool:
-        """Say whether anything that the posterior follows from asks for a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors(list(self.modules())))
-
-    def _tensors(self, modules: list[torch.nn.Module]) -> list[Tensor]:
-        """Return the data, and the tensors that modules have as parameters, buffers or attributes."""
-        places = [place for module in modules for place in (module._parameters, module._buffers, vars(module))]
-        found = [value for place in places for value in place.values() if isinstance(value, Tensor)]
-        return [*self.train_inputs, *found]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         if self._original_train_inputs is not None:
@@ -523,116 +457,3 @@ class FactoredGP(SingleTaskGP):
         if kept is not None and kept.has_graph:
             self.prediction_strategy = None
         return self
-
-    # ---------------------------------------------------------------- points and noise
-
-    def _observations(self) -> Observations:
-        """Return all observations."""
-        X = self._points()
-        residuals = self.train_targets - prior_mean(self.mean_module, X)
-        return Observations(X, residuals, self._noise(X).expand(residuals.shape))
-
-    def _points(self) -> Tensor:
-        """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them.
-
-        They are what the input transform makes of them now; GPyTorch's own conditioning, which model lists use, does
-        not have new points as they were given.
-        """
-        given = self._original_train_inputs
-        if self._has_transformed_inputs and given is not None and given.shape[-2] == self.num_observations:
-            with torch.no_grad():
-                inputs = self._preprocess(given)
-            if not same_values(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
-                self.set_train_data(inputs, strict=False)
-        return unrepeated(self.train_inputs[0], 2 if self._num_outputs == 1 else 3)
-
-    def _given_inputs(self) -> Tensor:
-        """Return the observed points (..., n, d) as they were given, where a transform may have other columns."""
-        transformed = getattr(self, "_has_transformed_inputs", False)
-        return cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
-
-    def _preprocess(self, X: Tensor) -> Tensor:
-        """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
-        transform = getattr(self, "input_transform", None)
-        return X if transform is None else transform.preprocess_transform(X)
-
-    def _seen(self, points: Tensor) -> Tensor:
-        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
-        points = self._preprocess(points)
-        return points.unsqueeze(-3) if self._num_outputs > 1 else points
-
-    def _noise(self, X: Tensor) -> Tensor:
-        """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""
-        if isinstance(self.likelihood, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood)):
-            return self.likelihood.observation_noise(X)
-        return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
-
-    def _fresh_noise(self, inputs: Tensor) -> Tensor:
-        """Return the noise variances of observations that are made now at inputs (..., k, d), without any of their own.
-
-        They are (..., k), or (..., 1) where all are the same.
-        """
-        likelihood = self.likelihood
-        if isinstance(likelihood, UncertaintyInjectionLikelihood) and likelihood.time_column is not None:
-            return likelihood.observation_noise(inputs)
-        return self.regularization.unsqueeze(-1)
-
-    def _own_noise(self) -> Tensor | None:
-        """Return the variances (..., n) that observations have of their own, NaN for one without; None if none has."""
-        covar = self.likelihood.noise_covar
-        if isinstance(covar, FixedGaussianNoise):
-            return covar.noise
-        return self.likelihood.given if isinstance(self.likelihood, GivenNoiseLikelihood) else None
-
-    def _hold_noise(self, own: Tensor | None) -> None:
-        """Take over variances (..., n) that observations have of their own."""
-        covar = self.likelihood.noise_covar
-        if own is None:
-            return
-        if isinstance(covar, FixedGaussianNoise):
-            covar.noise = own
-        elif isinstance(self.likelihood, GivenNoiseLikelihood):
-            self.likelihood.given = own
-        else:
-            self.likelihood = GivenNoiseLikelihood(covar, own)
-
-    def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
-        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
-
-        Raises:
-            InputError: if there is noise and the likelihood says already what that of each observation is.
-        """
-        own, joining = self._own_noise(), noise
-        if joining is not None:
-            if own is None and not isinstance(self.likelihood, GaussianLikelihood):
-                raise InputError(
-                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
-                    "is: leave noise and Yvar out."
-                )
-            joining = FixedGaussianNoise(joining).noise  # rounded up and warned of as in the constructor
-        elif own is None:
-            return None
-        elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            joining = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
-            if not bool(torch.isfinite(joining).all()):
-                raise InputError(
-                    "There is no observation whose noise variance the new ones could have: give theirs, or make the "
-                    "model with a regularization."
-                )
-            joining = joining.expand(*own.shape[:-1], k)
-        else:
-            joining = own.new_full((*own.shape[:-1], k), torch.nan)
-        return joined(torch.full_like(self.train_targets, torch.nan) if own is None else own, joining, -1)
-
-    def _check_time_column(self, train_X: Tensor) -> None:
-        """Refuse an input transform that changes the times from which a likelihood takes ages."""
-        column = getattr(self.likelihood, "time_column", None)
-        if column is None or getattr(self, "input_transform", None) is None:
-            return
-        with torch.no_grad():
-            transformed = self._preprocess(train_X)
-        if not torch.equal(transformed[..., column], train_X[..., column]):
-            raise InputError(
-                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
-                "it out, as Normalize(d, indices=[...]) does."
-            )

@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from gpytorch.constraints import Positive
-from gpytorch.likelihoods import GaussianLikelihood, Likelihood
+from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -22,19 +21,6 @@ def fixed_gaussian(regularization: float, train_X: Tensor, train_Y: Tensor) -> G
     return likelihood.requires_grad_(False)
 
 
-def check_likelihood(likelihood: Likelihood | None, regularization: float | None, train_Yvar: Tensor | None) -> None:
-    """Refuse a likelihood whose noise is not known from the points alone, and one beside another noise."""
-    if isinstance(likelihood, SparseOutlierGaussianLikelihood):
-        raise InputError(
-            "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to and may "
-            "scale with the prior variance: use BoTorch's RobustRelevancePursuitSingleTaskGP."
-        )
-    if likelihood is not None and regularization is not None:
-        raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
-    if likelihood is not None and train_Yvar is not None:
-        raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
-
-
 def checked_data(train_X: Any, train_Y: Any, train_Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return data as tensors, or refuse it if shapes, dtypes or values do not fit."""
     train_X = checks.points("train_X", train_X)
@@ -44,9 +30,11 @@ def checked_data(train_X: Any, train_Y: Any, train_Yvar: Any) -> tuple[Tensor, T
             "train_Y must have a row for each row of train_X and a column for each output, shape "
             f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
         )
-    if train_Yvar is not None:
-        train_Yvar = checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
-    return train_X, train_Y, train_Yvar
+    return (
+        train_X,
+        train_Y,
+        None if train_Yvar is None else checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y),
+    )
 
 
 def checked_variances(name: str, variances: Any, of: str, rewards: Tensor) -> Tensor:
@@ -86,18 +74,6 @@ def flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tenso
         return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
 
     return flat, unflatten
-
-
-def with_column(X: Tensor) -> Tensor:
-    """Return points of one input, (n,), as (n, 1), as GPyTorch takes them; others as they are."""
-    return X.unsqueeze(-1) if X.dim() == 1 else X
-
-
-def unrepeated(X: Tensor, least_dim: int) -> Tensor:
-    """Return points (..., n, d) without leading batch dimensions that are only expanded, down to ``least_dim``."""
-    while X.dim() > least_dim and X.stride(0) == 0:
-        X = X[0]
-    return X
 
 
 def same_values(left: Tensor, right: Tensor) -> bool:

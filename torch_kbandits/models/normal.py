@@ -1,4 +1,4 @@
-"""Normal distributions whose variances are those that were computed, and predictions that leave one out."""
+"""Normal distributions: with the variances that were computed, of low rank, and of an observation by the others."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from botorch.cross_validation import CVResults
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.mlls import InducingPointKernelAddedLossTerm
+from linear_operator import settings as linear_operator_settings
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
@@ -32,6 +34,26 @@ class MultitaskNormal(MultitaskMultivariateNormal):
     def variance(self) -> Tensor:
         """The variances (..., n, o); 0 where rounding made them negative."""
         return unrounded_variance(self)
+
+
+class TraceTerm(InducingPointKernelAddedLossTerm):
+    """The trace term of the collapsed bound. It holds the graph of a training step, so copies of a model drop it."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """Return None."""
+
+
+class LowRankNormal(MultivariateNormal):
+    """A normal distribution whose log density uses the low rank of its covariance: O(n m²) instead of O(n³).
+
+    BoTorch switches ``fast_computations.log_prob`` off for the whole process, since for other covariances it means
+    conjugate gradients. For low rank plus diagonal it is the Woodbury identity, which is exact.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log density of values (..., n), (...,)."""
+        with linear_operator_settings.fast_computations(log_prob=True):
+            return super().log_prob(value)
 
 
 def unrounded_variance(distribution: MultivariateNormal) -> Tensor:

@@ -19,13 +19,13 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.dictionaries.spanning import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.models.base import Learned, Observations
-from torch_kbandits.models.choosing import played_points
-from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
+from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.data import Observations
 from torch_kbandits.models.inputs import checked_data
-from torch_kbandits.models.telling import ToldGP
+from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.numerics.rows import among, distinct_in_order
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
@@ -33,7 +33,7 @@ from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
 _TRACE_TERM = "nystrom_trace_term"
 
 
-class NystromGP(ToldGP):
+class NystromGP(FactoredGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
 
     The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary as the subset of
@@ -165,19 +165,6 @@ class NystromGP(ToldGP):
             self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
         return super().train(mode)
 
-    # ---------------------------------------------------------------- what it knows of itself
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), (...,), an estimate of Tr K(K + λI)⁻¹. Cost: O(n m²)."""
-        return self.leverage_scores().sum(-1)
-
-    def projection_error(self) -> Tensor:
-        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span. Cost: O(n m²)."""
-        with torch.no_grad():
-            strategy, X = self._strategy(), self._points()
-            left = (strategy.prior_variance(X) - strategy.spanned(strategy.features(X))).clamp_min(0.0)
-            return (left / self._noise(X)).sum(-1).to(X)
-
     # ---------------------------------------------------------------- changing the model itself
 
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:
@@ -232,14 +219,14 @@ class NystromGP(ToldGP):
         Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-        self._require_no_batch()
+        self._require_change(of_observations=False)
         learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):
             self.eval()
             with torch.no_grad():
                 points = self._chosen(dictionary, generator)
             learns_residual, dictionary = _is_full(dictionary, points), points
-        train_X = self._original_inputs()
+        train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
@@ -250,20 +237,7 @@ class NystromGP(ToldGP):
     # ---------------------------------------------------------------- conditioned copies
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return the model conditioned on more observations, with their points added to the dictionary.
-
-        Args:
-            X: (..., k, d).
-            Y: (..., k, o), in the units of ``train_Y``.
-            noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
-                GPyTorch rounds values below 1e-6 up to it and says so.
-            kwargs: handed on to BoTorch.
-
-        Raises:
-            InputError: if X, Y or noise is not finite, noise is negative or not allowed by the likelihood, or X has
-                other columns than ``train_X``.
-            NumericalError: at the first use, if rewards add up to more than the dtype holds, or a kernel value is not
-                finite.
+        """Return the model conditioned on more observations, whose points join the dictionary; see ``FactoredGP``.
 
         Cost: O((m + k)³ + (n + k) (m + k)²) at the first use of the result.
         """
@@ -315,15 +289,25 @@ class NystromGP(ToldGP):
         return rows
 
     def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
-        """Return the points (m, d) that a rule chooses of those observed, by the present posterior."""
-        X, observations, strategy = self._original_inputs(), self._observations(), self._strategy()
-        prior, z = strategy.prior_variance(observations.inputs), strategy.features(observations.inputs)
-        variance, noise = strategy.own_variance(prior, z).to(X), observations.variances
-        rows, played = played_points(X, self._seen(X), self.covar_module, noise, variance, self.inducing_points)
-        return self._selected(rule.select(played, generator), rows)
+        """Return the points (m, d) that a rule chooses of those observed, by the present posterior.
 
-    def _is_batch(self) -> bool:
-        return super()._is_batch() or self.inducing_points.dim() > 2
+        A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
+        """
+        X, variances, (strategy, _, z, prior) = (
+            self._given_inputs(),
+            self._observations().variances,
+            self._at_observations(),
+        )
+        rows, places = distinct_in_order(X)
+        u, numbers = len(rows), torch.arange(len(X), device=X.device)
+        first = numbers.new_full((u,), len(X)).scatter_reduce(0, places, numbers, "amin")
+        counts = torch.bincount(places, minlength=u).to(X)
+        noise = counts / variances.new_zeros(*variances.shape[:-1], u).index_add(-1, places, variances.reciprocal())
+        scores = self._number(strategy.own_variance(prior, z))[..., first] / noise
+        scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
+        held = among(rows, self.inducing_points)
+        played = PlayedPoints(self._seen(X)[..., first, :], self.covar_module, noise, counts, scores, held)
+        return self._selected(rule.select(played, generator), rows)
 
     def _choose(self, train_X: Tensor, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the rows of ``train_X`` that the rule chooses; no row if there are none."""

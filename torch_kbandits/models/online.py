@@ -5,15 +5,10 @@ from typing import Self
 import numpy as np
 import torch
 from botorch import settings as botorch_settings
-from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
-from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.models.base import Learned, Observations
-from torch_kbandits.models.telling import ToldGP
+from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.data import Observations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
@@ -21,11 +16,11 @@ from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.posteriors.prediction import PredictionStrategy
 
 
-class OnlineGP(ToldGP):
+class OnlineGP(FactoredGP):
     """A BoTorch model whose posterior is the exact one, kept up to date by ``tell`` and ``remove``.
 
     With u distinct points among n observations the posterior costs what u observations cost: repeats are merged into
-    counts and sums, and the Cholesky factor of K + D on the distinct points is bordered, updated or downdated.
+    counts and sums, and the posterior at the distinct points follows by changes of rank one.
     ``condition_on_observations`` returns a conditioned copy as BoTorch's models do; ``tell`` changes the model itself.
 
     Source: Rasmussen and Williams, 2006, Alg. 2.1; Calandriello et al., ICML 2022, §3 (merging repeats).
@@ -34,20 +29,7 @@ class OnlineGP(ToldGP):
     and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises the exact likelihood of
     all observations, O(n³) an evaluation, as for ``SingleTaskGP``.
 
-    Args:
-        train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
-        train_Y: rewards, (..., n, o) for o outputs.
-        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared. GPyTorch
-            rounds values below 1e-6 up to it and says so.
-            Without it every observation has variance ``regularization``.
-        regularization: λ > 0, the noise variance, in units of the (transformed) rewards squared; then it is fixed.
-            Without it and without ``train_Yvar`` it is learned, under BoTorch's default prior. Beside ``train_Yvar``
-            it is the noise of later observations without one (default: the mean of theirs).
-        likelihood: a Gaussian likelihood in place of ``regularization``.
-        covar_module: any GPyTorch kernel; BoTorch's default for ``SingleTaskGP`` otherwise.
-        mean_module: prior mean; zero otherwise.
-        outcome_transform: as in ``SingleTaskGP``, but None unless given.
-        input_transform: as in ``SingleTaskGP``.
+    Args: those of ``NystromGP`` but for the dictionary's.
 
     Raises:
         InputError: on shapes, dtypes or values that do not fit, each named.
@@ -55,31 +37,6 @@ class OnlineGP(ToldGP):
 
     Cost: O(u³ + n) once, then O(u²) a change and O(u²) a point of the posterior; memory O(u² + n).
     """
-
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        train_Yvar: Tensor | None = None,
-        *,
-        regularization: float | None = None,
-        likelihood: _GaussianLikelihoodBase | None = None,
-        covar_module: Kernel | None = None,
-        mean_module: Mean | None = None,
-        outcome_transform: OutcomeTransform | None = None,
-        input_transform: InputTransform | None = None,
-    ) -> None:
-        super().__init__(
-            train_X,
-            train_Y,
-            train_Yvar,
-            regularization=regularization,
-            likelihood=likelihood,
-            covar_module=covar_module,
-            mean_module=mean_module,
-            outcome_transform=outcome_transform,
-            input_transform=input_transform,
-        )
 
     @property
     def num_distinct(self) -> int:
@@ -93,29 +50,11 @@ class OnlineGP(ToldGP):
     # ---------------------------------------------------------------- changing the model itself
 
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> None:
-        """Condition this model on more observations; after an error it is as it was.
-
-        Args:
-            X: (k, d).
-            Y: (k, o), in the units of ``train_Y``.
-            Yvar: noise variances (k, o), in units of ``train_Y`` squared; ``regularization`` otherwise.
-
-        Raises:
-            InputError: if shapes, dtypes or values do not fit, or the model has batch dimensions.
-            NumericalError: if rewards add up to more than the dtype holds, or a kernel value is not finite.
-            NotPositiveDefiniteError: if the kernel is not a covariance.
+        """Condition this model on more observations; see ``NystromGP.tell``.
 
         Cost: O(u²) for each distinct point of X but no more than O((u + k)³), and a copy of the n observations.
         """
         self._tell(*self._checked(X, Y, Yvar))
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s) = Tr K(K + Σ)⁻¹, (...,). Cost: O(u²)."""
-        return self._number(self._strategy().effective_dimension())
-
-    def projection_error(self) -> Tensor:
-        """Return 0, (...,): the posterior is exact."""
-        return torch.zeros_like(self.information_gain())
 
     # ---------------------------------------------------------------- inside
 

@@ -14,9 +14,9 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered, lower_inverse
+from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Features, Table, Update
 
 Array = NDArray[Any]
@@ -67,8 +67,8 @@ class DictionaryPosterior(Posterior):
         active: which of the basis are in the dictionary, (m,).
         void: orthonormal directions that the dictionary does not span, (r, m).
         errors: about how far off rounding has made each coordinate, (m,).
-        known: the known points, whose features are always kept up to date, moments only if ``follows``.
-        follows: whether the moments of the known points are kept up to date as well.
+        known: the known points, whose features are always kept up to date; their moments only if ``follows``.
+        follows: whether these are.
         full_at: the size from which on the residual is learned; None for none.
         waiting: what the arms do not follow yet, so that a change of the dictionary and a reward are one pass.
     """
@@ -100,19 +100,16 @@ class DictionaryPosterior(Posterior):
         return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, ())
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
-        z, told, number = self.coordinates(X), after.told, len(X)
-        prior, expected = told.prior.tensor.numpy()[-number:], told.expected.tensor.numpy()[-number:].T
-        moments = Table.of(Features(z.T, number, self.size), prior, expected)
-        moments = moments.refitted(self.gaussian, self.void) if self.follows else moments
-        known = self.known
-        known = Table(
-            known.features.with_rows(z.T),
-            np.concatenate((known.prior, prior)),
-            np.concatenate((known.expected, expected), 1),
-            np.concatenate((known.mean, moments.mean), 1),
-            np.concatenate((known.variance, moments.variance)),
-            np.concatenate((known.spanned, moments.spanned)),
-        )
+        z, known, number = self.coordinates(X).T, self.known, len(X)
+        prior, expected = after.told.prior.tensor.numpy(), after.told.expected.tensor.numpy().T
+        moments = known.mean, known.variance, known.spanned
+        if self.follows:
+            expected = np.ascontiguousarray(expected)
+            new = Table.of(Features(z, number, self.size), prior[-number:], expected[:, -number:])
+            new = new.refitted(self.gaussian, self.void)
+            pairs = zip(moments, (new.mean, new.variance, new.spanned), strict=True)
+            moments = [np.concatenate(pair, -1) for pair in pairs]
+        known = Table(known.features.with_rows(z), prior, expected, *moments)
         return changed(after, known=known, place_in_basis=np.concatenate((self.place_in_basis, np.full(number, -1))))
 
     # ---------------------------------------------------------------- the dictionary
@@ -123,6 +120,11 @@ class DictionaryPosterior(Posterior):
         held = self.place_in_basis == _SPANNED
         held[self.basis[self.active]] = True
         return held
+
+    def holds(self, place: int) -> bool:
+        """Say whether a known point is in the dictionary."""
+        at = self.place_in_basis[place]
+        return bool(at == _SPANNED or (at >= 0 and self.active[at]))
 
     @property
     def dictionary(self) -> Places:
@@ -189,15 +191,11 @@ class DictionaryPosterior(Posterior):
         column, moves = update
         if column is None and not moves:
             return self
-        known = before.known
-        if self.follows:
-            known = known.followed(update, lambda: self._between_known(cast(Column, column).place))
-        elif column is not None:
-            features = known.features.with_column()
-            new = (self._between_known(column.place) - known.features.known @ column.row) / column.corner
-            features.memory[: features.rows, features.columns - 1] = new
-            known = changed(known, features=features)
-        return changed(self, known=known, waiting=(*before.waiting, update))
+        after = changed(self, waiting=(*before.waiting, update))
+        if not self.follows:
+            return after
+        known = before.known.followed(update, lambda: self._between_known(cast(Column, column).place))
+        return changed(after, known=known)
 
     def _between_known(self, place: int) -> Array:
         """Return the kernel values of the known points and one of them, (u,)."""
@@ -231,8 +229,14 @@ class DictionaryPosterior(Posterior):
             void=np.vstack((np.pad(self.void, ((0, 0), (0, 1))), unit)) if len(self.void) else unit[None],
             errors=np.append(self.errors, error / corner),
         )
-        new = (self._between_known(place) - self.known.features.known @ z) / corner
-        seen, moves = np.column_stack((self.known.features.known, new)), list[Move]()
+        features, moves = self.known.features, list[Move]()
+        new = (self._between_known(place) - features.known @ z) / corner
+        if self.follows:  # as known points do with the update, in one pass
+            seen = np.column_stack((features.known, new))
+        else:
+            features = features.with_column()
+            features.memory[: features.rows, m] = new
+            after, seen = changed(after, known=changed(self.known, features=features)), features.known
         after = after._activated(m, moves, seen)
         return changed(after._follow(self, Update(column, moves)), num_changes=self.num_changes + 2)
 
@@ -312,15 +316,9 @@ class DictionaryPosterior(Posterior):
         """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
         kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
         told, moved = self.told.kept(kept)
-        features = known.features.known[kept]
-        known = Table(
-            Features(features, *features.shape),
-            known.prior[kept],
-            known.expected[:, kept],
-            known.mean[:, kept],
-            known.variance[kept],
-            known.spanned[kept],
-        )
+        features, parts = known.features.known[kept], [known.mean, known.variance, known.spanned]
+        moments = [each[..., kept] for each in parts] if self.follows else parts
+        known = Table(Features(features, *features.shape), known.prior[kept], known.expected[:, kept], *moments)
         words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
         return changed(self, told=told, known=known, **words), moved
 
@@ -330,15 +328,8 @@ class DictionaryPosterior(Posterior):
 
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
-        told, noise, m = self.told, self.prior.noise, self.size
-        seen = self.known.features.known
-        seen = seen - (seen @ self.void.T) @ self.void if len(self.void) else seen
-        precision = np.eye(m) + (seen.T * (told.counts / noise)) @ seen
-        factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
-        inverse = lower_inverse(factor)
-        cov = inverse.T @ inverse
-        mean = (told.sums @ seen / noise) @ cov
-        gaussian = Gaussian(mean, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
+        told, noise = self.told, self.prior.noise
+        gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
         settled = self._settled() if any(update.column for update in self.waiting) else self
         arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
         known = self.known

@@ -14,9 +14,9 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.gaussian import Gaussian, Move
+from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
-from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered, lower_inverse
+from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import Column, Update
 
 Array = NDArray[Any]

@@ -4,12 +4,18 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
+import torch
 from numpy.typing import NDArray
 
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 Array = NDArray[Any]
+
+#: Matrices of up to so many rows are inverted by a loop.
+_SMALL = 96
 
 
 class Move(NamedTuple):
@@ -54,6 +60,21 @@ class Gaussian(NamedTuple):
         """Return what is believed of so many numbers in no coordinates."""
         return cls(np.empty((number, 0)), np.empty((0, 0)), 0.0)
 
+    @classmethod
+    def given(cls, features: Array, precisions: Array, sums: Array) -> "Gaussian":
+        """Return what is believed given observations of zᵀw, all at once. Cost: O(n m² + m³).
+
+        Args:
+            features: z of each, (n, m).
+            precisions: one over the noise variance of each, (n,).
+            sums: what was observed less the prior mean, over its noise variance, (k, n).
+        """
+        precision = np.eye(features.shape[1]) + (features.T * precisions) @ features
+        factor = jittered_cholesky(torch.from_numpy(precision)).numpy()
+        inverse = lower_inverse(factor)
+        cov = inverse.T @ inverse
+        return cls((sums @ features) @ cov, cov, 2.0 * float(np.log(factor.diagonal()).sum()))
+
     def moved(self, move: Move, factor: float) -> "Gaussian":
         """Return the Gaussian after a change by which det V grows by a factor. Cost: O(m²).
 
@@ -62,7 +83,8 @@ class Gaussian(NamedTuple):
         """
         if not factor > 0.0:
             raise NumericalError(f"A determinant came out {factor:.3g} times what it was: the kernel is no covariance.")
-        cov = gaussian_loops.with_outer(self.cov, move.row, move.scale)
+        cov = np.empty_like(self.cov)
+        gaussian_loops.add_outer(self.cov, move.row, move.scale, cov)
         return Gaussian(self.mean + np.outer(move.step, move.row), cov, self.log_det + math.log(factor))
 
     def extended(self, variance: float, mean: Array) -> "Gaussian":
@@ -84,3 +106,10 @@ class Gaussian(NamedTuple):
         spread = float(noise + z @ row)
         with np.errstate(over="ignore"):  # who takes it over looks whether it is finite
             return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise
+
+
+def lower_inverse(factor: Array) -> Array:
+    """Return the inverse of a lower triangular matrix (m, m): of a small one by a loop, since LAPACK starts threads."""
+    if len(factor) <= _SMALL:
+        return gaussian_loops.lower_inverse(factor)
+    return scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)

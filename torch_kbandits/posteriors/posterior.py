@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
-import scipy.linalg
 import torch
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
@@ -26,9 +24,6 @@ from torch_kbandits.posteriors.residual import learned_residual, residual_share
 from torch_kbandits.posteriors.table import Features, Steps, Table, Update
 
 Array = NDArray[Any]
-
-#: Matrices of up to so many rows are inverted by a loop.
-_SMALL = 96
 
 #: Changes of rank one between two computations of everything afresh.
 CHECK = 512
@@ -392,13 +387,6 @@ def non_negative(variance: Array, prior: Array) -> Array:
     if (variance >= 0.0).all():
         return variance
     return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
-
-
-def lower_inverse(factor: Array) -> Array:
-    """Return the inverse of a lower triangular matrix (m, m): of a small one by a loop, since LAPACK starts threads."""
-    if len(factor) <= _SMALL:
-        return gaussian_loops.lower_inverse(factor)
-    return scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
 
 
 def bordered(matrix: Array, below: Array, corner: float) -> Array:

@@ -159,6 +159,11 @@ class PredictionStrategy:
     # ---------------------------------------------------------------- at points
 
     @property
+    def is_exact(self) -> bool:
+        """Whether this is the exact posterior."""
+        return self.noise is not None
+
+    @property
     def batch_dims(self) -> int:
         """Number of batch dimensions."""
         return self.mean.dim() - 1
@@ -278,16 +283,12 @@ def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:
 
 def in_double(kernel: Kernel) -> Kernel:
     """Return a kernel in double precision: itself, or a copy through which gradients reach its parameters."""
-    tensors = [*kernel.parameters(), *kernel.buffers()]
-    if all(tensor.dtype == torch.float64 for tensor in tensors if tensor.is_floating_point()):
+    places = [place for part in kernel.modules() for place in (part._parameters, part._buffers, vars(part))]
+    tensors = [each for place in places for each in place.values() if isinstance(each, Tensor)]
+    tensors = [each for each in tensors if each.is_floating_point()]
+    if all(each.dtype == torch.float64 for each in tensors):
         return kernel
-    copy = deepcopy(kernel).double()
-    for name, parameter in kernel.named_parameters():
-        path, _, own = name.rpartition(".")
-        module = copy.get_submodule(path)
-        del module._parameters[own]
-        setattr(module, own, parameter.double())
-    return copy
+    return deepcopy(kernel, {id(each): each.double() for each in tensors})
 
 
 def _inverse(factor: Tensor) -> Tensor:

@@ -22,11 +22,10 @@ def residual_share(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
 
     where g is for points that the dictionary hardly reaches, of which its rewards say little.
 
-    The DTC variance keeps r for good. That is right while a dictionary may grow, and else makes a bandit explore for
-    ever what no reward can teach its posterior: so under a dictionary that is full the residual is taken as learned.
-    The variance that comes of it, s + share r, equals the DTC one before any reward, and the exact one where r = 0. It
-    is never above the former, and not below the latter where all rewards are of the point itself. Between points that a
-    larger dictionary would tell apart it may come out too small: no theorem covers it.
+    The DTC variance keeps r for good, so that a bandit explores for ever what a dictionary that is full cannot learn.
+    The variance s + share r equals the DTC one before any reward, and the exact one where r = 0. It is never above the
+    former, and not below the latter where all rewards are of the point itself. Between points that a larger dictionary
+    would tell apart it may come out too small: no theorem covers it.
 
     Source: ours.
 
@@ -35,15 +34,13 @@ def residual_share(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
         spanned: q.
         variance: r + s.
     """
-    residual = (prior - spanned).clamp_min(0.0)
-    return _share(prior, spanned, residual, _left(spanned, residual, variance))
+    return _split(prior, spanned, variance)[2]
 
 
 def learned_residual(prior: Tensor, spanned: Tensor, variance: Tensor) -> Tensor:
     """Return the variance whose residual is learned like what is spanned; see ``residual_share``."""
-    residual = (prior - spanned).clamp_min(0.0)
-    left = _left(spanned, residual, variance)
-    return left + _share(prior, spanned, residual, left) * residual
+    residual, left, share = _split(prior, spanned, variance)
+    return left + share * residual
 
 
 def learned_residual_covariance(prior: Tensor, embedding: Tensor, covariance: Tensor) -> Tensor:
@@ -62,15 +59,12 @@ def learned_residual_covariance(prior: Tensor, embedding: Tensor, covariance: Te
     return covariance - (1.0 - root.unsqueeze(-1) * root.unsqueeze(-2)) * residual
 
 
-def _left(spanned: Tensor, residual: Tensor, variance: Tensor) -> Tensor:
-    """Return s, between 0 and q."""
-    return torch.minimum((variance - residual).clamp_min(0.0), spanned)
-
-
-def _share(prior: Tensor, spanned: Tensor, residual: Tensor, left: Tensor) -> Tensor:
-    """Return the share of the residual that is left; all of it where there is no prior variance."""
+def _split(prior: Tensor, spanned: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return r, s between 0 and q, and the share of r that is left, all of it where there is no prior variance."""
+    residual = (prior - spanned).clamp_min(0.0)
+    left = torch.minimum((variance - residual).clamp_min(0.0), spanned)
     at_least = torch.maximum(left, _ROUNDING[prior.dtype] * prior)
     reached = spanned / (spanned + _REACH * prior).clamp_min(torch.finfo(prior.dtype).tiny)
     kept, taught = prior * at_least, reached * residual * (spanned - left)
     total = kept + taught
-    return torch.where(total > 0.0, kept / torch.where(total > 0.0, total, 1.0), 1.0)
+    return residual, left, torch.where(total > 0.0, kept / torch.where(total > 0.0, total, 1.0), 1.0)

@@ -26,14 +26,14 @@ from torch_kbandits.bandit import adaptation, batches
 from torch_kbandits.bandit.settings import describe_module
 from torch_kbandits.candidates import (
     Arms,
+    ArmSource,
     Box,
     Configurations,
     ContextualActions,
-    MappedArms,
-    TensorArms,
     Timed,
     UnitCube,
 )
+from torch_kbandits.candidates.arms import MappedFile
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.observations import column_spec, columns, expiry
@@ -61,8 +61,8 @@ def _named(*words: str, **others: str) -> dict[str, str]:
 #: Words of constructors, and of the attributes that hold them.
 _ATTRIBUTES: dict[type, dict[str, str]] = {
     Arms: {"arms": "source"},
-    TensorArms: {"arms": "tensor"},
-    MappedArms: _named("path", "dtype"),
+    ArmSource: {"arms": "given", "dtype": "dtype"},
+    MappedFile: _named("path", "dtype", "offset", "shape", "order"),
     Box: _named("bounds", "num_restarts", "raw_samples"),
     UnitCube: _named("dimension", "snap", "continuous", "neighbours"),
     Configurations: _named("space", "context_dim", "context_columns"),
@@ -143,7 +143,7 @@ def _described(name: str, value: Any, inside: Any) -> Any:
         if not all(isinstance(key, str) for key in value):
             raise NotRebuildableError(f"{name}: a mapping has names that are no texts: {list(value)!r}")
         return {"dict": {key: inside(f"{name}.{key}", part) for key, part in value.items()}}
-    kind = Timed if isinstance(value, Timed) else type(value)
+    kind = type(value)
     if _KINDS.get(kind.__name__) is not kind:
         what = "kernels" if isinstance(value, Kernel) else "objects"
         raise NotRebuildableError(f"{name}: {what} of the class {kind.__name__} are not known to it")

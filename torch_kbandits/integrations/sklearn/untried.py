@@ -109,6 +109,6 @@ def _values(parameter: Any) -> Sequence[Any] | None:
         return [parameter.low] if parameter.low == parameter.high else None
     else:
         count = round((parameter.high - parameter.low) / parameter.step) + 1
-        places = (torch.arange(min(count, _LISTED + 1), dtype=torch.float64).unsqueeze(-1) + 0.5) / count
+        places = (torch.arange(min(count, _LISTED + 1), dtype=torch.float64) + 0.5) / count
         found = parameter.decode(places)
     return found if len(found) <= _LISTED else None

@@ -1,0 +1,201 @@
+"""Rules that decide about each point once, when it is played, and what they know of their dictionary."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.dictionaries.greedy import ConditionalVariances
+from torch_kbandits.loops import gaussian_loops
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.gaussian import Gaussian
+from torch_kbandits.posteriors.observations import Places
+from torch_kbandits.posteriors.posterior import non_negative
+
+Array = NDArray[Any]
+
+#: What ``OnlineRule.draw`` takes.
+Offer = tuple[ConditionalVariances, Places, Array, float, float, Callable[[int], bool] | None]
+
+
+class OnlineState(NamedTuple):
+    """What an online rule knows of its dictionary Z, in the coordinates z of a posterior that is at it.
+
+    That is what is left of N(0, I) if each point of Z is observed with noise variance μ/w, w its weight. Of a point x
+
+        r(x) = k(x, x) − zᵀz + zᵀ cov z = k(x, x) − k_Z(x)ᵀ (K_ZZ + μ diag(1/w))⁻¹ k_Z(x)
+
+    Attributes:
+        gaussian: what is left.
+        weights: w, (m,), in the order of the posterior's dictionary.
+        noise: μ, in reward units squared; where it is 0, the points of Z are known.
+        memory: see ``PlayedPoints``.
+    """
+
+    gaussian: Gaussian
+    weights: Array
+    noise: float
+    memory: dict[Any, Any]
+
+    @classmethod
+    def of(cls, posterior: DictionaryPosterior, weights: Array, noise: float) -> "OnlineState":
+        """Return that of the dictionary of a posterior, computed afresh. Cost: O(m³)."""
+        nothing = np.empty((0, len(weights)))
+        if noise == 0.0:
+            gaussian = Gaussian(np.empty((0, posterior.size)), posterior.void.T @ posterior.void, 0.0)
+        else:
+            gaussian = Gaussian.given(posterior.known.features.known[posterior.dictionary], weights / noise, nothing)
+        return cls(gaussian, weights, noise, {})
+
+    def variances(self, posterior: DictionaryPosterior, places: Places) -> ConditionalVariances:
+        """Return r of known points, given their places (q,). Cost: O(q m²)."""
+        z, prior, cov = posterior.known.features.known[places].T, posterior.known.prior[places], self.gaussian.cov
+        known = z - (gaussian_loops.product(cov, z[:, 0])[:, None] if len(places) == 1 else cov @ z)
+
+        def covariance(number: int) -> Array:
+            points = posterior.told.points_at(places)
+            return posterior.prior.between(points[number : number + 1], points)[0] - z[:, number] @ known
+
+        return ConditionalVariances(non_negative(prior - np.einsum("mq,mq->q", z, known), prior), prior, covariance)
+
+    def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
+        """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
+        is_held = posterior.holds if len(self.weights) else None
+        return self.variances(posterior, places), places, uniforms, self.noise, room, is_held
+
+    def by_place(self, posterior: DictionaryPosterior) -> Array:
+        """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
+        weights = np.zeros(len(posterior.told))
+        weights[posterior.dictionary] = self.weights
+        return weights
+
+    def at_weights(self, posterior: DictionaryPosterior, weights: Array) -> tuple[DictionaryPosterior, "OnlineState"]:
+        """Return the posterior at the known points whose weight, (u,), is above 0, and its state, computed afresh."""
+        dictionary = np.flatnonzero(weights)
+        posterior = posterior.at_dictionary(dictionary, settles=False)
+        return posterior, self.of(posterior, weights[dictionary], self.noise)._replace(memory=self.memory)
+
+    def with_drawn(
+        self, posterior: DictionaryPosterior, places: Places, probabilities: Array
+    ) -> tuple[DictionaryPosterior, "OnlineState"]:
+        """Return the posterior and its state once known points (t,) were drawn with these probabilities.
+
+        Cost: O(t m²), and what ``DictionaryPosterior.at_dictionary`` takes.
+        """
+        if not len(places):
+            return posterior, self
+        weights, m = self.by_place(posterior), posterior.size
+        np.add.at(weights, places, 1.0 / probabilities)
+        dictionary = np.flatnonzero(weights)
+        after = posterior.at_dictionary(dictionary, settles=False)
+        is_followed = self.noise > 0.0 and 2 * len(places) <= m and np.array_equal(after.white[:m, :m], posterior.white)
+        if not is_followed:
+            return self.at_weights(after, weights)
+        gaussian, nothing = self.gaussian, np.empty(0)
+        for _ in range(after.size - m):
+            gaussian = gaussian.extended(1.0, nothing)
+        for place, probability in zip(places, probabilities, strict=True):
+            z = after.known.features.known[place]
+            gaussian = gaussian.moved(*gaussian.observed(z, nothing, self.noise * probability))
+        return after, self._replace(gaussian=gaussian, weights=weights[dictionary])
+
+
+class OnlineRule(DictionaryRule):
+    """A rule that decides about each point once, when it is played, by what the dictionary leaves of its variance.
+
+    The first point ever offered joins. A point that is drawn again, with probability p, gains the weight 1/p.
+    """
+
+    is_online = True
+
+    @abstractmethod
+    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return the probability (q,) with which each of q points is drawn if it is offered next.
+
+        Args:
+            variance: r, (..., q); see ``OnlineState``.
+            prior: k(x, x), (..., q).
+            noise: μ.
+        """
+
+    @abstractmethod
+    def projection_noise(self, noise: float) -> float:
+        """Return μ, given λ, both in reward units squared."""
+
+    def draw(
+        self,
+        left: ConditionalVariances,
+        names: Array,
+        uniforms: Array,
+        noise: float,
+        room: float = math.inf,
+        is_held: Callable[[int], bool] | None = None,
+    ) -> tuple[Places, Array, bool]:
+        """Draw of q points that are offered one after another, each scored with those before it drawn or not.
+
+        Args:
+            left: r of them.
+            names: equal for plays of one point, (q,).
+            uniforms: (q,) in [0, 1), the only randomness: a point is drawn if its probability is above its uniform.
+            noise: μ.
+            room: how many may join.
+            is_held: says of a name whether its point is in the dictionary; None if that is empty.
+
+        Returns:
+            Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
+            else the last had none.
+        """
+        drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
+        while first < len(uniforms) and len(joined) <= room:
+            found = self.chances(left.variance[..., first:], left.prior[..., first:], noise)
+            if is_held is None and not drawn:
+                found[0] = 1.0
+            hits = np.flatnonzero(uniforms[first:] < found)
+            if not len(hits):
+                break
+            number, probability = first + int(hits[0]), float(found[hits[0]])
+            drawn.append(number)
+            probabilities.append(probability)
+            if is_held is None or not is_held(names[number]):
+                joined.add(int(names[number]))
+            first = number + 1
+            if first < len(uniforms):
+                left.observe(number, noise * probability)
+        return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
+
+    def update(
+        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
+    ) -> tuple[DictionaryPosterior, OnlineState]:
+        """Return a posterior at its dictionary once known points were offered one after another, and the state of that.
+
+        Args:
+            posterior: it knows the points.
+            state: of its dictionary.
+            places: of the points, (q,).
+            uniforms: (q,) in [0, 1).
+
+        Cost: O(m²) for each point offered, and that of a dictionary that changes for each that is drawn.
+        """
+        drawn, probabilities, _ = self.draw(*state.offer(posterior, places, uniforms))
+        return state.with_drawn(posterior, places[drawn], probabilities)
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.
+
+        The probability of a point is that of the play with which it joined. All is computed in double precision.
+        """
+        played.require_some()
+        offered = np.repeat(np.arange(played.size), played.counts.round().long().cpu().numpy())
+        uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
+        noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
+        with torch.no_grad():
+            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]).in_double())
+            drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
+        rows, first = np.unique(offered[drawn], return_index=True)
+        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
