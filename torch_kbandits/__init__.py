@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from torch_kbandits.models import NystromGP as NystromGP
     from torch_kbandits.models import OnlineGP as OnlineGP
     from torch_kbandits.numerics.linalg import NotPositiveDefiniteError as NotPositiveDefiniteError
-    from torch_kbandits.observations.column_spec import ColumnSpec as ColumnSpec
     from torch_kbandits.observations.columns import Category as Category
+    from torch_kbandits.observations.columns import ColumnSpec as ColumnSpec
     from torch_kbandits.observations.columns import Number as Number
-    from torch_kbandits.observations.ledger import History as History
+    from torch_kbandits.observations.history import History as History
     from torch_kbandits.outcomes import AtLeast as AtLeast
     from torch_kbandits.outcomes import AtMost as AtMost
     from torch_kbandits.outcomes import Outcome as Outcome

@@ -22,7 +22,7 @@ from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 
 @described

@@ -13,7 +13,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import InformationGain, Width
 from torch_kbandits.dictionaries import DictionaryRule, Resampling, WhenFull
 from torch_kbandits.memory import Memory
-from torch_kbandits.observations.expiry import Expiry
+from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, PriorMean
 from torch_kbandits.spaces import ParameterSpace

@@ -7,7 +7,7 @@ from gpytorch.kernels import Kernel
 
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from torch_kbandits import checks
 from torch_kbandits.bandit.bandit import Bandit
 from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.errors import InputError
-from torch_kbandits.observations.ledger import checked_stages
+from torch_kbandits.observations.history import checked_stages
 from torch_kbandits.priors.learned import LastFit
 
 

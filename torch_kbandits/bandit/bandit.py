@@ -75,10 +75,9 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
-from torch_kbandits.observations.expiry import Expiry, expiry_of
-from torch_kbandits.observations.failed import told_rewards
-from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, replayed_rounds, rewards
-from torch_kbandits.observations.measured import measured
+from torch_kbandits.observations.history import History, check_rounds, replayed_rounds
+from torch_kbandits.observations.ledger import Expiry, Ledger, Pending, expiry_of
+from torch_kbandits.observations.told import measured, rewards, told_rewards
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 

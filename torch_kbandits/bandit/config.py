@@ -31,8 +31,8 @@ from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.expiry import Expiry
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
 from torch_kbandits.priors import Family, LearnedPrior, Prior
 from torch_kbandits.priors.fitting import column_spans

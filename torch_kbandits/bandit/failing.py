@@ -8,7 +8,8 @@ import torch
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.dictionaries import Selection
-from torch_kbandits.observations.ledger import History, Ledger
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.outcomes.streaks import Streaks
 from torch_kbandits.priors import Prior
 

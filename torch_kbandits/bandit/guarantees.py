@@ -17,7 +17,7 @@ from torch_kbandits.confidence.guarantee import Circumstances, complaint, precis
 from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import prior_mean, prior_variance
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4

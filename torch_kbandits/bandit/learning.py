@@ -28,7 +28,8 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
+from torch_kbandits.observations.history import History, joined
+from torch_kbandits.observations.ledger import Ledger, Pending
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256

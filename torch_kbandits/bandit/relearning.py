@@ -13,7 +13,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told

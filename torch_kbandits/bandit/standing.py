@@ -18,7 +18,8 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History, Ledger
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 

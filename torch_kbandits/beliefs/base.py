@@ -28,7 +28,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 

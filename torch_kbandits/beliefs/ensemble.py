@@ -17,7 +17,7 @@ from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 
 #: What is kept of the trials in a saved state, in this order; the rates follow from the beliefs.

@@ -24,7 +24,7 @@ from torch_kbandits.numerics.random import tie_rank
 from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 Array = NDArray[np.float64]
 

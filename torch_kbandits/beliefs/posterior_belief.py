@@ -27,7 +27,7 @@ from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_o
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.numerics.waves import WavePrior, Waves
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.posteriors.device import DeviceSteps
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior

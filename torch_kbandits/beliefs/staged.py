@@ -14,7 +14,7 @@ from torch_kbandits.memory.windows import is_latest
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 
 class StagedBelief(BeliefOf):

@@ -13,7 +13,7 @@ from torch_kbandits.candidates.base import Candidates, unit_ranges
 from torch_kbandits.candidates.contextual import ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import among
-from torch_kbandits.observations.column_spec import ColumnSpec, is_pandas
+from torch_kbandits.observations.columns import ColumnSpec, is_pandas
 from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
 

@@ -14,7 +14,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
-from torch_kbandits.observations.column_spec import ColumnSpec
+from torch_kbandits.observations.columns import ColumnSpec
 from torch_kbandits.spaces import ParameterSpace
 
 

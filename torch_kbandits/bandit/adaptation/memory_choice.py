@@ -14,7 +14,7 @@ from torch_kbandits.beliefs import Belief
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Discount, KeepAll, Memory, SlidingWindow
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 
 #: The ratio of two neighbouring windows of ``default_memories``.
 _RATIO = 4

@@ -22,16 +22,9 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import (
-    History,
-    Ledger,
-    Pending,
-    check_rounds,
-    checked_stages,
-    rewards,
-    saved_failures,
-)
-from torch_kbandits.observations.measured import saved_columns
+from torch_kbandits.observations.history import History, check_rounds, checked_stages, saved_columns, saved_failures
+from torch_kbandits.observations.ledger import Ledger, Pending
+from torch_kbandits.observations.told import rewards
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 

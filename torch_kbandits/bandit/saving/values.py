@@ -36,7 +36,7 @@ from torch_kbandits.candidates import (
 from torch_kbandits.candidates.arms import MappedFile
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.numerics.gram import gram
-from torch_kbandits.observations import column_spec, columns, expiry
+from torch_kbandits.observations import columns, ledger
 from torch_kbandits.priors import families
 
 
@@ -83,7 +83,7 @@ _ATTRIBUTES: dict[type, dict[str, str]] = {
     priors.UniformPrior: {"a": "low", "b": "high"},
 }
 
-_MODULES = (acquisition, adaptation, batches, column_spec, columns, confidence, dictionaries, expiry, families, memory)
+_MODULES = (acquisition, adaptation, batches, columns, confidence, dictionaries, families, ledger, memory)
 #: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
 _VALUES = {
     kind

@@ -25,7 +25,7 @@ from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace
 from torch_kbandits.integrations.ax.told import KnownNoise, Told
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 

@@ -18,7 +18,7 @@ from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.ledger import History
+from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.spaces import ParameterSpace
 
