@@ -154,6 +154,8 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """
     if isinstance(model, FactoredGP):
         return model.hallucinated(X)
+    if isinstance(model, ModelListGP):
+        return ModelListGP(*(cast(Any, hallucinate(cast(Model, part), X)) for part in model.models))
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
@@ -166,8 +168,6 @@ def hallucinate(model: Model, X: Tensor) -> Model:
         # Models without a noise level for later observations get the mean of the earlier ones.
         level = likelihood.noise.mean(-1, keepdim=True)
         kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
-    if isinstance(model, ModelListGP):
-        return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
     return model.condition_on_observations(X, mean, **kwargs)
 
 

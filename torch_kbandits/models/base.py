@@ -141,10 +141,9 @@ class FactoredGP(ObservedGP):
 
     @torch.no_grad()
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
-        """Return what the model says of each observation without it, in closed form.
+        """Return what the model says of each observation without it, in closed form, as BoTorch's ``loo_cv``.
 
-        As BoTorch's ``loo_cv``: hyperparameters and, if there is one, the dictionary stay as they are. Variances are
-        those of DTC also where the residual is learned.
+        Hyperparameters and dictionary stay as they are. Variances are those of DTC also where the residual is learned.
 
         Args:
             observation_noise: whether the variances are of the reward, and not of the mean reward.
@@ -205,19 +204,15 @@ class FactoredGP(ObservedGP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed: nothing to do. Absent otherwise.
-
-        BoTorch's own fit raises when it finds nothing to optimise.
-        """
+        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed, where its own fit raises; else absent."""
         if any(parameter.requires_grad for parameter in self.parameters()):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
         """Make this model predict by a posterior of its observations, for one of the numbers told; return it."""
-        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
         with torch.no_grad():
-            self.eval()._keep(strategy)
+            self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
 
     # ---------------------------------------------------------------- changing the model itself
@@ -275,12 +270,12 @@ class FactoredGP(ObservedGP):
     def _known(self) -> Learned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
         kept = self._current() if self._is_plain() else None
-        return None if kept is None else kept.learned or self._fitted()[1]
+        return None if kept is None else kept.learned or cast(Learned, self._fitted())
 
     def _keep_learned(self, learned: Learned | None) -> None:
         """Take over what was learned; None: all afresh."""
         self.prediction_strategy = None
-        self._keep(*(self._fitted() if learned is None else (self._of(learned), learned)))
+        self._keep(learned or self._fitted())
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -338,14 +333,11 @@ class FactoredGP(ObservedGP):
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()
-            other.eval()._keep(*(self._fitted() if kept.has_graph else (kept.strategy, kept.learned)))
+            other.eval()._keep(self._fitted() if kept.has_graph else kept.learned or kept.strategy)
         return other
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations; all arguments already transformed.
-
-        Without ``noise`` the new observations have variance ``regularization``.
-        """
+        """Return a copy with more observations, all already transformed, of noise ``regularization`` unless given."""
         inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
         train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
@@ -395,7 +387,7 @@ class FactoredGP(ObservedGP):
         with_graph = torch.is_grad_enabled() and asked
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
-                kept = self._keep(*self._fitted())
+                kept = self._keep(self._fitted())
         return kept
 
     def _kept(self) -> Cache | None:
@@ -407,12 +399,17 @@ class FactoredGP(ObservedGP):
         is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
         return kept if is_same else None
 
-    def _keep(self, strategy: PredictionStrategy, learned: Learned | None = None) -> Cache:
+    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
         """Keep the posterior where GPyTorch clears it.
 
         Raises:
             NumericalError: if it is not finite.
         """
+        learned = posterior if isinstance(posterior, Learned) else None
+        if isinstance(posterior, Learned):
+            strategy = PredictionStrategy.of(posterior.posterior, learns_residual=self.learns_residual)
+        else:
+            strategy = posterior
         if not strategy.is_finite():
             raise NumericalError(
                 f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
@@ -426,21 +423,14 @@ class FactoredGP(ObservedGP):
         self.prediction_strategy = kept = Cache(strategy, learned, with_graph, source)
         return kept
 
-    def _fitted(self) -> tuple[PredictionStrategy, Learned | None]:
+    def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
         if self._is_plain() and not (torch.is_grad_enabled() and self._requires_grad()):
-            learned = self._learn(self._prior(), observations)
-            return self._of(learned), learned
-        return self._fit(observations), None
-
-    def _of(self, learned: Learned) -> PredictionStrategy:
-        return PredictionStrategy.of(learned.posterior, learns_residual=self.learns_residual)
-
-    def _prior(self) -> Prior:
-        """Return the prior without its mean; the kernel is the model's own where that is in double precision."""
-        level = float(self.regularization)  # to which noise variances are relative
-        return Prior(in_double(self.covar_module), (None,), level if 0.0 < level < torch.inf else 1.0)
+            level = float(self.regularization)  # to which noise variances are relative
+            level = level if 0.0 < level < torch.inf else 1.0
+            return self._learn(Prior(in_double(self.covar_module), (None,), level), observations)
+        return self._fit(observations)
 
     def _is_plain(self) -> bool:
         """Say whether there is one posterior, on the CPU."""
