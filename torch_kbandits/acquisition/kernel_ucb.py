@@ -9,7 +9,6 @@ import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 from typing_extensions import override
@@ -151,10 +150,7 @@ class KernelUCB(PendingPoints):
         Raises:
             InputError: if there are no constraints.
         """
-        if self._constraints is None:
-            raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
-        posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
-        return self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
+        return self._given_constraints().of_posterior(self.model.posterior(X.unsqueeze(-2)))
 
     def nonlinear_inequality_constraints(self) -> list[tuple[Callable[[Tensor], Tensor], bool]]:
         """Return the constraints as ``optimize_acqf`` takes them, of any acquisition function: >= 0 is within.
@@ -165,9 +161,12 @@ class KernelUCB(PendingPoints):
         Raises:
             InputError: if there are no constraints.
         """
+        return [(partial(self._slack, k), True) for k in range(len(self._given_constraints().callables))]
+
+    def _given_constraints(self) -> OutcomeConstraints:
         if self._constraints is None:
             raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
-        return [(partial(self._slack, k), True) for k in range(len(self._constraints.callables))]
+        return self._constraints
 
     def _slack(self, number: int, x: Tensor) -> Tensor:
         """Return by how much a point (d,) is within a constraint, 0-dim."""
@@ -187,13 +186,7 @@ class KernelUCB(PendingPoints):
         return torch.stack([self._score(*each) for each in zip(points, posteriors, given, strict=True)]).sum(0)
 
     def _score(self, x: Tensor, posterior: Any, given: Any) -> Tensor:
-        """Return the upper confidence bounds at single points x (..., 1, d), (...,).
-
-        Args:
-            x: the points.
-            posterior: of the model as it is.
-            given: with other points pending, for the deviation.
-        """
+        """Return the bounds at single points x (..., 1, d), (...,), with the deviation given what is pending."""
         (mean, _), (_, variance) = self._objective(posterior, x), self._objective(given, x)
         bound = self.score(mean, variance, self.beta.to(x))
         if self._constraints is None:
@@ -201,8 +194,7 @@ class KernelUCB(PendingPoints):
         transform, maximize, kept = self._measured
         if (transform, maximize) != (self.posterior_transform, self.maximize) or has_changed(self.model, kept):
             self._measure()
-        excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
-        return self._scales.within(bound, excess)
+        return self._scales.within(bound, self._constraints.of_posterior(posterior))
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""
