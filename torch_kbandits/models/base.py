@@ -43,11 +43,12 @@ class Learned(NamedTuple):
 
     def followed(self, new: Observations, sign: float = 1.0) -> "Learned":
         """Return it with more observations; with a sign of −1 without some that there are."""
-        posterior, places = self.posterior.knowing(new.inputs.detach())
-        counts = sign * posterior.prior.noise / new.variances.detach().double().expand(len(places)).numpy()
+        X, residuals, variances = (part.detach() for part in new)
+        posterior, places = self.posterior.knowing(X if X.dim() == 2 else X[0])
         if len(places):
+            residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
             with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-                told = merged(places, counts, new.residuals.detach().double().numpy()[None])
+                told = merged(places, sign * posterior.prior.noise / variances[0], residuals)
                 posterior = posterior.learned(*told)
         return Learned(posterior, np.concatenate((self.places, places)) if sign > 0.0 else self.places)
 
@@ -223,7 +224,7 @@ class FactoredGP(ObservedGP):
             targets, noise = self._as_targets(X, Y, Yvar)
             new, own = self._observed(X, targets, noise)
             learned, everything = self._known(), torch.cat([self._given_inputs(), X])
-            learned = None if learned is None else learned.followed(new)
+            learned = None if learned is None or not new.are_shared else learned.followed(new)
             self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
             self._keep_learned(learned)
 
@@ -237,7 +238,7 @@ class FactoredGP(ObservedGP):
             InputError: if a row is no observation, or the model has batch dimensions.
 
         Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
-        changes, to clear rounding. With several outputs, and on a device, as a fresh fit.
+        changes, to clear rounding. On a device, and where outputs differ in kernel or noise, as a fresh fit.
         """
         self._require_change()
         rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
@@ -269,8 +270,8 @@ class FactoredGP(ObservedGP):
 
     def _known(self) -> Learned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
-        kept = self._current() if self._is_plain() else None
-        return None if kept is None else kept.learned or cast(Learned, self._fitted())
+        known = (self._current().learned or self._fitted()) if self._is_plain() else None
+        return known if isinstance(known, Learned) else None
 
     def _keep_learned(self, learned: Learned | None) -> None:
         """Take over what was learned; None: all afresh."""
@@ -426,16 +427,15 @@ class FactoredGP(ObservedGP):
     def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
-        if self._is_plain() and not (torch.is_grad_enabled() and self._requires_grad()):
-            level = float(self.regularization)  # to which noise variances are relative
+        if self._is_plain() and observations.are_shared and not (torch.is_grad_enabled() and self._requires_grad()):
+            level = float(self.regularization.mean())  # to which noise variances are relative
             level = level if 0.0 < level < torch.inf else 1.0
-            return self._learn(Prior(in_double(self.covar_module), (None,), level), observations)
+            return self._learn(Prior(in_double(self.covar_module), (None,) * self.num_outputs, level), observations)
         return self._fit(observations)
 
     def _is_plain(self) -> bool:
-        """Say whether there is one posterior, on the CPU."""
-        is_one = self.num_outputs == 1 and not self._is_batch() and not self.covar_module.batch_shape
-        return is_one and self.train_targets.is_cpu
+        """Say whether all outputs have one prior covariance, without a batch, on the CPU."""
+        return self.train_targets.is_cpu and not self._is_batch() and not self.covar_module.batch_shape
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         if self._original_train_inputs is not None:

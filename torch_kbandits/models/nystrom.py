@@ -250,7 +250,7 @@ class NystromGP(FactoredGP):
     # ---------------------------------------------------------------- inside
 
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        empty = DictionaryPosterior.of(prior, observations.inputs[:0])
+        empty = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
         return self._moved(Learned(empty, np.empty(0, np.int64)).followed(observations))
 
     def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
@@ -261,7 +261,8 @@ class NystromGP(FactoredGP):
 
     def _moved(self, learned: Learned) -> Learned:
         """Return what was learned at the dictionary as it is now."""
-        posterior, places = learned.posterior.knowing(self._dictionary().detach())
+        dictionary = self._dictionary().detach()
+        posterior, places = learned.posterior.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             return learned._replace(posterior=cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places)))
 

@@ -59,7 +59,9 @@ class OnlineGP(FactoredGP):
     # ---------------------------------------------------------------- inside
 
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        return Learned(ExactPosterior.of(prior, observations.inputs[:0]), np.empty(0, np.int64)).followed(observations)
+        return Learned(
+            ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0]), np.empty(0, np.int64)
+        ).followed(observations)
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         return PredictionStrategy.exact(self.covar_module, *observations)

@@ -74,9 +74,16 @@ class PredictionStrategy:
 
     @classmethod
     def of(
-        cls, posterior: ExactPosterior | DictionaryPosterior, *, column: int = 0, learns_residual: bool = False
+        cls,
+        posterior: ExactPosterior | DictionaryPosterior,
+        *,
+        column: int | None = None,
+        learns_residual: bool = False,
     ) -> Self:
-        """Return the arrays of a posterior, which they share, for one of the numbers told. Cost: O(m²) at most."""
+        """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
+        if column is None and len(posterior.prior.means) == 1:
+            column = 0
+        columns = slice(None) if column is None else column
         mean, cov, log_det = posterior.gaussian
         white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
         words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}
@@ -85,10 +92,12 @@ class PredictionStrategy:
             at, counts = torch.from_numpy(posterior.place_in_basis[live]), posterior.told.counts[live]
             none, cov = white.new_zeros(len(white)), cov if bool(cov.any()) else None
             noise = none.index_put((at,), torch.from_numpy(posterior.prior.noise / counts))
-            targets = none.index_put((at,), torch.from_numpy(posterior.told.sums[column, live] / counts))
+            targets = torch.zeros_like(torch.from_numpy(mean[columns]))
+            targets[..., at] = torch.from_numpy(posterior.told.sums[columns, live] / counts)
             words = {"noise": noise, "targets": targets}
-        points, mean = posterior.points.double(), torch.from_numpy(mean[column])
-        return cls(posterior.prior.kernel, points, white, mean, cov, white.new_tensor(log_det), **words)
+        points, mean = posterior.points.double(), torch.from_numpy(mean[columns])
+        gain = white.new_tensor(log_det).expand(mean.shape[:-1])
+        return cls(posterior.prior.kernel, points, white, mean, cov, gain, **words)
 
     @classmethod
     def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
@@ -153,7 +162,8 @@ class PredictionStrategy:
         roots = self._roots(X, z) if self.learns_residual else None
         pending = Hallucination(X, self.own(z), self.inside(z), roots, z)
         cov = self._cross(pending, X, z)
-        factor = jittered_cholesky(cov + torch.diag_embed(noise.double().expand(cov.shape[:-1])))
+        noise = noise.double().expand(*noise.shape[:-1], X.shape[-2])
+        factor = jittered_cholesky(cov + torch.diag_embed(noise))
         return replace(self, pending=replace(pending, factor=factor))
 
     # ---------------------------------------------------------------- at points
@@ -238,7 +248,8 @@ class PredictionStrategy:
     def effective_dimension(self) -> Tensor:
         """Return Tr K(K + S)⁻¹ of the exact posterior, (...,): a point less S_ii (K + S)⁻¹_ii each. Cost: O(m³)."""
         inverse = (self.white * self.own(self.white)).sum(-2)
-        return ((self.noise > 0.0).to(inverse) - self.noise * inverse).sum(-1).clamp_min(0.0)  # pyright: ignore[reportOptionalOperand]
+        noise = cast(Tensor, self.noise)
+        return ((noise > 0.0).to(noise) - noise * inverse).sum(-1).clamp_min(0.0).expand(self.mean.shape[:-1])
 
     def root(self) -> Tensor:
         """Return R with R Rᵀ = cov, (..., m, m). Cost: O(m³)."""
