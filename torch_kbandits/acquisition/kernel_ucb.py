@@ -30,6 +30,7 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of, posterior_variance
 from torch_kbandits.numerics.compiled import loops_over_each
 
@@ -128,7 +129,7 @@ class KernelUCB(PendingPoints):
         self._hallucinated: tuple[Model, list[Any]] | None = None
 
     def _with_pending(self) -> Model:
-        """Return the model conditioned on the pending points; itself if there are none. Its posterior is known."""
+        """Return the model conditioned on the pending points; itself if there are none."""
         if self.X_pending is None:
             return self.model
         if self._hallucinated is None or has_changed(self.model, self._hallucinated[1]):
@@ -176,13 +177,17 @@ class KernelUCB(PendingPoints):
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
-        points = X.split(1, dim=-2)
-        posteriors = [self.model.posterior(x) for x in points]
-        model, given = self._with_pending(), posteriors
-        if len(points) > 1:
-            given = one_after_another(model, X)
-        elif model is not self.model:
-            given = [model.posterior(X)]
+        points, is_ours = X.split(1, dim=-2), isinstance(self.model, FactoredGP)
+        if is_ours and self._constraints is None:  # whose means stay
+            model = self._with_pending()
+            posteriors = given = [model.posterior(X)] if len(points) == 1 else one_after_another(model, X)
+        else:
+            posteriors = [self.model.posterior(x) for x in points]
+            model, given = self._with_pending(), posteriors
+            if len(points) > 1:
+                given = one_after_another(model, X)
+            elif model is not self.model:
+                given = [model.posterior(X)]
         return torch.stack([self._score(*each) for each in zip(points, posteriors, given, strict=True)]).sum(0)
 
     def _score(self, x: Tensor, posterior: Any, given: Any) -> Tensor:

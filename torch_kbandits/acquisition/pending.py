@@ -243,11 +243,15 @@ def _by_point(posterior: GPyTorchPosterior) -> Tensor:
 
 
 def kept_posteriors(model: Model) -> list[Any]:
-    """Return a model and what its parts keep of their posteriors: each another object once its part has changed."""
-    return [model, *(part.prediction_strategy for part in model.modules() if isinstance(part, ExactGP))]
+    """Return a model and what its parts keep of their posteriors: each another object once its part has changed.
+
+    Parts of this package notice it by themselves, others once their posterior was computed.
+    """
+    parts = [part for part in model.modules() if isinstance(part, ExactGP)]
+    return [model, *(part.kept if isinstance(part, FactoredGP) else part.prediction_strategy for part in parts)]
 
 
 def has_changed(model: Model, before: list[Any]) -> bool:
-    """Say whether a model was told, fitted, moved or replaced since ``kept_posteriors``, after a posterior of it."""
+    """Say whether a model was told, fitted, moved or replaced since ``kept_posteriors``."""
     now = kept_posteriors(model)
     return len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True))

@@ -19,9 +19,10 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.dictionaries.spanning import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.data import Observations
 from torch_kbandits.models.inputs import checked_data
+from torch_kbandits.models.kept import Learned
 from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance

@@ -7,8 +7,9 @@ import torch
 from botorch import settings as botorch_settings
 from torch import Tensor
 
-from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.data import Observations
+from torch_kbandits.models.kept import Learned
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
