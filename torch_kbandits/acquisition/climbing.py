@@ -30,7 +30,7 @@ _WORTH = 1e-4
 
 
 class Rescaled(AcquisitionFunction):
-    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if that is said.
+    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if given.
 
     Searches end by tolerances of values and slopes that are absolute.
 

@@ -17,12 +17,12 @@ from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import rule_loops
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.loops import score_loops
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
 from torch_kbandits.numerics.compiled import loops_over_each
@@ -127,7 +127,7 @@ class AcquisitionRule(ABC):
         return self
 
     def drawn_row(self, num_arms: int, seed: int) -> int | None:
-        """Return the row of the arm that is chosen whatever is believed of the arms; None where that matters."""
+        """Return the row of the arm that is chosen whatever the posterior; None where that matters."""
         return None
 
     @abstractmethod
@@ -226,7 +226,7 @@ class ExpectedImprovementRule(AcquisitionRule):
         """Return log EI, (A,)."""
         mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
         if loops_over_each(mean, variance):
-            scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
+            scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
         deviation = deviation_of(variance)
         return _log_ei_helper((mean - best) / deviation) + deviation.log()
@@ -333,7 +333,7 @@ class ThompsonRule(OptimisticRule):
 
 
 class RandomRule(AcquisitionRule):
-    """Chooses whatever is believed."""
+    """Chooses whatever the posterior."""
 
     needs_observations = False
 

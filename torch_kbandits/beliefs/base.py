@@ -14,9 +14,10 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
+from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
+from torch_kbandits.loops import score_loops
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import frozen
@@ -388,7 +389,7 @@ def best_of(
     """
     if runs_compiled(scores, beta, kernel_bound):
         share = ROUNDING_SHARE[kernel_bound.dtype]
-        row, best, is_alone = rule_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
+        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
         if is_alone:
             return row, partial(float, best)
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank

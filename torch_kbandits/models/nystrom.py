@@ -202,7 +202,7 @@ class NystromGP(FactoredGP):
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
-        A rule chooses among the points of the observations that are left, by their leverage scores under the present
+        A rule chooses among the points of the observations that are left, by their leverage scores under the current
         posterior, as BKB does in every round; where that would take far more points than there are, by scores given all
         observations. Points that are given may be any.
 
@@ -291,7 +291,7 @@ class NystromGP(FactoredGP):
         return rows
 
     def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
-        """Return the points (m, d) that a rule chooses of those observed, by the present posterior.
+        """Return the points (m, d) that a rule chooses of those observed, by the current posterior.
 
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
         """

@@ -1,4 +1,4 @@
-"""How well a dictionary stands for all points: DTC variances beside exact ones, and what it leaves out."""
+"""How well a dictionary stands for all points: DTC variances against exact ones, and what it leaves out."""
 
 import math
 from dataclasses import dataclass, field
