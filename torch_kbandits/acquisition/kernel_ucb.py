@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -19,8 +19,6 @@ from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, S
 from torch_kbandits.acquisition.pending import (
     PendingPoints,
     hallucinate,
-    has_changed,
-    kept_posteriors,
     one_after_another,
     require_one_to_one,
 )
@@ -115,7 +113,7 @@ class KernelUCB(PendingPoints):
         constraints = () if constraints is None else checks.entries("constraints", constraints)
         if constraints:
             self._constraints = OutcomeConstraints.of(model, constraints, mode, constraint_beta)
-            self._measure()
+            self._parts()  # which refuses a model without points
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -124,24 +122,14 @@ class KernelUCB(PendingPoints):
         return mean + beta * deviation_of(variance)
 
     @override
-    def _forget_pending(self) -> None:
-        # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
-        self._hallucinated: tuple[Model, list[Any]] | None = None
+    def _make(self) -> tuple[Model, Scales | None]:
+        """Return the model conditioned on the pending points, and its scales if there are constraints."""
+        model = self.model if self.X_pending is None else hallucinate(self.model, self.X_pending)
+        known = self._constraints
+        return model, None if known is None else Scales.of(self.model, known, self._objective)
 
-    def _with_pending(self) -> Model:
-        """Return the model conditioned on the pending points; itself if there are none."""
-        if self.X_pending is None:
-            return self.model
-        if self._hallucinated is None or has_changed(self.model, self._hallucinated[1]):
-            with torch.no_grad():
-                self._hallucinated = hallucinate(self.model, self.X_pending), kept_posteriors(self.model)
-        return self._hallucinated[0]
-
-    def _measure(self) -> None:
-        """Look at how large the model's outcomes are."""
-        constraints = cast(OutcomeConstraints, self._constraints)
-        self._scales = Scales.of(self.model, constraints, self._objective)
-        self._measured = self.posterior_transform, self.maximize, kept_posteriors(self.model)
+    def _parts(self) -> tuple[Model, Scales | None]:
+        return self._current(self._X_pending, self.posterior_transform, self.maximize)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
@@ -177,29 +165,24 @@ class KernelUCB(PendingPoints):
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
-        points, is_ours = X.split(1, dim=-2), isinstance(self.model, FactoredGP)
-        if is_ours and self._constraints is None:  # whose means stay
-            model = self._with_pending()
+        points = X.split(1, dim=-2)
+        if isinstance(self.model, FactoredGP) and self._constraints is None:  # its means stay
+            model, scales = self._parts()
             posteriors = given = [model.posterior(X)] if len(points) == 1 else one_after_another(model, X)
         else:
             posteriors = [self.model.posterior(x) for x in points]
-            model, given = self._with_pending(), posteriors
+            (model, scales), given = self._parts(), posteriors
             if len(points) > 1:
                 given = one_after_another(model, X)
             elif model is not self.model:
                 given = [model.posterior(X)]
-        return torch.stack([self._score(*each) for each in zip(points, posteriors, given, strict=True)]).sum(0)
+        return torch.stack([self._score(*each, scales) for each in zip(points, posteriors, given, strict=True)]).sum(0)
 
-    def _score(self, x: Tensor, posterior: Any, given: Any) -> Tensor:
+    def _score(self, x: Tensor, posterior: Any, given: Any, scales: Scales | None) -> Tensor:
         """Return the bounds at single points x (..., 1, d), (...,), with the deviation given what is pending."""
         (mean, _), (_, variance) = self._objective(posterior, x), self._objective(given, x)
         bound = self.score(mean, variance, self.beta.to(x))
-        if self._constraints is None:
-            return bound
-        transform, maximize, kept = self._measured
-        if (transform, maximize) != (self.posterior_transform, self.maximize) or has_changed(self.model, kept):
-            self._measure()
-        return self._scales.within(bound, self._constraints.of_posterior(posterior))
+        return bound if scales is None else scales.within(bound, self._given_constraints().of_posterior(posterior))
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""
