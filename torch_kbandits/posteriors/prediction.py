@@ -111,9 +111,8 @@ class PredictionStrategy:
         kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
         factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
         white = _inverse(factor)
-        return cls(
-            kernel, X, white, _times(white, targets), None, _log_det(factor) - noise.log().sum(-1), noise, targets
-        )
+        log_det = _log_det(factor) - noise.log().sum(-1)
+        return cls(kernel, X, white, _times(white, targets), None, log_det, noise, targets)
 
     @classmethod
     def nystrom(
@@ -233,16 +232,12 @@ class PredictionStrategy:
 
     # ---------------------------------------------------------------- of the observations
 
-    def coefficients(self) -> Tensor:
-        """Return α (..., m): the mean less the prior mean is α k(Z, ·). Cost: O(m²)."""
-        return _times(self.white.mT, self.mean)
-
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
         scale = magnitude(self.mean if self.targets is None else self.targets)
         if self.noise is None:
             return (self.mean / scale).norm(dim=-1) * scale.squeeze(-1)
-        alpha, targets = self.coefficients() / scale, cast(Tensor, self.targets) / scale
+        alpha, targets = _times(self.white.mT, self.mean) / scale, cast(Tensor, self.targets) / scale
         return (alpha * (targets - self.noise * alpha)).sum(-1).clamp_min(0.0).sqrt() * scale.squeeze(-1)
 
     def effective_dimension(self) -> Tensor:
