@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits.acquisition.domain import Domain
-from torch_kbandits.acquisition.pending import PendingPoints, hallucinate
+from torch_kbandits.acquisition.pending import PendingPoints, with_pending
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import least_variance
 
@@ -85,7 +85,7 @@ class ImprovementFunction(PendingPoints):
 
     @override
     def _make(self) -> UnroundedLogEI | UnroundedLogPI:
-        model = self.model if self.X_pending is None else hallucinate(self.model, self.X_pending)
+        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
         return self._kind(model, best_f=self._incumbent() + self._margin)
 
     def _incumbent(self) -> Tensor:

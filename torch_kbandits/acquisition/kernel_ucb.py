@@ -18,9 +18,9 @@ from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import (
     PendingPoints,
-    hallucinate,
     one_after_another,
     require_one_to_one,
+    with_pending,
 )
 from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
@@ -34,7 +34,7 @@ from torch_kbandits.numerics.compiled import loops_over_each
 
 
 class KernelUCB(PendingPoints):
-    """Upper confidence bound μ(x) + β σ(x) with hallucinated pending points.
+    """Upper confidence bound μ(x) + β σ(x) with points pending that count as observed at their means (hallucinated).
 
     ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
     ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
@@ -46,7 +46,7 @@ class KernelUCB(PendingPoints):
     The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
     smaller than 1 give it ``options={"gtol": ...}`` in these units.
 
-    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
+    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit it is conditioned on pending points anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst
     ("safe") or the best ("optimistic") keeps them, as with the ``Limit`` of a ``Bandit``. That is exact for callables
@@ -124,7 +124,7 @@ class KernelUCB(PendingPoints):
     @override
     def _make(self) -> tuple[Model, Scales | None]:
         """Return the model conditioned on the pending points, and its scales if there are constraints."""
-        model = self.model if self.X_pending is None else hallucinate(self.model, self.X_pending)
+        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
         known = self._constraints
         return model, None if known is None else Scales.of(self.model, known, self._objective)
 

@@ -153,16 +153,16 @@ def inputs_of(model: Model) -> dict[str, Any]:
     return {}
 
 
-def hallucinate(model: Model, X: Tensor) -> Model:
+def with_pending(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
 
     Raises:
         UnsupportedError: if an input transform makes several points of one; our models are observed at X itself.
     """
     if isinstance(model, FactoredGP):
-        return model.hallucinated(X)
+        return model.with_pending(X)
     if isinstance(model, ModelListGP):
-        return ModelListGP(*(cast(Any, hallucinate(cast(Model, part), X)) for part in model.models))
+        return ModelListGP(*(cast(Any, with_pending(cast(Model, part), X)) for part in model.models))
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
@@ -195,7 +195,7 @@ def require_one_to_one(model: Model) -> None:
 def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
 
-    These are the posteriors of ``hallucinate``, but gradients reach through all points.
+    These are the posteriors of ``with_pending``, but gradients reach through all points.
 
     Raises:
         UnsupportedError: if the posterior is not one Gaussian with a value for each point.
@@ -225,7 +225,7 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
 
 
 def _later_noise(model: Model, X: Tensor) -> Tensor:
-    """Return the noise variances with which ``hallucinate`` has points X (..., q, d) observed, (..., q, m)."""
+    """Return the noise variances with which ``with_pending`` has points X (..., q, d) observed, (..., q, m)."""
     if isinstance(model, ModelListGP):
         return torch.cat([_later_noise(cast(Model, part), X) for part in model.models], -1)
     likelihood, noise = getattr(model, "likelihood", None), True

@@ -263,7 +263,7 @@ class FactoredGP(ObservedGP):
             conditioned.prediction_strategy = replace(kept, source=conditioned._source(copied=True))
         return conditioned
 
-    def hallucinated(self, X: Tensor) -> Self:
+    def with_pending(self, X: Tensor) -> Self:
         """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
 
         It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,

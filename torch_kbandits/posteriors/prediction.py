@@ -16,7 +16,7 @@ from torch_kbandits.posteriors.residual import learned_residual, learned_residua
 
 
 @dataclass(frozen=True, eq=False)
-class Hallucination:
+class PendingConditional:
     """Points P observed at their posterior means: means stay, and the variance at x falls by ‖F(x)‖².
 
     F(x) = C⁻¹ cov(P, x), C Cᵀ = cov(P, P) + diag λ_p; see ``posteriors.pending``, which computes the same.
@@ -68,7 +68,7 @@ class PredictionStrategy:
     targets: Tensor | None = None
     void: Tensor | None = None
     learns_residual: bool = False
-    pending: Hallucination | None = None
+    pending: PendingConditional | None = None
 
     # ---------------------------------------------------------------- from a posterior, or from observations
 
@@ -159,7 +159,7 @@ class PredictionStrategy:
         """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
         X, z = X.double(), self.features(X)
         roots = self._roots(X, z) if self.learns_residual else None
-        pending = Hallucination(X, self.own(z), self.inside(z), roots, z)
+        pending = PendingConditional(X, self.own(z), self.inside(z), roots, z)
         cov = self._cross(pending, X, z)
         noise = noise.double().expand(*noise.shape[:-1], X.shape[-2])
         factor = jittered_cholesky(cov + torch.diag_embed(noise))
@@ -223,7 +223,7 @@ class PredictionStrategy:
 
     def taken(self, X: Tensor, z: Tensor) -> Tensor:
         """Return F of the points pending at points (..., N, d), (..., l, N)."""
-        pending = cast(Hallucination, self.pending)
+        pending = cast(PendingConditional, self.pending)
         return torch.linalg.solve_triangular(pending.factor, self._cross(pending, X, z), upper=False)
 
     def spanned(self, z: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class PredictionStrategy:
         prior = self.prior_variance(X)
         return residual_share(prior, self.spanned(z), self.own_variance(prior, z)).sqrt()
 
-    def _cross(self, pending: Hallucination, X: Tensor, z: Tensor) -> Tensor:
+    def _cross(self, pending: PendingConditional, X: Tensor, z: Tensor) -> Tensor:
         """Return the covariances of points pending and points (..., N, d), (..., l, N)."""
         values = gram(self.kernel, pending.points, X.double())
         cov = values - pending.own.mT @ z
