@@ -46,7 +46,7 @@ class KernelUCB(PendingPoints):
     The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
     smaller than 1 give it ``options={"gtol": ...}`` in these units.
 
-    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit it is conditioned on pending points anew.
+    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit it is made anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst
     ("safe") or the best ("optimistic") keeps them, as with the ``Limit`` of a ``Bandit``. That is exact for callables
