@@ -61,7 +61,8 @@ class ExactPosterior(Posterior):
         """Return the posterior once more counts of some points, or less; see ``Posterior``."""
         told = self.told.told(places, counts, sums)
         live = np.count_nonzero(self.place_in_basis >= 0)
-        if len(places) > 4 + live // 4 or self.num_changes >= CHECK + live or 2 * live + 16 < self.size:
+        few = 4 + live // (80 if self.arms is None else 4)  # cost less than all afresh; measured
+        if len(places) > few or self.num_changes >= CHECK + live or 2 * live + 16 < self.size:
             return changed(self, told=told).refitted()
         after = self
         try:
