@@ -325,7 +325,7 @@ def test_points_that_do_not_fit_are_told_by_what_was_given_to_a_model(make):
             kb.KernelUCB(model, 2.0, X_pending=torch.rand(2, 3, dtype=DOUBLE))
     for misfit in (name for name in MISFITS if name != "batches"):
         with pytest.raises(kb.InputError, match="X must"):
-            nystrom().hallucinated(MISFITS[misfit])
+            nystrom().with_pending(MISFITS[misfit])
 
 
 two = torch.cat([T, T.cos()], -1)

@@ -22,7 +22,7 @@ from torch_kbandits.memory import Linear
 X, Y = data(14, 2)
 MORE = torch.cat([X, 3.0 * X[:4]])
 T = torch.cat([X[:3], data(5, 2, seed=1)[0]])
-KINDS = ["online", "nystrom", "several outputs", "hallucinated", "conditioned"]
+KINDS = ["online", "nystrom", "several outputs", "pending", "conditioned"]
 
 
 def kernel():
@@ -35,9 +35,9 @@ def make(kind, inputs=X, **words):
     outputs = torch.sin(5.0 * inputs.sum(-1, keepdim=True)) + 2.0
     outputs = torch.cat([outputs, -outputs], -1) if kind == "several outputs" else outputs
     words = {"covar_module": kernel(), "mean_module": ConstantMean().double(), "regularization": 0.03} | words
-    if kind in ("nystrom", "hallucinated"):
+    if kind in ("nystrom", "pending"):
         model = NystromGP(inputs, outputs, inducing_points=inputs[:6], **words)
-        return model.hallucinated(T[3:5]) if kind == "hallucinated" else model
+        return model.with_pending(T[3:5]) if kind == "pending" else model
     model = OnlineGP(inputs, outputs, **words)
     return model.condition_on_observations(T[4:6], outputs[:2]) if kind == "conditioned" else model
 

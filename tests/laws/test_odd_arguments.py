@@ -203,15 +203,15 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "RandomRule", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
-    "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState",
-    "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
+    "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
+    "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hallucinate", "hpolib", "leverage_scores", "negligible", "ozone_grid", "prior_of", "probabilities", "refusal",
-    "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
+    "hpolib", "leverage_scores", "negligible", "ozone_grid", "prior_of", "probabilities", "refusal",
+    "require_open", "sensor_replay", "sensors", "update_with_observation_noise", "with_pending",
 }  # fmt: skip
 INSIDE = {"beliefs", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, hallucinate
+from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, with_pending
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
@@ -48,6 +48,6 @@ __all__ = [
     "UpperConfidenceRule",
     "Verdict",
     "climb",
-    "hallucinate",
     "theoretical_discretization_size",
+    "with_pending",
 ]

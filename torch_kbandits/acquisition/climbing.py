@@ -30,7 +30,7 @@ _WORTH = 1e-4
 
 
 class Rescaled(AcquisitionFunction):
-    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if that is said.
+    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if given.
 
     Searches end by tolerances of values and slopes that are absolute.
 
@@ -125,10 +125,7 @@ def _along_the_gradient(function: AcquisitionFunction, points: Tensor, columns: 
 
 
 def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return points (n, d) on the way from some, which are allowed, to others: the latter where allowed, else before.
-
-    By bisection: where the way leaves what is allowed once, at most 2⁻²⁰ of the way before that.
-    """
+    """Return the others (n, d) where allowed, else points on the way there from allowed ones, found by bisection."""
     if bool((is_there := allows(climbed)).all()):
         return climbed
     inside, outside = points, climbed

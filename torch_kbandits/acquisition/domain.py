@@ -11,7 +11,7 @@ from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from torch import Tensor
 from typing_extensions import override
 
-#: Points of a cube that a search looks at first, and of each of three kinds near the best point known.
+#: Points of a cube that a search evaluates first, and of each of three kinds near the best point known.
 _SPREAD, _NEAR = 2048, 256
 
 #: Of more columns than this, as of thousands of choices, points are fewer, so that all have as many numbers.
@@ -44,7 +44,7 @@ class Cube(Protocol):
 
     @property
     def has_exchanges(self) -> bool:
-        """Whether a search should look at ``exchanges``."""
+        """Whether a search should evaluate ``exchanges``."""
         ...
 
     def playable(self, points: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class Domain:
         bounds: (2, d), or None.
         num_restarts: starting points that the search chooses itself.
         raw_samples: random points from which it chooses them.
-        starts: points of the box (s, d) that it also starts from; of a cube one, that is looked around.
+        starts: points of the box (s, d) that it also starts from; of a cube one, around which it searches.
         context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
         incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
         blocks: reads arms that are not in memory part by part, (k, d) each, in order.
@@ -152,7 +152,7 @@ class Domain:
         )
 
     def initial_points(self, seed: int) -> list[Tensor]:
-        """Return playable points (k, d) of the cube that a search looks at first: spread, and near the first start.
+        """Return playable points (k, d) of the cube that a search evaluates first: spread, and near the first start.
 
         Each of them is once in its part.
         """
@@ -173,7 +173,7 @@ class Domain:
 
 
 class _OfAction(FixedFeatureAcquisitionFunction):
-    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
+    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also with actions in single."""
 
     values: Tensor
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits.acquisition.domain import Domain
-from torch_kbandits.acquisition.pending import PendingPoints, hallucinate
+from torch_kbandits.acquisition.pending import PendingPoints, with_pending
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import least_variance
 
@@ -81,11 +81,12 @@ class ImprovementFunction(PendingPoints):
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the logarithms of the improvement at single points X (b, 1, d), (b,)."""
-        if self._made is None:
-            with torch.no_grad():
-                model = self.model if self.X_pending is None else hallucinate(self.model, self.X_pending)
-                self._made = (self._kind(model, best_f=self._incumbent() + self._margin),)
-        return self._made[0](X)
+        return self._current(self._X_pending)(X)
+
+    @override
+    def _make(self) -> UnroundedLogEI | UnroundedLogPI:
+        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
+        return self._kind(model, best_f=self._incumbent() + self._margin)
 
     def _incumbent(self) -> Tensor:
         """Return what is to be improved on, 0-dim."""
@@ -95,8 +96,3 @@ class ImprovementFunction(PendingPoints):
         if len(known) == 0:
             return known.new_zeros(())
         return cast(GPyTorchPosterior, self.model.posterior(known.unsqueeze(-2))).mean.max()
-
-    @override
-    def _forget_pending(self) -> None:
-        # In a tuple, so that it stays out of the module tree and the state_dict.
-        self._made: tuple[UnroundedLogEI | UnroundedLogPI] | None = None

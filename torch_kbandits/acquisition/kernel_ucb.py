@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.transforms import average_over_ensemble_models, t_batch_mode_transform
 from torch import Tensor
 from typing_extensions import override
@@ -19,11 +18,9 @@ from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import (
     PendingPoints,
-    hallucinate,
-    has_changed,
-    kept_posteriors,
     one_after_another,
     require_one_to_one,
+    with_pending,
 )
 from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
@@ -32,11 +29,12 @@ from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import loops_over_each
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of, posterior_variance
 
 
 class KernelUCB(PendingPoints):
-    """Upper confidence bound μ(x) + β σ(x) with hallucinated pending points.
+    """Upper confidence bound μ(x) + β σ(x) with points pending that count as observed at their means (hallucinated).
 
     ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
     ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
@@ -48,7 +46,7 @@ class KernelUCB(PendingPoints):
     The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
     smaller than 1 give it ``options={"gtol": ...}`` in these units.
 
-    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit pending points are hallucinated anew.
+    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit it is made anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst
     ("safe") or the best ("optimistic") keeps them, as with the ``Limit`` of a ``Bandit``. That is exact for callables
@@ -115,7 +113,7 @@ class KernelUCB(PendingPoints):
         constraints = () if constraints is None else checks.entries("constraints", constraints)
         if constraints:
             self._constraints = OutcomeConstraints.of(model, constraints, mode, constraint_beta)
-            self._measure()
+            self._parts()  # which refuses a model without points
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -124,24 +122,14 @@ class KernelUCB(PendingPoints):
         return mean + beta * deviation_of(variance)
 
     @override
-    def _forget_pending(self) -> None:
-        # In a tuple, so that the conditioned model stays out of the module tree and the state_dict.
-        self._hallucinated: tuple[Model, list[Any]] | None = None
+    def _make(self) -> tuple[Model, Scales | None]:
+        """Return the model conditioned on the pending points, and its scales if there are constraints."""
+        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
+        known = self._constraints
+        return model, None if known is None else Scales.of(self.model, known, self._objective)
 
-    def _with_pending(self) -> Model:
-        """Return the model conditioned on the pending points; itself if there are none. Its posterior is known."""
-        if self.X_pending is None:
-            return self.model
-        if self._hallucinated is None or has_changed(self.model, self._hallucinated[1]):
-            with torch.no_grad():
-                self._hallucinated = hallucinate(self.model, self.X_pending), kept_posteriors(self.model)
-        return self._hallucinated[0]
-
-    def _measure(self) -> None:
-        """Look at how large the model's outcomes are."""
-        constraints = cast(OutcomeConstraints, self._constraints)
-        self._scales = Scales.of(self.model, constraints, self._objective)
-        self._measured = self.posterior_transform, self.maximize, kept_posteriors(self.model)
+    def _parts(self) -> tuple[Model, Scales | None]:
+        return self._current(self._X_pending, self.posterior_transform, self.maximize)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
@@ -151,10 +139,7 @@ class KernelUCB(PendingPoints):
         Raises:
             InputError: if there are no constraints.
         """
-        if self._constraints is None:
-            raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
-        posterior = cast(GPyTorchPosterior, self.model.posterior(X.unsqueeze(-2)))
-        return self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
+        return self._given_constraints().of_posterior(self.model.posterior(X.unsqueeze(-2)))
 
     def nonlinear_inequality_constraints(self) -> list[tuple[Callable[[Tensor], Tensor], bool]]:
         """Return the constraints as ``optimize_acqf`` takes them, of any acquisition function: >= 0 is within.
@@ -165,9 +150,12 @@ class KernelUCB(PendingPoints):
         Raises:
             InputError: if there are no constraints.
         """
+        return [(partial(self._slack, k), True) for k in range(len(self._given_constraints().callables))]
+
+    def _given_constraints(self) -> OutcomeConstraints:
         if self._constraints is None:
             raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
-        return [(partial(self._slack, k), True) for k in range(len(self._constraints.callables))]
+        return self._constraints
 
     def _slack(self, number: int, x: Tensor) -> Tensor:
         """Return by how much a point (d,) is within a constraint, 0-dim."""
@@ -178,31 +166,23 @@ class KernelUCB(PendingPoints):
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
         points = X.split(1, dim=-2)
-        posteriors = [self.model.posterior(x) for x in points]
-        model, given = self._with_pending(), posteriors
-        if len(points) > 1:
-            given = one_after_another(model, X)
-        elif model is not self.model:
-            given = [model.posterior(X)]
-        return torch.stack([self._score(*each) for each in zip(points, posteriors, given, strict=True)]).sum(0)
+        if isinstance(self.model, FactoredGP) and self._constraints is None:  # its means stay
+            model, scales = self._parts()
+            posteriors = given = [model.posterior(X)] if len(points) == 1 else one_after_another(model, X)
+        else:
+            posteriors = [self.model.posterior(x) for x in points]
+            (model, scales), given = self._parts(), posteriors
+            if len(points) > 1:
+                given = one_after_another(model, X)
+            elif model is not self.model:
+                given = [model.posterior(X)]
+        return torch.stack([self._score(*each, scales) for each in zip(points, posteriors, given, strict=True)]).sum(0)
 
-    def _score(self, x: Tensor, posterior: Any, given: Any) -> Tensor:
-        """Return the upper confidence bounds at single points x (..., 1, d), (...,).
-
-        Args:
-            x: the points.
-            posterior: of the model as it is.
-            given: with other points pending, for the deviation.
-        """
+    def _score(self, x: Tensor, posterior: Any, given: Any, scales: Scales | None) -> Tensor:
+        """Return the bounds at single points x (..., 1, d), (...,), with the deviation given what is pending."""
         (mean, _), (_, variance) = self._objective(posterior, x), self._objective(given, x)
         bound = self.score(mean, variance, self.beta.to(x))
-        if self._constraints is None:
-            return bound
-        transform, maximize, kept = self._measured
-        if (transform, maximize) != (self.posterior_transform, self.maximize) or has_changed(self.model, kept):
-            self._measure()
-        excess = self._constraints.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
-        return self._scales.within(bound, excess)
+        return bound if scales is None else scales.within(bound, self._given_constraints().of_posterior(posterior))
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""

@@ -59,12 +59,7 @@ class OutcomeConstraints:
     def of(
         cls, model: Model, constraints: Sequence[Callable[[Tensor], Tensor]], mode: Mode, beta: float | Width
     ) -> Self:
-        """Return the constraints on the outcomes of a model.
-
-        Raises:
-            InputError: if one is no callable.
-            UnsupportedError: if the model has more outputs than ``MOST_OUTPUTS``.
-        """
+        """Return the constraints on the outcomes of a model, or refuse them."""
         for each in constraints:
             if not callable(each):
                 raise InputError(
@@ -85,11 +80,7 @@ class OutcomeConstraints:
     ) -> Tensor:
         """Return by how much outcomes of means and variances (..., m) are beyond the limits, (..., k); <= 0 is within.
 
-        Args:
-            mean: posterior means.
-            variance: posterior variances.
-            surely: whether by the worse bounds, or by the better; as the mode has it unless given.
-            beta: multipliers (m,) in place of the own ones.
+        By the worse bounds, or by the better, as the mode has it; ``surely`` and multipliers (m,) take their place.
         """
         surely = self.is_safe if surely is None else surely
         # A deviation of 0 would have no gradient.
@@ -109,6 +100,10 @@ class OutcomeConstraints:
             values.append(found.squeeze(-1).amax(0) if surely else found.squeeze(-1).amin(0))
         return torch.stack(values, -1)
 
+    def of_posterior(self, posterior: Any) -> Tensor:
+        """Return the excess at single points (..., 1, d), (..., k)."""
+        return self.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
+
 
 @dataclass(frozen=True, eq=False)
 class Scales:
@@ -126,20 +121,9 @@ class Scales:
 
     @classmethod
     def of(
-        cls,
-        model: Model,
-        constraints: OutcomeConstraints,
-        score: Callable[[Any, Tensor], tuple[Tensor, Tensor]],
+        cls, model: Model, constraints: OutcomeConstraints, score: Callable[[Any, Tensor], tuple[Tensor, Tensor]]
     ) -> Self:
-        """Return the scales of a model.
-
-        Args:
-            model: with the points it was told.
-            constraints: on its outcomes.
-            score: takes a posterior and its points to means and variances of what is maximised.
-
-        Cost: that of the posterior at all points observed.
-        """
+        """Return the scales of a model; a score takes a posterior and its points to moments of what is maximised."""
         X = _observed(model)
         with torch.no_grad():
             mean, _ = score(model.posterior(X), X)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -27,7 +27,8 @@ from torch_kbandits.numerics.linalg import jittered_cholesky
 class PendingPoints(AcquisitionFunction):
     """An acquisition function with points pending, which are set or, as BoTorch's wrappers do, assigned.
 
-    They follow the function to another dtype or device, and are no part of its ``state_dict``.
+    They follow the function to another dtype or device, and are no part of its ``state_dict``. What the function is
+    made of is made again once the model was told, fitted, moved or replaced.
 
     Args:
         model: without anything pending.
@@ -37,6 +38,8 @@ class PendingPoints(AcquisitionFunction):
         super().__init__(model=model)
         self.register_buffer("_X_pending", None, persistent=False)
         self._X_pending: Tensor | None
+        # In a tuple, so that a conditioned model stays out of the module tree and the state_dict.
+        self._made: tuple[Any, list[Any]] | None = None
 
     @property
     @override
@@ -49,7 +52,6 @@ class PendingPoints(AcquisitionFunction):
     def X_pending(self, X_pending: Tensor | None) -> None:
         X_pending = checked_pending(self.model, X_pending)
         self._X_pending = None if X_pending is None else X_pending.detach().clone()
-        self._forget_pending()
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
@@ -61,13 +63,18 @@ class PendingPoints(AcquisitionFunction):
         super().set_X_pending(checked_pending(self.model, X_pending))
 
     @abstractmethod
-    def _forget_pending(self) -> None:
-        """Drop what followed from points pending: they are others now, or elsewhere."""
+    def _make(self) -> Any:
+        """Return what the function is made of."""
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
-        super()._apply(fn, *args, **kwargs)
-        self._forget_pending()
-        return self
+    def _current(self, *parts: Any) -> Any:
+        """Return what was made of the same parts and the model as it is, or make it.
+
+        Models of this package notice what has changed by themselves, others once their posterior was computed.
+        """
+        if self._made is None or not _are_same(self._made[1], [*parts, *_posteriors(self.model)]):
+            with torch.no_grad():
+                self._made = self._make(), [*parts, *_posteriors(self.model)]
+        return self._made[0]
 
 
 class CombinedFunction(AcquisitionFunction):
@@ -146,14 +153,16 @@ def inputs_of(model: Model) -> dict[str, Any]:
     return {}
 
 
-def hallucinate(model: Model, X: Tensor) -> Model:
+def with_pending(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
 
     Raises:
         UnsupportedError: if an input transform makes several points of one; our models are observed at X itself.
     """
     if isinstance(model, FactoredGP):
-        return model.hallucinated(X)
+        return model.with_pending(X)
+    if isinstance(model, ModelListGP):
+        return ModelListGP(*(cast(Any, with_pending(cast(Model, part), X)) for part in model.models))
     mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
@@ -166,8 +175,6 @@ def hallucinate(model: Model, X: Tensor) -> Model:
         # Models without a noise level for later observations get the mean of the earlier ones.
         level = likelihood.noise.mean(-1, keepdim=True)
         kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
-    if isinstance(model, ModelListGP):
-        return model.condition_on_observations([X] * model.num_outputs, mean, **kwargs)
     return model.condition_on_observations(X, mean, **kwargs)
 
 
@@ -188,7 +195,7 @@ def require_one_to_one(model: Model) -> None:
 def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
 
-    These are the posteriors of ``hallucinate``, but gradients reach through all points.
+    These are the posteriors of ``with_pending``, but gradients reach through all points.
 
     Raises:
         UnsupportedError: if the posterior is not one Gaussian with a value for each point.
@@ -218,7 +225,7 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
 
 
 def _later_noise(model: Model, X: Tensor) -> Tensor:
-    """Return the noise variances with which ``hallucinate`` has points X (..., q, d) observed, (..., q, m)."""
+    """Return the noise variances with which ``with_pending`` has points X (..., q, d) observed, (..., q, m)."""
     if isinstance(model, ModelListGP):
         return torch.cat([_later_noise(cast(Model, part), X) for part in model.models], -1)
     likelihood, noise = getattr(model, "likelihood", None), True
@@ -242,12 +249,11 @@ def _by_point(posterior: GPyTorchPosterior) -> Tensor:
     return by_output.transpose(-4, -3).transpose(-2, -1).flatten(-4, -3).flatten(-2, -1)
 
 
-def kept_posteriors(model: Model) -> list[Any]:
+def _posteriors(model: Model) -> list[Any]:
     """Return a model and what its parts keep of their posteriors: each another object once its part has changed."""
-    return [model, *(part.prediction_strategy for part in model.modules() if isinstance(part, ExactGP))]
+    parts = [part for part in model.modules() if isinstance(part, ExactGP)]
+    return [model, *(part.kept if isinstance(part, FactoredGP) else part.prediction_strategy for part in parts)]
 
 
-def has_changed(model: Model, before: list[Any]) -> bool:
-    """Say whether a model was told, fitted, moved or replaced since ``kept_posteriors``, after a posterior of it."""
-    now = kept_posteriors(model)
-    return len(now) != len(before) or any(one is not other for one, other in zip(now, before, strict=True))
+def _are_same(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

@@ -127,7 +127,7 @@ class AcquisitionRule(ABC):
         return self
 
     def drawn_row(self, num_arms: int, seed: int) -> int | None:
-        """Return the row of the arm that is chosen whatever is believed of the arms; None where that matters."""
+        """Return the row of the arm that is chosen whatever the posterior; None where that matters."""
         return None
 
     @abstractmethod
@@ -143,10 +143,7 @@ class AcquisitionRule(ABC):
     def climbed(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return what a search climbs in the place of ``function``: values of order 1, whatever the units of rewards.
-
-        Searches end by tolerances of values and slopes that are absolute.
-        """
+        """Return what a search climbs in the place of ``function``: of order 1 in whatever units; see ``Rescaled``."""
         return self._rescaled(self.function(model, beta, X_pending, domain, seed), domain)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
@@ -319,11 +316,7 @@ class ThompsonRule(OptimisticRule):
         return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed, maximize=maximize)
 
     def discretization(self, domain: Domain, seed: int) -> Tensor:
-        """Return the arms (A, d), D_t on a box, or what is looked at first on a cube.
-
-        Raises:
-            InputError: if the arms are not in memory.
-        """
+        """Return the arms (A, d), D_t on a box, or the initial points on a cube; refuse arms that are not in memory."""
         points = domain.arms
         if domain.bounds is not None:
             size = self.discretization_size
@@ -340,7 +333,7 @@ class ThompsonRule(OptimisticRule):
 
 
 class RandomRule(AcquisitionRule):
-    """Chooses whatever is believed."""
+    """Chooses whatever the posterior."""
 
     needs_observations = False
 
@@ -361,11 +354,7 @@ class RandomRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Raise: there is no function that is maximised.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise: no function is maximised."""
         raise InputError(
             "No acquisition function is maximised: points are drawn at random, or spread until a prior is fitted."
         )
@@ -426,10 +415,7 @@ class UniformRule(RandomRule):
 
 
 def _largest_variance(model: Model, domain: Domain) -> Tensor:
-    """Return the largest prior variance, 0-dim: of an arm where these are the same in all rounds, or of a point played.
-
-    It is what the ``kernel_bound`` of a belief is.
-    """
+    """Return what the ``kernel_bound`` of a belief is: the largest prior variance of an arm, or of a point played."""
     model = cast(FactoredGP, model)
     if domain.context is not None or (domain.arms is None and domain.blocks is None):
         return model.kernel_bound()

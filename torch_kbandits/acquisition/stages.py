@@ -60,13 +60,7 @@ class StagedRule(AcquisitionRule):
         object.__setattr__(self, "num_stages", max(1, ((self.horizon - 1).bit_length() + 1) // 2))
 
     def verdict(self, stage: int, mean: Tensor, width: Tensor) -> Verdict:
-        """Return what a stage says of actions with posterior means (A,) and widths (A,).
-
-        Args:
-            stage: from 1 to ``num_stages``.
-            mean: (A,), in reward units.
-            width: β σ, (A,), in reward units.
-        """
+        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,)."""
         bounds, widest = mean + width, float(width.max())
         if widest <= self.horizon**-0.5:
             return Verdict(bounds, 0, bounds == bounds.max())

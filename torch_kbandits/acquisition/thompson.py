@@ -17,7 +17,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition.pending import PendingPoints, has_changed, inputs_of, kept_posteriors
+from torch_kbandits.acquisition.pending import PendingPoints, inputs_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.errors import InputError
@@ -96,7 +96,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         self.register_buffer("discretization", discretization, persistent=False)
         self.discretization: Tensor
         self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
-        self._look()
+        self._follow()
         self.set_X_pending(X_pending)
 
     def draws(self, count: int) -> Tensor:
@@ -129,24 +129,21 @@ class DiscretizedThompsonSampling(PendingPoints):
         ]
         return torch.stack(values).sum(0).reshape(X.shape[:-2])
 
-    @override
-    def _forget_pending(self) -> None:
-        self._num_pending = 0 if self.X_pending is None else len(self.X_pending)
+    @property
+    def _num_pending(self) -> int:
+        return 0 if self.X_pending is None else len(self.X_pending)
 
     def _follow(self) -> None:
-        """Look again if what draws are made of is not what it was."""
+        """Make draws again if what they are made of is not what it was."""
         self._check_posterior()
-        is_same = self._seen[0] is self.discretization and self._seen[1] is self.posterior_transform
-        if not is_same or has_changed(self.model, self._seen[2]):
-            self._look()
+        self._current(self.discretization, self.posterior_transform)
 
-    def _look(self) -> None:
+    @override
+    def _make(self) -> None:
         """Take the set, and the posterior of the model on it, as they are now, and no draw yet."""
         self._distinct, self._rows = distinct(self.discretization)
         self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
-        with torch.no_grad():
-            self._mean, self._sampler = self._make_sampler()
-        self._seen = self.discretization, self.posterior_transform, kept_posteriors(self.model)
+        self._mean, self._sampler = self._make_sampler()
         self._deviations: list[Tensor] = []
 
     def _draw(self, index: int) -> Tensor:
@@ -175,7 +172,6 @@ class DiscretizedThompsonSampling(PendingPoints):
 
     def _make_sampler(self) -> tuple[Tensor, Callable[[torch.Generator], Tensor]]:
         """Return the posterior means at the distinct points, (U,), and draws of the deviation from them."""
-        self._check_posterior()
         points, model = self._distinct, self.model
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)

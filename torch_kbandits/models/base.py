@@ -4,10 +4,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, cast
+from dataclasses import replace
+from typing import Any, Self, cast
 
-import numpy as np
 import torch
 from botorch.cross_validation import CVResults
 from botorch.models.utils.assorted import fantasize
@@ -23,62 +22,13 @@ from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
 from torch_kbandits.models.data import Observations, ObservedGP
 from torch_kbandits.models.inputs import checked_rows, checked_variances, flatten_t_batch, same_values
+from torch_kbandits.models.kept import Cache, Learned
 from torch_kbandits.models.normal import Normal, cross_validation, left_out, unrounded
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, joined
-
-#: Of more points than this those that no observation is left of are dropped, once they are three in four.
-_MANY = 64
-
-
-class Learned(NamedTuple):
-    """The posterior of observations, and the places (n,) of their points among those that it knows."""
-
-    posterior: ExactPosterior | DictionaryPosterior
-    places: Places
-
-    def followed(self, new: Observations, sign: float = 1.0) -> "Learned":
-        """Return it with more observations; with a sign of −1 without some that there are."""
-        posterior, places = self.posterior.knowing(new.inputs.detach())
-        counts = sign * posterior.prior.noise / new.variances.detach().double().expand(len(places)).numpy()
-        if len(places):
-            with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-                told = merged(places, counts, new.residuals.detach().double().numpy()[None])
-                posterior = posterior.learned(*told)
-        return Learned(posterior, np.concatenate((self.places, places)) if sign > 0.0 else self.places)
-
-    def without(self, gone: Observations, kept: Tensor) -> "Learned":
-        """Return it without some observations, of which a mask (n,) is kept."""
-        posterior, places = self.followed(gone, -1.0)
-        places = places[kept.numpy()]
-        if len(posterior.told) > _MANY and 4 * np.count_nonzero(posterior.told.counts) < len(posterior.told):
-            posterior, moved = posterior.without_forgotten()
-            places = moved[places]
-        return Learned(posterior, places)
-
-
-@dataclass(frozen=True, eq=False)
-class Cache:
-    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
-
-    Attributes:
-        strategy: how it predicts.
-        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
-        has_graph: whether gradients reach through it.
-        source: the tensors that it follows from, copied, since they may be written to without a trace; and settings.
-    """
-
-    strategy: PredictionStrategy
-    learned: Learned | None
-    has_graph: bool
-    source: tuple[list[Tensor], list[Any]]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
 
 
 class FactoredGP(ObservedGP):
@@ -141,10 +91,9 @@ class FactoredGP(ObservedGP):
 
     @torch.no_grad()
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
-        """Return what the model says of each observation without it, in closed form.
+        """Return what the model says of each observation without it, in closed form, as BoTorch's ``loo_cv``.
 
-        As BoTorch's ``loo_cv``: hyperparameters and, if there is one, the dictionary stay as they are. Variances are
-        those of DTC also where the residual is learned.
+        Hyperparameters and dictionary stay as they are. Variances are those of DTC also where the residual is learned.
 
         Args:
             observation_noise: whether the variances are of the reward, and not of the mean reward.
@@ -205,19 +154,15 @@ class FactoredGP(ObservedGP):
 
     @property
     def custom_fit(self) -> Callable[..., MarginalLogLikelihood]:
-        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed: nothing to do. Absent otherwise.
-
-        BoTorch's own fit raises when it finds nothing to optimise.
-        """
+        """What ``fit_gpytorch_mll`` calls when every hyperparameter is fixed, where its own fit raises; else absent."""
         if any(parameter.requires_grad for parameter in self.parameters()):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
         """Make this model predict by a posterior of its observations, for one of the numbers told; return it."""
-        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
         with torch.no_grad():
-            self.eval()._keep(strategy)
+            self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
 
     # ---------------------------------------------------------------- changing the model itself
@@ -228,7 +173,7 @@ class FactoredGP(ObservedGP):
             targets, noise = self._as_targets(X, Y, Yvar)
             new, own = self._observed(X, targets, noise)
             learned, everything = self._known(), torch.cat([self._given_inputs(), X])
-            learned = None if learned is None else learned.followed(new)
+            learned = None if learned is None or not new.are_shared else learned.followed(new)
             self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
             self._keep_learned(learned)
 
@@ -242,7 +187,7 @@ class FactoredGP(ObservedGP):
             InputError: if a row is no observation, or the model has batch dimensions.
 
         Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
-        changes, to clear rounding. With several outputs, and on a device, as a fresh fit.
+        changes, to clear rounding. On a device, and where outputs differ in kernel or noise, as a fresh fit.
         """
         self._require_change()
         rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
@@ -274,13 +219,13 @@ class FactoredGP(ObservedGP):
 
     def _known(self) -> Learned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
-        kept = self._current() if self._is_plain() else None
-        return None if kept is None else kept.learned or self._fitted()[1]
+        known = (self._current().learned or self._fitted()) if self._is_plain() else None
+        return known if isinstance(known, Learned) else None
 
     def _keep_learned(self, learned: Learned | None) -> None:
         """Take over what was learned; None: all afresh."""
         self.prediction_strategy = None
-        self._keep(*(self._fitted() if learned is None else (self._of(learned), learned)))
+        self._keep(learned or self._fitted())
 
     # ---------------------------------------------------------------- conditioned copies
 
@@ -318,7 +263,7 @@ class FactoredGP(ObservedGP):
             conditioned.prediction_strategy = replace(kept, source=conditioned._source(copied=True))
         return conditioned
 
-    def hallucinated(self, X: Tensor) -> Self:
+    def with_pending(self, X: Tensor) -> Self:
         """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
 
         It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
@@ -338,14 +283,11 @@ class FactoredGP(ObservedGP):
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()
-            other.eval()._keep(*(self._fitted() if kept.has_graph else (kept.strategy, kept.learned)))
+            other.eval()._keep(self._fitted() if kept.has_graph else kept.learned or kept.strategy)
         return other
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return a copy with more observations; all arguments already transformed.
-
-        Without ``noise`` the new observations have variance ``regularization``.
-        """
+        """Return a copy with more observations, all already transformed, of noise ``regularization`` unless given."""
         inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
         train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
@@ -380,10 +322,15 @@ class FactoredGP(ObservedGP):
 
     # ---------------------------------------------------------------- what is kept of the posterior
 
+    @property
     @torch.no_grad()
+    def kept(self) -> Cache:
+        """What is kept of the posterior as it is now: another object once anything that it follows from has changed."""
+        return self.eval()._current()
+
     def _strategy(self) -> PredictionStrategy:
         """Return how the model predicts, without gradients."""
-        return self.eval()._current().strategy
+        return self.kept.strategy
 
     def _current(self) -> Cache:
         """Return what is kept of the posterior, computed again where gradients are asked for and it has none.
@@ -395,7 +342,7 @@ class FactoredGP(ObservedGP):
         with_graph = torch.is_grad_enabled() and asked
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
-                kept = self._keep(*self._fitted())
+                kept = self._keep(self._fitted())
         return kept
 
     def _kept(self) -> Cache | None:
@@ -407,12 +354,17 @@ class FactoredGP(ObservedGP):
         is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
         return kept if is_same else None
 
-    def _keep(self, strategy: PredictionStrategy, learned: Learned | None = None) -> Cache:
+    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
         """Keep the posterior where GPyTorch clears it.
 
         Raises:
             NumericalError: if it is not finite.
         """
+        learned = posterior if isinstance(posterior, Learned) else None
+        if isinstance(posterior, Learned):
+            strategy = PredictionStrategy.of(posterior.posterior, learns_residual=self.learns_residual)
+        else:
+            strategy = posterior
         if not strategy.is_finite():
             raise NumericalError(
                 f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
@@ -426,26 +378,18 @@ class FactoredGP(ObservedGP):
         self.prediction_strategy = kept = Cache(strategy, learned, with_graph, source)
         return kept
 
-    def _fitted(self) -> tuple[PredictionStrategy, Learned | None]:
+    def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
-        if self._is_plain() and not (torch.is_grad_enabled() and self._requires_grad()):
-            learned = self._learn(self._prior(), observations)
-            return self._of(learned), learned
-        return self._fit(observations), None
-
-    def _of(self, learned: Learned) -> PredictionStrategy:
-        return PredictionStrategy.of(learned.posterior, learns_residual=self.learns_residual)
-
-    def _prior(self) -> Prior:
-        """Return the prior without its mean; the kernel is the model's own where that is in double precision."""
-        level = float(self.regularization)  # to which noise variances are relative
-        return Prior(in_double(self.covar_module), (None,), level if 0.0 < level < torch.inf else 1.0)
+        if self._is_plain() and observations.are_shared and not (torch.is_grad_enabled() and self._requires_grad()):
+            level = float(self.regularization.mean())  # to which noise variances are relative
+            level = level if 0.0 < level < torch.inf else 1.0
+            return self._learn(Prior(in_double(self.covar_module), (None,) * self.num_outputs, level), observations)
+        return self._fit(observations)
 
     def _is_plain(self) -> bool:
-        """Say whether there is one posterior, on the CPU."""
-        is_one = self.num_outputs == 1 and not self._is_batch() and not self.covar_module.batch_shape
-        return is_one and self.train_targets.is_cpu
+        """Say whether all outputs have one prior covariance, without a batch, on the CPU."""
+        return self.train_targets.is_cpu and not self._is_batch() and not self.covar_module.batch_shape
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         if self._original_train_inputs is not None:

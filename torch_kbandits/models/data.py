@@ -48,6 +48,11 @@ class Observations(NamedTuple):
         """Return some of them."""
         return Observations(self.inputs[..., rows, :], self.residuals[..., rows], self.variances[..., rows])
 
+    @property
+    def are_shared(self) -> bool:
+        """Whether all outputs have the same noise, so that one posterior has them as its columns."""
+        return self.variances.dim() == 1 or bool((self.variances == self.variances[..., :1, :]).all())
+
 
 class ObservedGP(SingleTaskGP):
     """BoTorch's model of observations that may have noise of their own, with what its posterior follows from."""

@@ -19,9 +19,10 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
 from torch_kbandits.dictionaries.kors import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.data import Observations
 from torch_kbandits.models.inputs import checked_data
+from torch_kbandits.models.kept import Learned
 from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
@@ -201,7 +202,7 @@ class NystromGP(FactoredGP):
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
-        A rule chooses among the points of the observations that are left, by their leverage scores under the present
+        A rule chooses among the points of the observations that are left, by their leverage scores under the current
         posterior, as BKB does in every round; where that would take far more points than there are, by scores given all
         observations. Points that are given may be any.
 
@@ -250,7 +251,7 @@ class NystromGP(FactoredGP):
     # ---------------------------------------------------------------- inside
 
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        empty = DictionaryPosterior.of(prior, observations.inputs[:0])
+        empty = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
         return self._moved(Learned(empty, np.empty(0, np.int64)).followed(observations))
 
     def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
@@ -261,7 +262,8 @@ class NystromGP(FactoredGP):
 
     def _moved(self, learned: Learned) -> Learned:
         """Return what was learned at the dictionary as it is now."""
-        posterior, places = learned.posterior.knowing(self._dictionary().detach())
+        dictionary = self._dictionary().detach()
+        posterior, places = learned.posterior.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             return learned._replace(posterior=cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places)))
 
@@ -289,7 +291,7 @@ class NystromGP(FactoredGP):
         return rows
 
     def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
-        """Return the points (m, d) that a rule chooses of those observed, by the present posterior.
+        """Return the points (m, d) that a rule chooses of those observed, by the current posterior.
 
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
         """

@@ -7,8 +7,9 @@ import torch
 from botorch import settings as botorch_settings
 from torch import Tensor
 
-from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.data import Observations
+from torch_kbandits.models.kept import Learned
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
@@ -59,7 +60,9 @@ class OnlineGP(FactoredGP):
     # ---------------------------------------------------------------- inside
 
     def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        return Learned(ExactPosterior.of(prior, observations.inputs[:0]), np.empty(0, np.int64)).followed(observations)
+        return Learned(
+            ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0]), np.empty(0, np.int64)
+        ).followed(observations)
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         return PredictionStrategy.exact(self.covar_module, *observations)

@@ -1,12 +1,9 @@
-"""How well a dictionary stands for all points: DTC variances beside exact ones, and what it leaves out."""
+"""How well a dictionary stands for all points: DTC variances against exact ones, and what it leaves out."""
 
 import math
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self
+from dataclasses import dataclass, field
 
 import torch
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -14,7 +11,6 @@ from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.nystrom import NystromGP
-from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.prediction import PredictionStrategy
 
@@ -97,7 +93,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     The exact posterior is that of a reference: the dictionary of the points that pivoted Cholesky takes one after
     another until they span all, or until there are ``max_reference``. In the first case it is exact to rounding. In the
     second ``margin`` says by how much it may be off, by the bound of ``DictionaryQuality.bound``, and no chance enters.
-    All is computed afresh in double precision, and the model stays as it is.
+    The model stays as it is.
 
     Args:
         model: with one output and no batch dimensions.
@@ -119,9 +115,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     if model.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
     with torch.no_grad():
-        model.eval()
-        seen, Z = model._points(), model._dictionary().double()
-        kernel = deepcopy(model.covar_module).double()
+        ours, seen = model._strategy(), model._points()
         U, places = distinct_in_order(seen.double())
         precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
         if X is not None:
@@ -129,45 +123,23 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
             if X.dim() != 2 or len(X) == 0:
                 raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
         at = U if X is None else model._preprocess(X).double()
-        one = torch.ones_like(precision)
-        tolerance = max(_LEFT_OUT / float(precision @ prior_variance(kernel, U)), _ROUNDING)
-        pivots = greedy_pivots(PlayedPoints(U, kernel, one, one), max_reference, tolerance)
-        ours, reference = (_Spanned.by(points, U, precision, kernel) for points in (Z, U[pivots]))
-        said = replace(ours.strategy, learns_residual=model.learns_residual)
-        left_out = reference.left_out(precision)
+        one, prior = torch.ones_like(precision), ours.prior_variance(U)
+        tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
+        pivots = greedy_pivots(PlayedPoints(U, ours.kernel, one, one), max_reference, tolerance)
+        reference = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
+        z, spanned = reference.features(U), ours.inside(ours.features(U))
+        left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
+        error = _largest_difference(z * precision.sqrt(), spanned * precision.sqrt())
         return DictionaryQuality(
-            size=len(Z),
+            size=len(model._dictionary()),
             num_points=len(U),
-            effective_dimension=float(precision @ reference.strategy.variance(U, reference.z)),
-            projection_error=_largest_difference(reference.scaled(precision), ours.scaled(precision)) + left_out,
+            effective_dimension=float(precision @ reference.variance(U, z)),
+            projection_error=error + left_out,
             margin=_factor(left_out),
             points=at.to(seen),
-            ratios=said.variance(at, said.features(at)) / reference.variance(at),
+            ratios=ours.variance(at, ours.features(at)) / reference.variance(at, reference.features(at)),
             learns_residual=model.learns_residual,
         )
-
-
-class _Spanned(NamedTuple):
-    """The DTC posterior at a dictionary, coordinates (m, u) of what counts, and what is left of its variances, (u,)."""
-
-    strategy: PredictionStrategy
-    z: Tensor
-    residual: Tensor
-
-    @classmethod
-    def by(cls, points: Tensor, U: Tensor, precision: Tensor, kernel: Kernel) -> Self:
-        strategy = PredictionStrategy.nystrom(kernel, points, U, torch.zeros_like(precision), 1.0 / precision)
-        z = strategy.features(U)
-        return cls(strategy, z, (prior_variance(kernel, U) - z.square().sum(0)).clamp_min(0.0))
-
-    def variance(self, X: Tensor) -> Tensor:
-        return self.strategy.variance(X, self.strategy.features(X))
-
-    def scaled(self, precision: Tensor) -> Tensor:
-        return self.z * precision.sqrt()
-
-    def left_out(self, precision: Tensor) -> float:
-        return float(precision @ self.residual)
 
 
 def _factor(error: float) -> float:

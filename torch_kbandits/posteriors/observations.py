@@ -65,11 +65,11 @@ class Observations:
     def unknown(self, X: Tensor) -> tuple[Places, list[int]]:
         """Return the places (q,) of points X (q, d) as they will be, and the numbers of those not known yet."""
         new: dict[bytes, int] = {}
-        places, fresh = np.empty(len(X), np.int64), list[int]()
+        known, places, fresh = len(self), np.empty(len(X), np.int64), list[int]()
         for number, key in enumerate(row_keys(X)):
             place = self.index.place(key)
             if place is None and (place := new.get(key)) is None:
-                place = new[key] = len(self) + len(new)
+                place = new[key] = known + len(new)
                 fresh.append(number)
             places[number] = place
         return places, fresh

@@ -16,7 +16,7 @@ from torch_kbandits.posteriors.residual import learned_residual, learned_residua
 
 
 @dataclass(frozen=True, eq=False)
-class Hallucination:
+class PendingConditional:
     """Points P observed at their posterior means: means stay, and the variance at x falls by ‖F(x)‖².
 
     F(x) = C⁻¹ cov(P, x), C Cᵀ = cov(P, P) + diag λ_p; see ``posteriors.pending``, which computes the same.
@@ -68,15 +68,22 @@ class PredictionStrategy:
     targets: Tensor | None = None
     void: Tensor | None = None
     learns_residual: bool = False
-    pending: Hallucination | None = None
+    pending: PendingConditional | None = None
 
     # ---------------------------------------------------------------- from a posterior, or from observations
 
     @classmethod
     def of(
-        cls, posterior: ExactPosterior | DictionaryPosterior, *, column: int = 0, learns_residual: bool = False
+        cls,
+        posterior: ExactPosterior | DictionaryPosterior,
+        *,
+        column: int | None = None,
+        learns_residual: bool = False,
     ) -> Self:
-        """Return the arrays of a posterior, which they share, for one of the numbers told. Cost: O(m²) at most."""
+        """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
+        if column is None and len(posterior.prior.means) == 1:
+            column = 0
+        columns = slice(None) if column is None else column
         mean, cov, log_det = posterior.gaussian
         white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
         words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}
@@ -85,10 +92,12 @@ class PredictionStrategy:
             at, counts = torch.from_numpy(posterior.place_in_basis[live]), posterior.told.counts[live]
             none, cov = white.new_zeros(len(white)), cov if bool(cov.any()) else None
             noise = none.index_put((at,), torch.from_numpy(posterior.prior.noise / counts))
-            targets = none.index_put((at,), torch.from_numpy(posterior.told.sums[column, live] / counts))
+            targets = torch.zeros_like(torch.from_numpy(mean[columns]))
+            targets[..., at] = torch.from_numpy(posterior.told.sums[columns, live] / counts)
             words = {"noise": noise, "targets": targets}
-        points, mean = posterior.points.double(), torch.from_numpy(mean[column])
-        return cls(posterior.prior.kernel, points, white, mean, cov, white.new_tensor(log_det), **words)
+        points, mean = posterior.points.double(), torch.from_numpy(mean[columns])
+        gain = white.new_tensor(log_det).expand(mean.shape[:-1])
+        return cls(posterior.prior.kernel, points, white, mean, cov, gain, **words)
 
     @classmethod
     def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
@@ -102,9 +111,8 @@ class PredictionStrategy:
         kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
         factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
         white = _inverse(factor)
-        return cls(
-            kernel, X, white, _times(white, targets), None, _log_det(factor) - noise.log().sum(-1), noise, targets
-        )
+        log_det = _log_det(factor) - noise.log().sum(-1)
+        return cls(kernel, X, white, _times(white, targets), None, log_det, noise, targets)
 
     @classmethod
     def nystrom(
@@ -151,9 +159,10 @@ class PredictionStrategy:
         """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
         X, z = X.double(), self.features(X)
         roots = self._roots(X, z) if self.learns_residual else None
-        pending = Hallucination(X, self.own(z), self.inside(z), roots, z)
+        pending = PendingConditional(X, self.own(z), self.inside(z), roots, z)
         cov = self._cross(pending, X, z)
-        factor = jittered_cholesky(cov + torch.diag_embed(noise.double().expand(cov.shape[:-1])))
+        noise = noise.double().expand(*noise.shape[:-1], X.shape[-2])
+        factor = jittered_cholesky(cov + torch.diag_embed(noise))
         return replace(self, pending=replace(pending, factor=factor))
 
     # ---------------------------------------------------------------- at points
@@ -214,7 +223,7 @@ class PredictionStrategy:
 
     def taken(self, X: Tensor, z: Tensor) -> Tensor:
         """Return F of the points pending at points (..., N, d), (..., l, N)."""
-        pending = cast(Hallucination, self.pending)
+        pending = cast(PendingConditional, self.pending)
         return torch.linalg.solve_triangular(pending.factor, self._cross(pending, X, z), upper=False)
 
     def spanned(self, z: Tensor) -> Tensor:
@@ -223,22 +232,19 @@ class PredictionStrategy:
 
     # ---------------------------------------------------------------- of the observations
 
-    def coefficients(self) -> Tensor:
-        """Return α (..., m): the mean less the prior mean is α k(Z, ·). Cost: O(m²)."""
-        return _times(self.white.mT, self.mean)
-
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
         scale = magnitude(self.mean if self.targets is None else self.targets)
         if self.noise is None:
             return (self.mean / scale).norm(dim=-1) * scale.squeeze(-1)
-        alpha, targets = self.coefficients() / scale, cast(Tensor, self.targets) / scale
+        alpha, targets = _times(self.white.mT, self.mean) / scale, cast(Tensor, self.targets) / scale
         return (alpha * (targets - self.noise * alpha)).sum(-1).clamp_min(0.0).sqrt() * scale.squeeze(-1)
 
     def effective_dimension(self) -> Tensor:
         """Return Tr K(K + S)⁻¹ of the exact posterior, (...,): a point less S_ii (K + S)⁻¹_ii each. Cost: O(m³)."""
         inverse = (self.white * self.own(self.white)).sum(-2)
-        return ((self.noise > 0.0).to(inverse) - self.noise * inverse).sum(-1).clamp_min(0.0)  # pyright: ignore[reportOptionalOperand]
+        noise = cast(Tensor, self.noise)
+        return ((noise > 0.0).to(noise) - noise * inverse).sum(-1).clamp_min(0.0).expand(self.mean.shape[:-1])
 
     def root(self) -> Tensor:
         """Return R with R Rᵀ = cov, (..., m, m). Cost: O(m³)."""
@@ -265,7 +271,7 @@ class PredictionStrategy:
         prior = self.prior_variance(X)
         return residual_share(prior, self.spanned(z), self.own_variance(prior, z)).sqrt()
 
-    def _cross(self, pending: Hallucination, X: Tensor, z: Tensor) -> Tensor:
+    def _cross(self, pending: PendingConditional, X: Tensor, z: Tensor) -> Tensor:
         """Return the covariances of points pending and points (..., N, d), (..., l, N)."""
         values = gram(self.kernel, pending.points, X.double())
         cov = values - pending.own.mT @ z
