@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Self, cast, overload
 
 import numpy as np
 import torch
-from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -20,65 +19,50 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import (
     AcquisitionRule,
     Domain,
-    LargestOf,
-    OptimisticRule,
-    SpreadRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
+from torch_kbandits.bandit.choices import Batches, goals_of, offer_of, rule_in
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.guarantees import (
     FIRST_REWARDS,
-    guarantee,
     warn_of_clipping,
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined
+from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
 from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
     learned,
-    probabilities,
     replayed,
     restarted,
     without_expired,
 )
-from torch_kbandits.bandit.limits import fence_of
-from torch_kbandits.bandit.relearning import recalled, settled
+from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
-from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
     Belief,
-    EnsembleBelief,
-    Fenced,
     Lookahead,
     Playable,
-    failure_probability,
-    offering,
-    playable_in,
-    recommended,
-    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.sample import some_points
 from torch_kbandits.candidates.timed import as_told
-from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
+from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
-from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
-from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
-from torch_kbandits.observations.ledger import History, Ledger, Pending, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, Pending, check_rounds, replayed_rounds, rewards
 from torch_kbandits.observations.measured import measured
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
@@ -103,7 +87,7 @@ class Asked(NamedTuple):
     ids: tuple[int, ...]
 
 
-class Bandit(Undisturbed):
+class Bandit(BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     The state is a function of the configuration, the seed, the history and the points still pending, and the
@@ -217,7 +201,6 @@ class Bandit(Undisturbed):
         self.trigger = trigger
         self.memories = memories
         self.seed = self._pieces.seed
-        self._acquisition = rule
         self._standing: Standing = before_any(self._pieces)
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
@@ -463,315 +446,6 @@ class Bandit(Undisturbed):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._become(changed(standing, ledger=replace(standing.ledger, pending=remaining)))
 
-    # ---------------------------------------------------------------- what is believed
-
-    @property
-    def round(self) -> int:
-        """The number of the present round, counted from 0."""
-        return self._standing.round
-
-    @property
-    def memory(self) -> Memory | None:
-        """Which observations count, as it is in force now; None where all do."""
-        return self._hypothesis.memory
-
-    @property
-    def prior(self) -> Prior:
-        """What is assumed of rewards now, in their units: as given, or as fitted last."""
-        return self._hypothesis.prior
-
-    @property
-    def regularization(self) -> float:
-        """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._hypothesis.regularization
-
-    @property
-    def num_since_restart(self) -> int:
-        """How many rewards were told since the last restart; all of them if there was none."""
-        return self._standing.num_since_restart
-
-    @property
-    def memory_probabilities(self) -> tuple[float, ...]:
-        """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._pieces, self._standing)
-
-    @property
-    def hypothesis_weights(self) -> tuple[float, ...]:
-        """How much each hypothesis of the family is believed, in the order given; none without a family.
-
-        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
-        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
-        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
-        """
-        told = self._standing.told
-        return told.weights if isinstance(told, EnsembleBelief) else ()
-
-    @property
-    def beta(self) -> Tensor:
-        """The multiplier of the posterior standard deviation in force now, 0-dim."""
-        return self.width(self._standing.belief)
-
-    def guarantee(self, *, check: bool = False) -> Guarantee:
-        """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
-
-        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
-        pending makes variances smaller and means no better, see ``pending_ratio``.
-
-        Args:
-            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
-                posterior, or before any reward that counts.
-
-        Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
-        """
-        standing, quality = self._standing, None
-        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
-            quality = self.dictionary_quality()
-        return guarantee(
-            self._pieces,
-            self._hypothesis,
-            standing.ledger.num_told,
-            pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
-            was_restarted=standing.ledger.num_forgotten > 0,
-            learns_residual=standing.belief.learns_residual,
-            quality=quality,
-        )
-
-    def pending_ratio(self) -> float:
-        """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
-
-        It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
-        what was learned is right for the next choice if β is multiplied by the root of this ratio. So
-        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
-
-        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point, and at most the exp(2 C) of GP-BUCB, for which C is their information gain:
-        det(I + M) >= 1 + Tr M >= the largest eigenvalue of I + M, where M is their posterior covariance over λ.
-
-        Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
-
-        Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
-        """
-        standing = self._standing
-        if not len(standing.ledger.outstanding):
-            return 1.0
-        ahead = self._ahead_of(standing)
-        is_listed = self.candidates.is_lasting and self.candidates.is_finite
-        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
-        return max(1.0, float(ratio))
-
-    def dictionary_quality(
-        self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
-    ) -> DictionaryQuality:
-        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
-
-        Both are of the rewards that count now, with the noise that they count with, under the prior in force; of a
-        family under that of the hypothesis that leads, and where stages choose of all that was told.
-
-        Args:
-            X: where to compare, (k, d), points as ``history`` has them: with contexts (context, action), under a prior
-                on time (time, point). None for a sample, half of points played and half of what may be played; with
-                contexts, which nobody knows beforehand, of points played.
-            num_points: of the sample, at least 1.
-            max_reference: see ``torch_kbandits.models.dictionary_quality``.
-
-        Raises:
-            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
-            InputError: if the posterior is exact, or an argument does not fit.
-
-        Cost: that of ``model``, and O(u r² + r³ + k r²) for u distinct points that count, of which r are enough to span
-        all, at most ``max_reference``.
-        """
-        if self.dictionary is None:
-            raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
-        num_points = checks.size("num_points", num_points)
-        standing = self._standing
-        if X is None and standing.belief.num_observations:
-            generator = generator_for(self.seed, standing.round, "quality")
-            played = standing.belief.played
-            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
-            others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
-            X = self._there(torch.cat([some, others]))
-        model = self.model
-        return dictionary_quality(cast(NystromGP, model), X, max_reference=max_reference)
-
-    @property
-    def history(self) -> History:
-        """All that was told, in order; a copy."""
-        standing = self._standing
-        ledger = standing.ledger.in_one_part
-        if self._standing is standing:
-            self._standing = changed(standing, ledger=ledger)
-        return ledger.told[0].copied(self.candidates.device)
-
-    @property
-    def rule(self) -> AcquisitionRule:
-        """How the next point is chosen from the posterior."""
-        return self._rule_in(self._standing)
-
-    @property
-    def num_asked(self) -> int:
-        """How many points were ever asked for or marked as pending."""
-        return self._standing.ledger.num_asked
-
-    @property
-    def num_told(self) -> int:
-        """How many rewards were ever told."""
-        return self._standing.ledger.num_told
-
-    def told_since(self, number: int) -> History:
-        """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        told = self._standing.ledger.told_since(checks.non_negative_integer("number", number))
-        return told.copied(self.candidates.device)
-
-    @property
-    def weights(self) -> Tensor:
-        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
-
-        It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
-        """
-        ledger, history = self._standing.ledger, self._standing.ledger.told_since(0)
-        weights, times = torch.zeros(ledger.num_told, dtype=torch.float64), history.times
-        learned = slice(ledger.num_forgotten, ledger.num_learned)
-        weights[learned] = 1.0
-        if self.memory is not None and times is not None:
-            level = self._hypothesis.regularization
-            weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
-        return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
-
-    @property
-    def now(self) -> float:
-        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
-
-        It is minus infinity before the first time.
-        """
-        return self._standing.now
-
-    @property
-    def pending(self) -> Tensor:
-        """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._there(self._standing.ledger.pending.points)
-
-    @property
-    def pending_ids(self) -> tuple[int, ...]:
-        """The ids of the points asked for and not yet told, in the order asked."""
-        return self._standing.ledger.pending.ids
-
-    @property
-    def pending_ages(self) -> Tensor:
-        """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
-        times = self._standing.ledger.pending.times
-        return self._there(self._standing.now - torch.tensor(times, dtype=torch.float64))
-
-    @property
-    def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._there(self._standing.belief.inducing_points)
-
-    @property
-    def objective(self) -> Scalarization | None:
-        """What is sought in place of the reward alone; None for that."""
-        return self._pieces.objective
-
-    @property
-    def outcomes(self) -> tuple[str, ...]:
-        """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
-        return tuple(each.name for each in self._pieces.declared)
-
-    def outcome_model(self, name: str) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
-
-        Raises:
-            InputError: if no outcome of this name is declared.
-        """
-        place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
-        return self._outcome_shown(self._standing.outcomes[place])
-
-    def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
-        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
-
-        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
-        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
-        for while there is anything else.
-
-        Args:
-            x: as in ``tell``: points (q, d), with contexts actions (q, a).
-            context: as in ``tell``.
-            time: as in ``ask``; nothing changes for the bandit.
-
-        Raises:
-            InputError: if they do not fit.
-        """
-        clock = self._standing.clock.moved_to(time, self._standing.round)
-        X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
-
-    @property
-    def model(self) -> NystromGP | OnlineGP:
-        """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._shown_by(self._standing.belief, self._standing.ledger)
-
-    def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
-
-        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
-        largest of theirs.
-
-        With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
-        sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
-
-        Args:
-            context: as in ``ask``.
-            candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
-        """
-        standing, domain = self._now(time, context, candidates)
-        offer = self._offer(standing, domain, self._rule_in(standing))
-        domain, outstanding = offer.domain.to(self.candidates.device), self._there(standing.ledger.outstanding)
-        seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
-        pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
-        if self._pieces.objective is not None and isinstance(rule, OptimisticRule):
-            functions.append(self._weighed_function(standing, self._pieces.objective, rule, domain, seed))
-        for part, own_seed in [] if functions else offering(standing.belief, seed):
-            model = self._shown_by(part, standing.ledger)
-            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
-        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
-        function = function if offer.fence is None else Fenced(function, offer.fence)
-        return domain.of_action(function, self.candidates.example.shape[-1])
-
-    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
-        """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
-
-        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
-        of those learned may be played, it is the best of the candidates, played or not.
-
-        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
-        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
-        any more, as just after a restart, it is that of what was learned before.
-
-        Args:
-            context: as in ``ask``.
-            candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
-
-        Raises:
-            EmptyHistoryError: if nothing was learned yet.
-        """
-        standing, domain = self._now(time, context, candidates)
-        settle = settled if self._pieces.objective is None else all_settled
-        standing = recalled(self._pieces, settle(self._pieces, standing))
-        belief, keeps = standing.belief, self.candidates.recommends
-        fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
-        if self._pieces.objective is not None:
-            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), domain, fence, keeps)
-        elif fence is not None:
-            best = recommended(belief, domain, fence, keeps)
-        else:
-            best = belief.recommend_in(domain, keeps)
-        found = self.candidates.actions(best)
-        return found[0] if isinstance(found, list) else found
-
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
 
@@ -779,22 +453,6 @@ class Bandit(Undisturbed):
         ``forget`` those that were played on the function that was.
         """
         self._become(restarted(self._pieces, self._standing))
-
-    # ---------------------------------------------------------------- is it well
-
-    def health(self, *, check: bool = False) -> Health:
-        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
-
-        Args:
-            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
-                posterior, or before any reward that counts.
-
-        Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
-        """
-        standing, quality = self._standing, None
-        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
-            quality = self.dictionary_quality()
-        return examined(self._pieces, standing, self._seconds, quality)
 
     def log_health(
         self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
@@ -916,22 +574,12 @@ class Bandit(Undisturbed):
     # ---------------------------------------------------------------- inside
 
     @property
-    def _hypothesis(self) -> ModelSpec:
-        """What is taken for true now."""
-        return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
-
-    @property
     def _expires(self) -> str | None:
         """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
         expiry = self._pieces.expire_after
         if expiry is None:
             return None
         return f"{expiry}, and tell(x, y{', time=...' if self._standing.clock.matters else ''}) learns it late"
-
-    @property
-    def _belief(self) -> Belief:
-        """The posterior of what counts now."""
-        return self._standing.belief
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
@@ -947,8 +595,8 @@ class Bandit(Undisturbed):
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        clock = self._standing.clock.moved_to(time, self._standing.round)
-        standing = without_expired(self._pieces, self._standing.at(clock))
+        standing = self._standing
+        standing = without_expired(self._pieces, standing.at(standing.clock.moved_to(time, standing.round)))
         domain = self.candidates.in_round(context, candidates, standing.clock.now)
         if self._pieces.advice is None:
             return standing, domain
@@ -956,12 +604,23 @@ class Bandit(Undisturbed):
         self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
         return changed(standing, answers=answers), domain
 
+    def _known_ahead(self, standing: Standing) -> Lookahead | None:
+        """Return the posterior with the batch so far pending if it was computed already."""
+        return None if self._outlook is None else self._outlook.of(standing)
+
+    def _ahead_of(self, standing: Standing) -> Lookahead:
+        """Return the posterior with the batch so far pending, kept from ask to ask."""
+        ahead = self._known_ahead(standing)
+        if ahead is None:
+            ledger = standing.ledger
+            ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
+            self._outlook = Outlook(standing, ahead)
+        return ahead
+
     def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
         """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = self._offer(standing, domain, self._rule_in(standing))
-        known, batches = self._ahead_of(standing), self._pieces.filled
-        if standing.failures is not None:
-            batches = batches._replace(waiting=standing.waiting)
+        offer = offer_of(self._pieces, standing, domain, rule_in(self._pieces, standing))
+        known, batches = self._ahead_of(standing), Batches(self.batches, self.candidates, standing.waiting)
         if q is None:
             batches.require_open(known, len(standing.ledger.pending.ids))
         ahead, before = shallow_copy(known), known.num_pending
@@ -1016,10 +675,6 @@ class Bandit(Undisturbed):
             self._health_log.write(after, examined(self._pieces, after, self._seconds))
         self._become(after, ahead if stays and after.told is standing.told else None)
 
-    def _there(self, values: Tensor) -> Tensor:
-        """Return a copy of values where the candidates are."""
-        return values.to(self.candidates.device, copy=True)
-
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
         self._outlook = None if ahead is None else Outlook(standing, ahead)
@@ -1035,29 +690,6 @@ class Bandit(Undisturbed):
             self._warned_of_clipping = True
             warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)
 
-    def _known_ahead(self, standing: Standing) -> Lookahead | None:
-        """Return the posterior with the batch so far pending if it was computed already."""
-        return None if self._outlook is None else self._outlook.of(standing)
-
-    def _ahead_of(self, standing: Standing) -> Lookahead:
-        """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead = self._known_ahead(standing)
-        if ahead is None:
-            ledger = standing.ledger
-            ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-            self._outlook = Outlook(standing, ahead)
-        return ahead
-
-    def _is_fenced(self, standing: Standing) -> bool:
-        """Say whether something limits what may be played."""
-        return bool(self._pieces.constraints) or standing.failures is not None
-
-    def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
-        """Return what may be played in a round, within the limits on outcomes."""
-        if not self._is_fenced(standing):
-            return Playable(standing.belief.in_round(domain, rule))
-        return playable_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
-
     def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
@@ -1065,7 +697,7 @@ class Bandit(Undisturbed):
         aiming = None if objective is None else Aiming(goals_of(self._pieces, standing, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = self._rule_in(standing, pending)
+            rule = rule_in(self._pieces, standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
                 found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
@@ -1076,40 +708,6 @@ class Bandit(Undisturbed):
             return as_told(self.candidates, found) if self.candidates.is_timed else found
 
         return choose
-
-    def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
-        """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
-        objective, number = self._pieces.objective, standing.ledger.num_learned
-        if objective is None:
-            is_fitted = self._pieces.is_fitted(number)
-        else:
-            is_fitted = are_fitted(self._pieces, standing, objective)
-        return self._acquisition if is_fitted else SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
-
-    def _weighed_function(
-        self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the function of several objectives that a choice maximises."""
-        goals, ledger = goals_of(self._pieces, standing, objective), standing.ledger
-        ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-        models = [
-            self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
-            for aim in goals.aims
-        ]
-        weighed = Aiming(goals, ahead).weighed(ahead, self.width(standing.belief), seed)
-        return weighed.function(rule, models, seed, domain)
-
-    def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model of its own."""
-        told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
-        return known.belief.shown(told).to(self.candidates.device)
-
-    def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
-        """Return a posterior as a BoTorch model of its own, remembered while it stays."""
-        if self._shown is None or self._shown[0] is not belief:
-            learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-            self._shown = belief, belief.shown(learned.rewarded.copied()).to(self.candidates.device)
-        return self._shown[1]
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:

@@ -15,7 +15,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.batches import Batches, BatchRule
+from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_adaptation, check_candidates, check_kinds, check_outcomes
 from torch_kbandits.bandit.settings import describe_module, describe_value
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
@@ -220,11 +220,6 @@ class BanditConfig:
     def num_stages(self) -> int:
         """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
         return self.acquisition.num_stages or len(self.hypotheses)
-
-    @property
-    def filled(self) -> Batches:
-        """The batches that are filled with the candidates."""
-        return Batches(self.batches, self.candidates)
 
     # ---------------------------------------------------------------- priors
 

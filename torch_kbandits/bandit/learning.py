@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
+from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.failing import failures_after
 from torch_kbandits.bandit.relearning import (
@@ -331,7 +332,7 @@ def _is_complete(config: BanditConfig, told: History, held: History, belief: Bel
 
     Of thousands, which cost their square, the first may do.
     """
-    batches = config.filled._replace(waiting=[*told.X[told.lost]])
+    batches = Batches(config.batches, config.candidates, [*told.X[told.lost]])
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):
