@@ -62,7 +62,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
-from torch_kbandits.observations.ledger import History, Pending, check_rounds, replayed_rounds, rewards
+from torch_kbandits.observations.ledger import History, Pending, rewards
 from torch_kbandits.observations.measured import measured
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
@@ -551,17 +551,9 @@ class Bandit(BanditReports):
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
-        check_rounds(history)
-        history = history.copied(self.candidates.example.device)
-        if self.candidates.is_timed:
-            history = history._replace(X=history.X.double())
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        clocks = self._standing.clock.replayed(history.times, history.told_at, history.rounds)
-        example, numbers = self.candidates.example, (self._pieces.num_stages, len(self.outcomes))
-        told = replayed_rounds(history, example, *numbers, timed=self._pieces.has_clock)
-        rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
-        standing = replayed(self._pieces, self._standing, rounds)
+        standing = replayed(self._pieces, self._standing, history)
         self._warn_of_fits(standing, 5)
         self._become(changed(standing, clock=standing.clock.undecided))
 

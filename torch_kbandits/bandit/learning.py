@@ -29,7 +29,7 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
+from torch_kbandits.observations.ledger import History, Ledger, Pending, checked_history, joined
 
 #: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
@@ -255,8 +255,19 @@ def _noted(standing: Standing, told: History, held: tuple[History, ...], pending
     return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
 
-def replayed(config: BanditConfig, standing: Standing, rounds: Sequence[Round]) -> Standing:
-    """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+def replayed(config: BanditConfig, standing: Standing, history: History) -> Standing:
+    """Return what is known after a recorded history. Of fits of a prior that leave no trace only the last is made.
+
+    Raises:
+        InputError: if it does not fit.
+    """
+    example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
+    history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
+    clocks, rounds, end = standing.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
+    counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
+    for clock, number in zip(clocks, counts, strict=True):
+        told, end = history.rows(slice(end, end + number)), end + number
+        rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
     before, numbers = standing.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if _shares(before[number])]
     if config.trigger is not None:  # it restarts outcomes as well

@@ -26,12 +26,9 @@ from torch_kbandits.observations.ledger import (
     History,
     Ledger,
     Pending,
-    check_rounds,
+    checked_history,
     checked_stages,
-    rewards,
-    saved_failures,
 )
-from torch_kbandits.observations.measured import saved_columns
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 
@@ -169,22 +166,16 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
 
 def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
     """Return what was asked and told, checked like what is told."""
-    example, num_stages, num_outcomes = config.candidates.example, config.num_stages, len(config.of_outcomes)
-    saved = History(**state["history"]).copied(example.device)
-    X = _points(config, "X", saved.X)
-    Y = rewards(saved.Y, X, missing=True) if len(X) else example.new_zeros(0)
-    outcomes, failed = saved_columns(saved.outcomes, X, num_outcomes), saved_failures(saved.failed, Y, num_outcomes)
-    check_rounds(saved)
-    steps = saved.rounds.diff(prepend=saved.rounds.new_full((1,), -1))
+    example, num_stages, timed = config.candidates.example, config.num_stages, config.has_clock
+    saved, kind = History(**state["history"]), {"timed": timed, "dated": config.candidates.is_timed}
+    history = checked_history(saved, example, num_stages, len(config.of_outcomes), **kind)
+    steps = history.rounds.diff(prepend=history.rounds.new_full((1,), -1))
     if len(steps) and (steps[0] != 1 or bool((steps > 1).any())):
         raise InputError("the rounds of the history must begin at 0 and leave out none.")
     if num_stages and (saved.stages is None or state.get("pending_stages") is None):
         raise InputError("the stages of the history or of the pending points are missing.")
-    if not config.has_clock == (saved.times is not None) == (saved.told_at is not None):
+    if not timed == (saved.times is not None) == (saved.told_at is not None):
         raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
-    times, told_at = (None if part is None else part.double() for part in (saved.times, saved.told_at))
-    stages = checked_stages(saved.stages, X, num_stages)
-    history = History(X, Y, saved.rounds, stages, times, outcomes, told_at, failed)
     points, num_asked = _points(config, "pending points", state["pending"]), int(state["num_asked"])
     ids = tuple(int(number) for number in state["pending_ids"])
     if len(ids) != len(points) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
@@ -195,8 +186,8 @@ def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
         raise InputError(f"pending_times must be an ascending number for each of the {len(points)} points, got {got}.")
     chosen = checked_stages(state.get("pending_stages"), points, num_stages)
     num_learned, num_forgotten = int(state["num_learned"]), int(state.get("num_forgotten", 0))
-    if not 0 <= num_forgotten <= num_learned <= len(X):
-        raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(X)} told.")
+    if not 0 <= num_forgotten <= num_learned <= len(history.X):
+        raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(history.X)} told.")
     pending = Pending(points, ids, tuple(asked.tolist()), chosen)
     return Ledger.restored(history, pending, num_asked, num_learned, num_forgotten)
 
@@ -336,7 +327,7 @@ def _answers(config: BanditConfig, state: Mapping[str, Any]) -> tuple[tuple[floa
 def _points(config: BanditConfig, name: str, points: Any) -> Tensor:
     """Return a copy of saved points (n, d) where those of the bandit are."""
     example = config.candidates.example
-    points = points.to(example) if config.has_clock and points.dtype == torch.float32 else points.to(example.device)
+    points = points.to(example.device, torch.float64 if config.candidates.is_timed else None)
     points = checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)
     if points.dim() != 2:
         raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")
