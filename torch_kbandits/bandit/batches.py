@@ -38,7 +38,8 @@ class BatchRule(ABC):
     the posterior that learns the point, and the ratio is the largest of all posteriors. A value without state.
     """
 
-    #: Whether a point may be played again without being chosen, which it cannot in another context: ``RepeatingRule``.
+    #: Whether a point may be played again without being chosen, which it cannot in another context. Then the rule has a
+    #: method ``repeats(posterior)``: how often the batch's first point is to be played again before anything else.
     repeats_points: ClassVar[bool] = False
 
     #: By how much variances may shrink before a batch's last point is chosen; infinite if nothing is known of it.
@@ -50,14 +51,6 @@ class BatchRule(ABC):
 
         A batch that is complete with its first points stays so with more.
         """
-
-
-class RepeatingRule(Protocol):
-    """A ``BatchRule`` whose ``repeats_points`` is true."""
-
-    def repeats(self, posterior: BatchPosterior) -> int:
-        """Return how often the batch's first point is to be played again before anything else."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, SpreadRule
-from torch_kbandits.bandit.batches import BatchPosterior, BatchRule, RepeatingRule
+from torch_kbandits.bandit.batches import BatchPosterior, BatchRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.standing import Standing
@@ -84,14 +84,8 @@ def all_settled(config: BanditConfig, standing: Standing) -> Standing:
 def fence_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> Fence | None:
     """Return the limits with the posteriors of their outcomes, and the guard against failures once a play failed.
 
-    Args:
-        config: of the bandit.
-        standing: what it knows.
-        plainly: whether limits that are kept where they may be count as kept where the posterior mean keeps them, and
-            nothing waits or has a second chance.
-
-    Returns:
-        None where nothing limits what may be played.
+    Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
+    or has a second chance. It is None where nothing limits what may be played.
     """
     if not config.constraints and standing.failures is None:
         return None
@@ -154,16 +148,12 @@ class Batches(NamedTuple):
     def fill(self, ahead: Lookahead, size: int, choose: Callable[[int], Tensor], *, until_complete: bool) -> None:
         """Make points pending until there are so many, or until the rule says that the batch is complete.
 
-        Args:
-            ahead: the posterior with the points so far pending; it changes.
-            size: how many are to be pending.
-            choose: returns the point (1, d) to add when so many are pending.
-            until_complete: whether the rule may end it before.
+        ``ahead`` changes; ``choose`` returns the point (1, d) to add when so many are pending.
         """
         while (number := ahead.num_pending) < size:
             again = 0
             if self.rule is not None and self.rule.repeats_points and self._may_play_first(ahead):
-                again = cast(RepeatingRule, self.rule).repeats(ahead)
+                again = cast(Any, self.rule).repeats(ahead)
             if again:
                 ahead.add(ahead.pending[:1], min(again, size - number))
             else:
@@ -172,15 +162,7 @@ class Batches(NamedTuple):
                 return
 
     def require_open(self, ahead: Lookahead, num_pending: int) -> None:
-        """Refuse to fill a batch without a rule, or one that is complete.
-
-        Args:
-            ahead: the posterior with the batch so far pending.
-            num_pending: how many of its points are not told.
-
-        Raises:
-            InputError: if there is no rule, or the batch is complete.
-        """
+        """Refuse to fill a batch without a rule, or one that is complete, of which so many points are not told."""
         if self.rule is None:
             raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
         # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.

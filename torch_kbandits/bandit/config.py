@@ -336,15 +336,10 @@ class BanditConfig:
         return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
     def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
-        """Return a belief conditioned on more observations at once.
+        """Return a belief conditioned on more observations at once, of which the last is that of a number.
 
         A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
         a posterior that knows about half of them.
-
-        Args:
-            belief: before them.
-            told: they.
-            num_learned: how many were learned in the end of it, counted from the first ever.
         """
         number = len(told.X)
         start, stop = 0, number if self.dictionary is None else 1

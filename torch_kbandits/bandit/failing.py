@@ -52,15 +52,7 @@ class Failures:
 def failures_after(
     config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, hypothesis: ModelSpec, now: float
 ) -> Failures | None:
-    """Return what plays that failed say after a round, in which the first did or which is not the first since one did.
-
-    Args:
-        config: of the bandit.
-        known: what they said before; None for nothing.
-        ledger: after the round.
-        new: the round.
-        hypothesis: of rewards.
-        now: the time after it.
+    """Return what plays that failed say after a round, in which the first did, or one did before.
 
     Cost: that of a reward; the first time that of a posterior computed afresh.
     """
@@ -70,22 +62,13 @@ def failures_after(
     marked, belief = _marked(new), known.belief
     if len(marked.X):
         belief = belief.learned(marked, config.dictionary, generator)
-    belief = belief.at(now)
-    return Failures(belief, *_streaks(config, known.points, known.actions, new))
+    return Failures(belief.at(now), *_streaks(config, known.points, known.actions, new))
 
 
 def failures_in(
     config: BanditConfig, ledger: Ledger, hypothesis: ModelSpec, now: float, dictionary: Selection | None = None
 ) -> Failures | None:
-    """Return what the plays of a ledger say that count; None if none of them failed.
-
-    Args:
-        config: of the bandit.
-        ledger: its plays.
-        hypothesis: of rewards.
-        now: the time.
-        dictionary: that of the posterior; None to choose one, or where it is exact.
-    """
+    """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
     told = ledger.told_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None

@@ -35,17 +35,7 @@ def guarantee(
     learns_residual: bool = False,
     quality: DictionaryQuality | None = None,
 ) -> Guarantee:
-    """Return what the width's theorem says, and which of its hypotheses hold.
-
-    Args:
-        config: of the bandit.
-        hypothesis: what is taken for true now.
-        num_rewards: how many were told.
-        pending_ratio: by how much points that are pending make variances smaller, for bandits without a batch rule.
-        was_restarted: whether something was forgotten by a restart.
-        learns_residual: whether the dictionary is full, so that variances are not the DTC ones.
-        quality: of the dictionary, if it was measured.
-    """
+    """Return what the width's theorem says, and which of its hypotheses hold; see ``Circumstances``."""
     arms = untimed(config.candidates)
     source: ArmSource | None = getattr(arms, "source", None)
     known = Circumstances(

@@ -37,10 +37,8 @@ _FIRST_LOOKED_AT = 256
 
 def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
-    staged = config.num_stages > 0
-    num_outcomes = len(config.of_outcomes)
-    example = config.candidates.example
-    ledger = Ledger.empty(example, staged=staged, timed=config.has_clock, num_outcomes=num_outcomes)
+    kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
+    ledger = Ledger.empty(config.candidates.example, **kind)
     hypothesis = hypothesis_after(config, config.hypothesis, ())
     told = config.belief(hypothesis) if belief is None else belief
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
@@ -55,13 +53,9 @@ def without_expired(config: BanditConfig, standing: Standing) -> Standing:
     left, X = pending.without_rows(rows), pending.points[rows]
     if expiry.then == "drop":
         return replace(standing, ledger=replace(standing.ledger, pending=left))
-    measured, failed = None, None
-    if config.declared:
-        measured = X.new_full((len(X), len(config.declared)), torch.nan)
-        failed = torch.ones(len(X), dtype=torch.bool)
-    times = None
-    if config.has_clock:
-        times = torch.tensor(pending.times_of(rows), dtype=torch.float64)
+    measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
+    failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
+    times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
     Y = X.new_full((len(X),), torch.nan)
     told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
     return learned(config, standing, told, left)
@@ -81,15 +75,7 @@ def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = 
 def learned(
     config: BanditConfig, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
 ) -> Standing:
-    """Return what is known after a round.
-
-    Args:
-        config: of the bandit.
-        standing: before it.
-        told: the round.
-        pending: the points that remain pending.
-        ahead: the posterior with the batch so far pending, if it is known.
-    """
+    """Return what is known after a round, given what remains pending and, if known, the posterior with the batch."""
     if not config.of_outcomes:
         return _with_rewards(config, standing, told, pending, ahead)
     return _learned(config, standing, told, pending, ahead, range(len(config.of_outcomes)))

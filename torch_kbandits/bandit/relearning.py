@@ -51,12 +51,7 @@ def summarised(
 ) -> tuple[tuple[Any, ...], tuple[Rival, ...]]:
     """Return the summaries of blocks on which the choice of a memory rests, and the posteriors that were compared.
 
-    Args:
-        config: of the bandit.
-        hypothesis: what is taken for true.
-        history: what was told.
-        known: the summaries of an earlier part of it.
-        rivals: posteriors of earlier parts.
+    Known are the summaries and posteriors of an earlier part of the history.
     """
     if config.memories is None:
         return (), ()
@@ -185,13 +180,7 @@ def _believed(
 ) -> tuple[Belief, tuple[Rival, ...]]:
     """Return the posterior of what counts of a history under a hypothesis at a time, and the rivals with it.
 
-    Args:
-        config: of the bandit.
-        learned: what may count.
-        hypothesis: what is taken for true.
-        now: the time.
-        rivals: posteriors of parts of the history, from one of which this may go on.
-        num_learned: how many rewards were learned in the end of it, counted from the first ever.
+    It goes on from a rival that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
     """
     told, prior, memory = learned.rewarded, hypothesis.prior, hypothesis.memory
     known = next((each for each in rivals if each.goes_on_to(prior, memory, told, now)), None)
