@@ -1,4 +1,4 @@
-"""Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
+"""Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
 import logging
 import warnings
@@ -111,14 +111,14 @@ class Bandit(BanditReports):
         trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
             are the first of the function that is new. What a batch rule held back before is forgotten.
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
-        advice: who is asked about the present function before a choice; None for nobody.
+        advice: who is asked about the current function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
             points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
             given the times (n,) as well; then points get the time as their first column, which costs what it does
             under a prior on time, and the kernel does not see it.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
-        theory: the width of the theorem that ``width`` stands in for if it is a constant; only ``guarantee`` asks.
+        theory: the width of the theorem that ``width`` is in place of if it is a constant; only ``guarantee`` asks.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, where the width does not know it; the same.
         outcomes: what is measured of a play beside its reward: names, or each an ``Outcome`` with a prior and a memory.
             There is a posterior of each.
@@ -134,7 +134,7 @@ class Bandit(BanditReports):
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
-    that was not asked for is the present.
+    that was not asked for is the current time.
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
@@ -259,7 +259,7 @@ class Bandit(BanditReports):
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
             context: what is known before the choice, (c,): needs ``ContextualActions``, like the next.
             candidates: the actions of this round, (A, a), where they differ from round to round.
-            time: the present time, a number or a date, not before any given earlier; needs a memory. None: the round.
+            time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
             return_ids: whether to return the numbers of the points as well, by which they can be told later.
 
@@ -319,7 +319,7 @@ class Bandit(BanditReports):
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
         A reward that comes late counts as one of the time at which its point was played: its age is counted from then.
-        What is believed is as if all had been told in the order played.
+        The posterior is as if all had been told in the order played.
 
         With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
         first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
@@ -332,8 +332,8 @@ class Bandit(BanditReports):
                 lists, series or tensors of them, of any dtype and on any device.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
-                or a tensor, or of pandas. They may lie before the present or after it, which then moves. None: the time
-                of their ``ask`` for points that are pending; for others the present, that of the last ``ask``.
+                or a tensor, or of pandas. They may lie before the current time or after it, which then moves. None: the
+                time of their ``ask`` for points that are pending; for others the current time, that of the last ``ask``.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
@@ -355,7 +355,7 @@ class Bandit(BanditReports):
             X, rows = asked.found(self.candidates.points(x, context, 0.0), self._pieces.own_columns)
         else:
             if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
         told, is_over = self._round(standing, X, rows, y, outcomes, failed, time)
@@ -435,7 +435,7 @@ class Bandit(BanditReports):
         pending = standing.ledger.pending
         if ids is not None:
             if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
             remaining = pending.without_ids(standing.ledger.pending_ids(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)

@@ -152,7 +152,7 @@ class BanditConfig:
 
     @cached_property
     def of_outcomes(self) -> "tuple[BanditConfig, ...]":
-        """For each outcome the configuration of what is believed of it, as if it were the reward."""
+        """For each outcome the configuration of its posterior, as if it were the reward."""
         width, rule, candidates = ConstantWidth(0.0), UpperConfidenceRule(), self.candidates
         own = untimed(candidates) if self.hidden_columns else candidates
         memories = (self.memory if each.memory is None else each.memory for each in self.declared)

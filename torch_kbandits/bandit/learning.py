@@ -31,7 +31,7 @@ from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History, Ledger, Pending, checked_history, joined
 
-#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
+#: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
 
 
@@ -134,7 +134,7 @@ def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Sta
 def _apart(own: BanditConfig, known: Standing) -> Standing:
     """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
 
-    Cost: that of the posterior of what counts, computed afresh.
+    Cost: that of the posterior, computed afresh.
     """
     ledger, belief = known.ledger, own.belief(known.hypothesis).at(known.clock.now)
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
@@ -206,7 +206,7 @@ def _trigger(config: BanditConfig, standing: Standing) -> RestartTrigger | None:
 
 
 def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
-    """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
+    """Return the prediction of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
@@ -236,7 +236,7 @@ def _as_told(standing: Standing, new: Round) -> History:
 
 
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
-    """Return the standing with a round told, of which nothing is believed yet."""
+    """Return the standing with a round told, which no posterior has learned yet."""
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
     return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
@@ -302,7 +302,7 @@ def _only_the_last_fit_counts(config: BanditConfig) -> bool:
     """Say whether a prior that was fitted leaves no trace once it is fitted again: nothing was decided under it.
 
     A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
-    under noise that grows it depends on λ what counts.
+    under noise that grows λ decides which observations count.
     """
     deciding = (config.trigger, config.batches, config.memories)
     if config.learning is None or any(piece is not None for piece in deciding):

@@ -22,7 +22,7 @@ from torch_kbandits.priors.learned import NEVER, LastFit, Told
 def relearned(config: BanditConfig, standing: Standing, hypothesis: ModelSpec) -> Standing:
     """Return what is known under another hypothesis: all that was learned is learned anew; what is pending stays.
 
-    Cost: that of the posterior of what counts, computed afresh unless a rival is.
+    Cost: that of the posterior, computed afresh unless a rival is.
     """
     ledger, now = standing.ledger.in_one_part, standing.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
@@ -151,7 +151,7 @@ def to_fit(config: BanditConfig, standing: Standing) -> History | None:
 
 
 def noted_fit(config: BanditConfig, standing: Standing, counting: History) -> LastFit:
-    """Return what is noted of a fit to what counts."""
+    """Return what is noted of a fit to observations."""
     few = len(counting.X) < cast(LearnedPrior, config.learning).num_initial
     return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
 
@@ -162,7 +162,7 @@ def _expected(hypothesis: ModelSpec, X: Tensor) -> Tensor:
 
 
 def _counting(hypothesis: ModelSpec, learned: History, now: float) -> History:
-    """Return what counts of a history at a time."""
+    """Return the observations of a history that count at a time."""
     memory = hypothesis.memory
     if memory is not None and learned.times is not None:
         noise = memory.noise(learned.times, now, hypothesis.regularization)
@@ -178,7 +178,7 @@ def _believed(
     rivals: tuple[Rival, ...],
     num_learned: int,
 ) -> tuple[Belief, tuple[Rival, ...]]:
-    """Return the posterior of what counts of a history under a hypothesis at a time, and the rivals with it.
+    """Return the posterior of those observations that count under a hypothesis at a time, and the rivals with it.
 
     It goes on from a rival that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
     """

@@ -86,7 +86,7 @@ class BanditReports(ABC):
 
     @property
     def round(self) -> int:
-        """The number of the present round, counted from 0."""
+        """The number of the current round, counted from 0."""
         return self._standing.round
 
     @property
@@ -116,7 +116,7 @@ class BanditReports(ABC):
 
     @property
     def hypothesis_weights(self) -> tuple[float, ...]:
-        """How much each hypothesis of the family is believed, in the order given; none without a family.
+        """How probable each hypothesis of the family is, in the order given; none without a family.
 
         Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
         the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and

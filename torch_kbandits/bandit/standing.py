@@ -60,7 +60,7 @@ class Standing:
         clock: what time it is.
         told: the posterior of the rewards that count.
         hypothesis: what is taken for true: it says which of them do.
-        round: the number of the present round, counted from 0.
+        round: the number of the current round, counted from 0.
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
@@ -87,7 +87,7 @@ class Standing:
     rivals: tuple[Rival, ...] = ()
 
     def at(self, clock: Clock) -> Self:
-        """Return the same at a time, which is not before the present one."""
+        """Return the same at a time, which is not before the current one."""
         told = self.told.at(clock.now)
         if clock is self.clock and told is self.told and not self.outcomes and self.failures is None:
             return self
@@ -123,7 +123,7 @@ class Standing:
 
     @property
     def belief(self) -> Belief:
-        """The posterior of what counts now: of rewards, and of what an expert said at this time; remembered."""
+        """The posterior now: of the rewards that count, and of what an expert said at this time; remembered."""
         answers = self.answers_now if self.answers else None
         if answers is None:
             return self.told

@@ -102,7 +102,7 @@ def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[s
     Raises:
         StateMismatchError: if it is of another format or configuration, or something is missing or does not fit.
 
-    Cost: that of the posterior of what counts; nothing that was fitted is fitted again.
+    Cost: that of the posterior of the observations that count; nothing that was fitted is fitted again.
     """
     if not isinstance(state, Mapping):
         raise StateMismatchError(
@@ -207,7 +207,7 @@ def _known(
         part: what a state has of them.
         ledger: what was asked and told.
         clock: what time it was.
-        host: what is believed, where that is known already; None where it is computed here.
+        host: the posterior, where it is known already; None where it is computed here.
         of_stages: the dictionaries of the stages, where these have any.
     """
     history, (hypothesis, last_fit) = ledger.told[0], _hypothesis(config, part)
