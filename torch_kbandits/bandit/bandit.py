@@ -24,7 +24,7 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.choices import Batches, goals_of, offer_of, rule_in
+from torch_kbandits.bandit.choices import Batches, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.guarantees import (
     FIRST_REWARDS,
@@ -174,7 +174,7 @@ class Bandit(BanditReports):
         objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._pieces = BanditConfig(
+        self._config = BanditConfig(
             candidates,
             prior_of(prior, kernel, regularization, mean),
             dictionary,
@@ -194,14 +194,14 @@ class Bandit(BanditReports):
             expiry_of(expire_after),
             objective,
         )
-        self.candidates = self._pieces.candidates
+        self.candidates = self._config.candidates
         self.dictionary = dictionary
-        self.width = cast(Width, self._pieces.width)
+        self.width = cast(Width, self._config.width)
         self.batches = batches
         self.trigger = trigger
         self.memories = memories
-        self.seed = self._pieces.seed
-        self._standing: Standing = before_any(self._pieces)
+        self.seed = self._config.seed
+        self._standing: Standing = before_any(self._config)
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
@@ -209,7 +209,7 @@ class Bandit(BanditReports):
         self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
-            warn_of_failing(self._pieces, 3 if type(self).__init__ is Bandit.__init__ else 5)
+            warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
 
@@ -300,7 +300,7 @@ class Bandit(BanditReports):
         """
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
-        standing = without_expired(self._pieces, self._standing.at(clock))
+        standing = without_expired(self._config, self._standing.at(clock))
         ledger = standing.ledger.with_asked(X, standing.now)
         self._become(changed(standing, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
@@ -333,7 +333,7 @@ class Bandit(BanditReports):
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
                 or a tensor, or of pandas. They may lie before the current time or after it, which then moves. None: the
-                time of their ``ask`` for points that are pending; for others the current time, that of the last ``ask``.
+                time of their ``ask`` for those that are pending; for others the current time, of the last ``ask``.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
@@ -349,10 +349,10 @@ class Bandit(BanditReports):
         After an error the bandit is as it was.
         """
         start = perf_counter()
-        standing = without_expired(self._pieces, self._standing)
+        standing = without_expired(self._config, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
-            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._pieces.own_columns)
+            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
@@ -441,7 +441,7 @@ class Bandit(BanditReports):
             remaining = pending.without(pending.points)
         else:
             X = self.candidates.points(x, context, standing.clock.now)
-            remaining = pending.without(X, self._pieces.own_columns)
+            remaining = pending.without(X, self._config.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._become(changed(standing, ledger=replace(standing.ledger, pending=remaining)))
@@ -452,7 +452,7 @@ class Bandit(BanditReports):
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
         ``forget`` those that were played on the function that was.
         """
-        self._become(restarted(self._pieces, self._standing))
+        self._become(restarted(self._config, self._standing))
 
     def log_health(
         self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
@@ -476,7 +476,7 @@ class Bandit(BanditReports):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._config(), self._standing, self._pieces)
+        return state_of(self._settings(), self._standing, self._config)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -488,9 +488,9 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        self._become(restored(self._pieces, self._config(), state))
-        if self._pieces.advice is not None:
-            self._pieces.advice.restore(state["expert"]["counts"])
+        self._become(restored(self._config, self._settings(), state))
+        if self._config.advice is not None:
+            self._config.advice.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
@@ -504,7 +504,7 @@ class Bandit(BanditReports):
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
         known = self._there(torch.cat([self.candidates.example, self._standing.told.inducing_points]))
-        save(self, path, self._pieces.words, self._pieces.seen_by_kernel(known))
+        save(self, path, self._config.words, self._config.seen_by_kernel(known))
 
     @classmethod
     def load(
@@ -553,7 +553,7 @@ class Bandit(BanditReports):
         """
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        standing = replayed(self._pieces, self._standing, history)
+        standing = replayed(self._config, self._standing, history)
         self._warn_of_fits(standing, 5)
         self._become(changed(standing, clock=standing.clock.undecided))
 
@@ -568,7 +568,7 @@ class Bandit(BanditReports):
     @property
     def _expires(self) -> str | None:
         """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
-        expiry = self._pieces.expire_after
+        expiry = self._config.expire_after
         if expiry is None:
             return None
         return f"{expiry}, and tell(x, y{', time=...' if self._standing.clock.matters else ''}) learns it late"
@@ -588,11 +588,11 @@ class Bandit(BanditReports):
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         standing = self._standing
-        standing = without_expired(self._pieces, standing.at(standing.clock.moved_to(time, standing.round)))
+        standing = without_expired(self._config, standing.at(standing.clock.moved_to(time, standing.round)))
         domain = self.candidates.in_round(context, candidates, standing.clock.now)
-        if self._pieces.advice is None:
+        if self._config.advice is None:
             return standing, domain
-        answers = consulted(self._pieces, standing)
+        answers = consulted(self._config, standing)
         self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
         return changed(standing, answers=answers), domain
 
@@ -611,7 +611,7 @@ class Bandit(BanditReports):
 
     def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
         """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = offer_of(self._pieces, standing, domain, rule_in(self._pieces, standing))
+        offer = playable_of(self._config, standing, domain, rule_in(self._config, standing))
         known, batches = self._ahead_of(standing), Batches(self.batches, self.candidates, standing.waiting)
         if q is None:
             batches.require_open(known, len(standing.ledger.pending.ids))
@@ -637,12 +637,12 @@ class Bandit(BanditReports):
     ) -> tuple[Round, bool]:
         """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
         asked, columns = standing.ledger.pending, None
-        if outcomes is not None or self._pieces.declared:
+        if outcomes is not None or self._config.declared:
             columns = measured(outcomes, self.outcomes, X)
         is_rewarded = failed is False and y is not None
         is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
         clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
-        if times is not None and self._pieces.own_columns:
+        if times is not None and self._config.own_columns:
             X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
         if is_over:
             Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
@@ -655,16 +655,16 @@ class Bandit(BanditReports):
         """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(standing), None
-        after = learned(self._pieces, standing, told, pending, ahead)
+        after = learned(self._config, standing, told, pending, ahead)
         if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
-            warn_of_far_rewards(self._pieces, after.ledger.told_since(0), after.told.kernel_bound(), 5)
+            warn_of_far_rewards(self._config, after.ledger.told_since(0), after.told.kernel_bound(), 5)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
         self._seconds["tell"].append(perf_counter() - start)
         if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._pieces, after, self._seconds))
+            self._health_log.write(after, examined(self._config, after, self._seconds))
         self._become(after, ahead if stays and after.told is standing.told else None)
 
     def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
@@ -685,11 +685,11 @@ class Bandit(BanditReports):
     def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
-        objective = self._pieces.objective
-        aiming = None if objective is None else Aiming(goals_of(self._pieces, standing, objective), ahead)
+        objective = self._config.objective
+        aiming = None if objective is None else Aiming(objectives_of(self._config, standing, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = rule_in(self._pieces, standing, pending)
+            rule = rule_in(self._config, standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
                 found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
@@ -710,9 +710,9 @@ class Bandit(BanditReports):
         del bandit._was_warned_of
         return bandit
 
-    def _config(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        return {"algorithm": type(self).__name__} | self._pieces.settings()
+        return {"algorithm": type(self).__name__} | self._config.settings()
 
 
 def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:

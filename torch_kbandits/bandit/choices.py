@@ -33,15 +33,15 @@ def rule_in(config: BanditConfig, standing: Standing, num_pending: int = 0) -> A
     return SpreadRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
-def offer_of(config: BanditConfig, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
+def playable_of(config: BanditConfig, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
     """Return what may be played in a round, within the limits on outcomes."""
-    fence = fence_of(config, standing)
+    fence = constraints_of(config, standing)
     if fence is None:
         return Playable(standing.belief.in_round(domain, rule))
     return playable_in(standing.belief, domain, rule, fence)
 
 
-def goals_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> Goals:
+def objectives_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> Goals:
     """Return the objectives of a bandit with their posteriors."""
     aims = []
     for name in objective.names:
@@ -81,7 +81,7 @@ def all_settled(config: BanditConfig, standing: Standing) -> Standing:
     return replace(standing, outcomes=outcomes)
 
 
-def fence_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> Fence | None:
+def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> Fence | None:
     """Return the limits with the posteriors of their outcomes, and the guard against failures once a play failed.
 
     Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits

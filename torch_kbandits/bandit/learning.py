@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
 from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.failing import failures_after
+from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
     hypothesis_after,
     is_fit_due,

@@ -6,7 +6,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.bandit.failing import failures_in
+from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.standing import Rival, Standing
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.memory import Memory

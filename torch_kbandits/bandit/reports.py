@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.choices import all_settled, fence_of, goals_of, offer_of, rule_in
+from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
@@ -57,7 +57,7 @@ class BanditReports(ABC):
     width: Width
     batches: BatchRule | None
     seed: int
-    _pieces: BanditConfig
+    _config: BanditConfig
     _standing: Standing
     _outlook: Outlook | None
     _shown: tuple[Belief, NystromGP | OnlineGP] | None
@@ -112,7 +112,7 @@ class BanditReports(ABC):
     @property
     def memory_probabilities(self) -> tuple[float, ...]:
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._pieces, self._standing)
+        return probabilities(self._config, self._standing)
 
     @property
     def hypothesis_weights(self) -> tuple[float, ...]:
@@ -145,7 +145,7 @@ class BanditReports(ABC):
         """
         standing = self._standing
         return guarantee(
-            self._pieces,
+            self._config,
             self._hypothesis,
             standing.ledger.num_told,
             pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
@@ -220,7 +220,7 @@ class BanditReports(ABC):
     @property
     def rule(self) -> AcquisitionRule:
         """How the next point is chosen from the posterior."""
-        return rule_in(self._pieces, self._standing)
+        return rule_in(self._config, self._standing)
 
     @property
     def num_asked(self) -> int:
@@ -284,12 +284,12 @@ class BanditReports(ABC):
     @property
     def objective(self) -> Scalarization | None:
         """What is sought in place of the reward alone; None for that."""
-        return self._pieces.objective
+        return self._config.objective
 
     @property
     def outcomes(self) -> tuple[str, ...]:
         """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
-        return tuple(each.name for each in self._pieces.declared)
+        return tuple(each.name for each in self._config.declared)
 
     def outcome_model(self, name: str) -> NystromGP | OnlineGP:
         """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
@@ -339,12 +339,12 @@ class BanditReports(ABC):
             time: as in ``ask``; nothing changes for the bandit.
         """
         standing, domain = self._now(time, context, candidates)
-        rule, functions = rule_in(self._pieces, standing), list[AcquisitionFunction]()
-        offer, outstanding = offer_of(self._pieces, standing, domain, rule), self._there(standing.ledger.outstanding)
+        rule, functions = rule_in(self._config, standing), list[AcquisitionFunction]()
+        offer, outstanding = playable_of(self._config, standing, domain, rule), self._there(standing.ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
         seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
-        if self._pieces.objective is not None and isinstance(rule, OptimisticRule):
-            functions.append(self._weighed_function(standing, self._pieces.objective, rule, domain, seed))
+        if self._config.objective is not None and isinstance(rule, OptimisticRule):
+            functions.append(self._weighed_function(standing, self._config.objective, rule, domain, seed))
         for part, own_seed in [] if functions else offering(standing.belief, seed):
             model = self._shown_by(part, standing.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
@@ -372,11 +372,11 @@ class BanditReports(ABC):
             EmptyHistoryError: if nothing was learned yet.
         """
         standing, domain = self._now(time, context, candidates)
-        standing = recalled(self._pieces, all_settled(self._pieces, standing))
+        standing = recalled(self._config, all_settled(self._config, standing))
         belief, keeps = standing.belief, self.candidates.recommends
-        fence = fence_of(self._pieces, standing, plainly=True)
-        if self._pieces.objective is not None:
-            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), domain, fence, keeps)
+        fence = constraints_of(self._config, standing, plainly=True)
+        if self._config.objective is not None:
+            best = recommended_for(objectives_of(self._config, standing, self._config.objective), domain, fence, keeps)
         elif fence is not None:
             best = recommended(belief, domain, fence, keeps)
         else:
@@ -392,12 +392,12 @@ class BanditReports(ABC):
 
         Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
         """
-        return examined(self._pieces, self._standing, self._seconds, self._quality(check))
+        return examined(self._config, self._standing, self._seconds, self._quality(check))
 
     @property
     def _hypothesis(self) -> ModelSpec:
         """What is taken for true now."""
-        return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
+        return self._config.in_force(self._standing.hypothesis, self._standing.told)
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""
@@ -415,7 +415,7 @@ class BanditReports(ABC):
         self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return the function of several objectives that a choice maximises."""
-        goals, ledger = goals_of(self._pieces, standing, objective), standing.ledger
+        goals, ledger = objectives_of(self._config, standing, objective), standing.ledger
         ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
         models = [
             self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.config import ModelSpec
-from torch_kbandits.bandit.failing import Failures
+from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.bandit.sharing import beside, number_beside
 from torch_kbandits.beliefs import Belief, Lookahead

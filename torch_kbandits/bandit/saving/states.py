@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.bandit.failing import failures_in
+from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import hypothesis_after, summarised
 from torch_kbandits.bandit.residuals import Predictions, Residuals
 from torch_kbandits.bandit.settings import check_same
