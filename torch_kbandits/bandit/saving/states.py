@@ -1,7 +1,7 @@
 """What a bandit knows as a state: configuration, history, what is pending, dictionaries and priors that were fitted."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
@@ -147,7 +147,7 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
         clock.check(torch.cat([told_at.cpu(), times]))
     learned = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     of_stages = [] if config.dictionary is None else _of_stages(config, state, learned)
-    standing = _known(config, state, ledger, clock, None, of_stages)
+    standing = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
     if isinstance(standing.told, EnsembleBelief):
         sums = _sums(state["family"], num_stages)
         standing = dataclasses.replace(standing, told=standing.told.with_sums(sums, len(learned.X)))
@@ -197,18 +197,13 @@ def _known(
     part: Mapping[str, Any],
     ledger: Ledger,
     clock: Clock,
-    host: Belief | None,
-    of_stages: list[Selection] | None = None,
+    number: int,
+    host: Belief | None = None,
+    of_stages: Sequence[Selection] = (),
 ) -> Standing:
-    """Return what was known of rewards, or of an outcome as if it were the reward.
+    """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
 
-    Args:
-        config: of rewards or of the outcome.
-        part: what a state has of them.
-        ledger: what was asked and told.
-        clock: what time it was.
-        host: the posterior, where it is known already; None where it is computed here.
-        of_stages: the dictionaries of the stages, where these have any.
+    The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
     """
     history, (hypothesis, last_fit) = ledger.told[0], _hypothesis(config, part)
     summaries, rivals = summarised(config, hypothesis, history, ())
@@ -217,8 +212,7 @@ def _known(
     dictionary = _dictionary(config, part, len(counting.X))
     belief = config.belief(hypothesis).at(clock.now) if host is None else host
     if host is None and len(counting.X):
-        belief = belief.restored(counting, dictionary, *(of_stages or ()))
-    number = history.next_round
+        belief = belief.restored(counting, dictionary, *of_stages)
     predictions = Predictions(Residuals.restored(part["residuals"], number))
     known = {"summaries": summaries, "rivals": rivals, "last_fit": last_fit, "predictions": predictions}
     return Standing(ledger, clock, belief, hypothesis, number, **known)
@@ -228,7 +222,7 @@ def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], standing.ledger.told[0]
     Y = cast(Tensor, history.outcomes)[:, place]
-    there, number = Y.isfinite(), history.next_round
+    there = Y.isfinite()
     times, told_at = (
         each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
     )
@@ -237,12 +231,11 @@ def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping
     ledger = Ledger.restored(told, nothing, 0, len(told.X), int(there[: standing.ledger.num_forgotten].sum()))
     host = None
     if is_measured_throughout(history.Y, history.outcomes, place):
-        ours, theirs = (_dictionary_of(standing.told), _dictionary(own, part, len(told.X) - ledger.num_forgotten))
-        if config.dictionary is None or _agree(theirs, ours):
+        saved = _dictionary(own, part, len(told.X) - ledger.num_forgotten)
+        if config.dictionary is None or _agree(saved, _dictionary_of(standing.told)):
             host = beside(standing.told, place)
-    known = _known(own, part, ledger, standing.clock if own.has_clock else own.clock, host)
-    residuals = Predictions(Residuals.restored(part["residuals"], number))
-    return dataclasses.replace(known, round=number, predictions=residuals)
+    clock = standing.clock if own.has_clock else own.clock
+    return _known(own, part, ledger, clock, standing.round, host)
 
 
 def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
