@@ -680,7 +680,7 @@ class Bandit(BanditReports):
                 warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
         if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
             self._warned_of_clipping = True
-            warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)
+            warn_of_clipping(below, after.spec.prior.floor, stacklevel)
 
     def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""

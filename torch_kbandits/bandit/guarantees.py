@@ -27,7 +27,7 @@ FIRST_REWARDS, _FAR = 3, 10.0
 
 def guarantee(
     config: BanditConfig,
-    hypothesis: ModelSpec,
+    spec: ModelSpec,
     num_rewards: int = 0,
     *,
     pending_ratio: float = 1.0,
@@ -39,7 +39,7 @@ def guarantee(
     arms = untimed(config.candidates)
     source: ArmSource | None = getattr(arms, "source", None)
     known = Circumstances(
-        regularization=hypothesis.regularization,
+        regularization=spec.regularization,
         num_rewards=num_rewards,
         learns_residual=learns_residual,
         noise_scale=config.noise_scale,
@@ -73,14 +73,14 @@ def guarantee(
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
     """Say which hypotheses of the theorem the settings break, if any, as many calls above."""
-    said = complaint(guarantee(config, config.hypothesis))
+    said = complaint(guarantee(config, config.spec))
     if said is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 
 def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
     """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
-    told, mean = told.rewarded, config.hypothesis.mean
+    told, mean = told.rewarded, config.spec.mean
     if config.learns_units or not len(told.Y):
         return
     with torch.no_grad():

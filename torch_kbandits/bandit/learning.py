@@ -13,10 +13,10 @@ from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
-    hypothesis_after,
     is_fit_due,
     noted_fit,
     relearned,
+    spec_after,
     to_fit,
     with_memory,
     with_prior,
@@ -39,10 +39,10 @@ def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
-    hypothesis = hypothesis_after(config, config.hypothesis, ())
-    told = config.belief(hypothesis) if belief is None else belief
+    spec = spec_after(config, config.spec, ())
+    told = config.belief(spec) if belief is None else belief
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
-    return Standing(ledger, config.clock, told, hypothesis, outcomes=outcomes)
+    return Standing(ledger, config.clock, told, spec, outcomes=outcomes)
 
 
 def without_expired(config: BanditConfig, standing: Standing) -> Standing:
@@ -65,7 +65,7 @@ def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = 
     """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
     told, outcomes = belief, list[Standing]()
     if told is None:
-        told = config.belief(standing.hypothesis).at(standing.clock.now)
+        told = config.belief(standing.spec).at(standing.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, standing.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
     after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
@@ -136,7 +136,7 @@ def _apart(own: BanditConfig, known: Standing) -> Standing:
 
     Cost: that of the posterior, computed afresh.
     """
-    ledger, belief = known.ledger, own.belief(known.hypothesis).at(known.clock.now)
+    ledger, belief = known.ledger, own.belief(known.spec).at(known.clock.now)
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     if len(told.X):
         points = known.told.inducing_points
@@ -165,7 +165,7 @@ def _with_rewards(
     Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = standing.hypothesis.prior.floor, _predicted(config, standing, X, times)
+    floor, before = standing.spec.prior.floor, _predicted(config, standing, X, times)
     residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
     trigger = _trigger(config, standing)
     if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
@@ -184,19 +184,19 @@ def _with_rewards(
         after = with_prior(config, after)
     judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.hypothesis is not standing.hypothesis or forgot:
-        starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
+    if after.spec is not standing.spec or forgot:
+        starts_anew = forgot or after.spec.prior is not standing.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after, after.hypothesis)
+        return relearned(config, after, after.spec)
     belief = standing.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
-    if not held and len((counted := parts if is_whole else standing.hypothesis.counted(parts)).X):
+    if not held and len((counted := parts if is_whole else standing.spec.counted(parts)).X):
         generator = config.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(counted, config.dictionary, generator)
     now = after.clock.now
     failures = standing.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
-        failures = failures_after(config, failures, ledger, told, standing.hypothesis, now)
+        failures = failures_after(config, failures, ledger, told, standing.spec, now)
     return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
@@ -216,7 +216,7 @@ def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tenso
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions
-    memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
+    memory, now, noise = standing.spec.memory, standing.clock.now, belief.regularization
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
@@ -288,7 +288,7 @@ def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Roun
                 noted = replace(noted, last_fit=noted_fit(config, noted, counting))
         if done:
             start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
-            standing = relearned(config, start, start.hypothesis)
+            standing = relearned(config, start, start.spec)
     for told in rounds[done:]:
         if told is None:
             standing = replace(standing, round=standing.round + 1)

@@ -92,17 +92,17 @@ class BanditReports(ABC):
     @property
     def memory(self) -> Memory | None:
         """Which observations count, as it is in force now; None where all do."""
-        return self._hypothesis.memory
+        return self._spec.memory
 
     @property
     def prior(self) -> Prior:
         """What is assumed of rewards now, in their units: as given, or as fitted last."""
-        return self._hypothesis.prior
+        return self._spec.prior
 
     @property
     def regularization(self) -> float:
         """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._hypothesis.regularization
+        return self._spec.regularization
 
     @property
     def num_since_restart(self) -> int:
@@ -146,7 +146,7 @@ class BanditReports(ABC):
         standing = self._standing
         return guarantee(
             self._config,
-            self._hypothesis,
+            self._spec,
             standing.ledger.num_told,
             pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
             was_restarted=standing.ledger.num_forgotten > 0,
@@ -248,7 +248,7 @@ class BanditReports(ABC):
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
-            level = self._hypothesis.regularization
+            level = self._spec.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
         return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
@@ -395,9 +395,9 @@ class BanditReports(ABC):
         return examined(self._config, self._standing, self._seconds, self._quality(check))
 
     @property
-    def _hypothesis(self) -> ModelSpec:
+    def _spec(self) -> ModelSpec:
         """What is taken for true now."""
-        return self._config.in_force(self._standing.hypothesis, self._standing.told)
+        return self._config.in_force(self._standing.spec, self._standing.told)
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""

@@ -59,7 +59,7 @@ class Standing:
         ledger: what was asked and told.
         clock: what time it is.
         told: the posterior of the rewards that count.
-        hypothesis: what is taken for true: it says which of them do.
+        spec: what is taken for true: it says which of them do.
         round: the number of the current round, counted from 0.
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
@@ -75,7 +75,7 @@ class Standing:
     ledger: Ledger
     clock: Clock
     told: Belief
-    hypothesis: ModelSpec
+    spec: ModelSpec
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
@@ -134,7 +134,7 @@ class Standing:
 
     def rewards_below(self, before: "Standing") -> Tensor | None:
         """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
-        floor, told = self.hypothesis.prior.floor, self.ledger
+        floor, told = self.spec.prior.floor, self.ledger
         if floor == -math.inf:
             return None
         Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.bandit.failures import failures_in
-from torch_kbandits.bandit.relearning import hypothesis_after, summarised
+from torch_kbandits.bandit.relearning import spec_after, summarised
 from torch_kbandits.bandit.residuals import Predictions, Residuals
 from torch_kbandits.bandit.settings import check_same
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout
@@ -73,7 +73,7 @@ def _part_of(standing: Standing, config: BanditConfig) -> dict[str, Any]:
     part = _dictionary_of(standing.told) | {"residuals": standing.residuals.state()}
     if config.learning is None:
         return part
-    prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
+    prior, memory = standing.spec.prior, standing.spec.memory
     fitted = {
         "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
         "regularization": prior.regularization,
@@ -159,7 +159,7 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
     if "failures" in state:
         size = len(ledger.told_since(ledger.num_forgotten).over.X)
         dictionary = _dictionary(config, state["failures"], size)
-    failures = failures_in(config, ledger, standing.hypothesis, clock.now, dictionary)
+    failures = failures_in(config, ledger, standing.spec, clock.now, dictionary)
     answers = _answers(config, state)
     return dataclasses.replace(standing, outcomes=outcomes, failures=failures, answers=answers)
 
@@ -205,17 +205,17 @@ def _known(
 
     The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
     """
-    history, (hypothesis, last_fit) = ledger.told[0], _hypothesis(config, part)
-    summaries, rivals = summarised(config, hypothesis, history, ())
-    hypothesis = hypothesis_after(config, hypothesis, summaries)
-    counting = hypothesis.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
+    history, (spec, last_fit) = ledger.told[0], _spec(config, part)
+    summaries, rivals = summarised(config, spec, history, ())
+    spec = spec_after(config, spec, summaries)
+    counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
     dictionary = _dictionary(config, part, len(counting.X))
-    belief = config.belief(hypothesis).at(clock.now) if host is None else host
+    belief = config.belief(spec).at(clock.now) if host is None else host
     if host is None and len(counting.X):
         belief = belief.restored(counting, dictionary, *of_stages)
     predictions = Predictions(Residuals.restored(part["residuals"], number))
     known = {"summaries": summaries, "rivals": rivals, "last_fit": last_fit, "predictions": predictions}
-    return Standing(ledger, clock, belief, hypothesis, number, **known)
+    return Standing(ledger, clock, belief, spec, number, **known)
 
 
 def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping[str, Any]) -> Standing:
@@ -245,17 +245,17 @@ def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
     return same and torch.equal(ours.points, theirs["inducing_points"])
 
 
-def _hypothesis(config: BanditConfig, part: Mapping[str, Any]) -> tuple[ModelSpec, LastFit]:
+def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[ModelSpec, LastFit]:
     """Return what was taken for true, under the prior that was fitted if one was, and when that was."""
     if config.learning is None:
-        return config.hypothesis, NEVER
+        return config.spec, NEVER
     saved, start, given = part["prior"], config.start, config.learning.mean
     kernel = deepcopy(start.kernel)
     kernel.load_state_dict({name: value.to(torch.float64) for name, value in saved["kernel"].items()})
     mean = checks.finite_number("the saved mean", saved["mean"])
     prior = Prior(kernel, saved["regularization"], mean if given is None else given, float(saved["floor"]))
     last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
-    return config.hypothesis_of(prior, _with_numbers(config.memory, saved["memory"])), last
+    return config.spec_of(prior, _with_numbers(config.memory, saved["memory"])), last
 
 
 def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
@@ -287,7 +287,7 @@ def _of_stages(config: BanditConfig, state: Mapping[str, Any], learned: History)
     if len(parts) != config.num_stages:
         raise InputError(f"there are {config.num_stages} stages, and dictionaries of {len(parts)}.")
     for stage, part in enumerate(parts, 1):
-        number = len(learned.X) if config.hypotheses else int((cast(Tensor, learned.stages) == stage).sum())
+        number = len(learned.X) if config.specs else int((cast(Tensor, learned.stages) == stage).sum())
         found.append(_dictionary(config, part, number))
     return found
 
