@@ -362,7 +362,7 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
     for wrong, message in (
         *((without("state", key), f"lacks .'{key}'.") for key in ("history", "pending", "num_asked")),
         (with_header(format=4, version="9.1.0"), r"format 4, written by torch_kbandits 9.1.0.*or newer"),
-        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 5"),
+        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 6"),
     ):
         file.write_bytes(wrong)
         with pytest.raises(kb.StateMismatchError, match=message) as caught:

@@ -504,7 +504,7 @@ class Bandit(BanditReports):
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
         known = self._there(torch.cat([self.candidates.example, self._standing.told.inducing_points]))
-        save(self, path, self._config.words, self._config.seen_by_kernel(known))
+        save(self, path, self._config.arguments, self._config.seen_by_kernel(known))
 
     @classmethod
     def load(
@@ -703,7 +703,7 @@ class Bandit(BanditReports):
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``BanditConfig.words``, past the constructor of a named algorithm, which chooses."""
+        """Return the bandit of ``BanditConfig.arguments``, past the constructor of a named algorithm, which chooses."""
         bandit = cls.__new__(cls)
         bandit._was_warned_of = True
         Bandit.__init__(bandit, **words)

@@ -352,10 +352,10 @@ class BanditConfig:
     # ---------------------------------------------------------------- saved
 
     @property
-    def words(self) -> dict[str, Any]:
-        """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
-        words = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: word for name, word in words.items() if not _is_nothing(word)}
+    def arguments(self) -> dict[str, Any]:
+        """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
 
     def settings(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""

@@ -33,7 +33,7 @@ from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 5
+STATE_FORMAT = 6
 
 
 def state_of(settings: dict[str, Any], standing: Standing, config: BanditConfig) -> dict[str, Any]:
