@@ -60,6 +60,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
+from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry, expiry_of
 from torch_kbandits.observations.failed import told_rewards
 from torch_kbandits.observations.ledger import History, Pending, rewards
@@ -300,10 +301,7 @@ class Bandit(BanditReports):
         """
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
-        standing = without_expired(self._config, self._standing.at(clock))
-        ledger = standing.ledger.with_asked(X, standing.now)
-        self._become(changed(standing, ledger=ledger))
-        return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
+        return self._mark(X, clock)
 
     def tell(
         self,
@@ -624,6 +622,13 @@ class Bandit(BanditReports):
         """Return what is known once points (q, d) are pending, which were chosen last."""
         stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
         return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
+
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+        standing = without_expired(self._config, self._standing.at(clock))
+        ledger = standing.ledger.with_asked(X, standing.now, stages)
+        self._become(changed(standing, ledger=ledger))
+        return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
     def _round(
         self,
