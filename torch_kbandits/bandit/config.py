@@ -29,6 +29,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.memory.windows import Latest
+from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.expiry import Expiry
@@ -64,6 +65,10 @@ class ModelSpec:
     def regularization(self) -> float:
         """λ > 0, in reward units squared."""
         return self.prior.regularization
+
+    def expected(self, X: Tensor) -> Tensor:
+        """Return the prior means of points (n, d), (n,)."""
+        return X.new_zeros(len(X)) if self.mean is None else prior_mean(self.mean, X)
 
     def counted(self, told: History) -> History:
         """Return the plays that have rewards, with these as they count."""

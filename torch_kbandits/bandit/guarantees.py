@@ -16,7 +16,7 @@ from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
 from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
 from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
-from torch_kbandits.numerics.gram import prior_mean, prior_variance
+from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.ledger import History
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -80,11 +80,11 @@ def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
 
 def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
     """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
-    told, mean = told.rewarded, config.spec.mean
+    told = told.rewarded
     if config.learns_units or not len(told.Y):
         return
     with torch.no_grad():
-        expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
+        expected = config.spec.expected(told.X)
     least, largest = (told.Y - expected).aminmax()
     scale = (float(kernel_bound) + config.start.regularization) ** 0.5
     if max(float(least), -float(largest)) > _FAR * scale:

@@ -16,8 +16,8 @@ from torch_kbandits.bandit.relearning import (
     is_fit_due,
     noted_fit,
     relearned,
-    spec_after,
     to_fit,
+    with_chosen_memory,
     with_memory,
     with_prior,
 )
@@ -39,7 +39,7 @@ def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
-    spec = spec_after(config, config.spec, ())
+    spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
     told = config.belief(spec) if belief is None else belief
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
     return Standing(ledger, config.clock, told, spec, outcomes=outcomes)
@@ -187,7 +187,7 @@ def _with_rewards(
     if after.spec is not standing.spec or forgot:
         starts_anew = forgot or after.spec.prior is not standing.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after, after.spec)
+        return relearned(config, after)
     belief = standing.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else standing.spec.counted(parts)).X):
@@ -288,7 +288,7 @@ def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Roun
                 noted = replace(noted, last_fit=noted_fit(config, noted, counting))
         if done:
             start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
-            standing = relearned(config, start, start.spec)
+            standing = relearned(config, start)
     for told in rounds[done:]:
         if told is None:
             standing = replace(standing, round=standing.round + 1)

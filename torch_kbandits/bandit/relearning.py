@@ -3,14 +3,11 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from torch import Tensor
-
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.standing import Rival, Standing
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.ledger import History
@@ -19,55 +16,50 @@ from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 
-def relearned(config: BanditConfig, standing: Standing, spec: ModelSpec) -> Standing:
-    """Return what is known under another spec: all that was learned is learned anew; what is pending stays.
+def relearned(config: BanditConfig, standing: Standing) -> Standing:
+    """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays.
 
     Cost: that of the posterior, computed afresh unless a rival is.
     """
     ledger, now = standing.ledger.in_one_part, standing.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    belief, _ = _believed(config, told, spec, now, standing.rivals, ledger.num_learned)
-    failures = failures_in(config, ledger, spec, now)
-    return changed(standing, ledger=ledger, told=belief, spec=spec, failures=failures)
+    belief, _ = _believed(config, told, standing.spec, now, standing.rivals, ledger.num_learned)
+    failures = failures_in(config, ledger, standing.spec, now)
+    return changed(standing, ledger=ledger, told=belief, failures=failures)
 
 
 def with_memory(config: BanditConfig, standing: Standing, *, restarts: bool) -> Standing:
     """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
     ledger = standing.ledger.in_one_part
-    summaries, rivals = summarised(config, standing.spec, ledger.told[0], standing.summaries, rivals=standing.rivals)
-    spec = spec_after(config, standing.spec, summaries)
+    before = standing.summaries, standing.rivals
+    spec, summaries, rivals = with_chosen_memory(config, standing.spec, ledger.told[0], *before)
     ledger = ledger.restarted if restarts else ledger
     return changed(standing, ledger=ledger, summaries=summaries, spec=spec, rivals=rivals)
 
 
-def summarised(
+def with_chosen_memory(
     config: BanditConfig,
     spec: ModelSpec,
     history: History,
-    known: tuple[Any, ...],
+    known: tuple[Any, ...] = (),
     rivals: tuple[Rival, ...] = (),
-) -> tuple[tuple[Any, ...], tuple[Rival, ...]]:
-    """Return the summaries of blocks on which the choice of a memory rests, and the posteriors that were compared.
+) -> tuple[ModelSpec, tuple[Any, ...], tuple[Rival, ...]]:
+    """Return a spec with the memory that is chosen after a history, the summaries of its blocks, and the rivals.
 
-    Known are the summaries and posteriors of an earlier part of the history.
+    The choice rests on the summaries, and these on posteriors that are compared, the rivals. Known are those of an
+    earlier part of the history.
     """
     if config.memories is None:
-        return (), ()
+        return spec, (), ()
 
     def believed(part: History, memory: Memory, now: float) -> Belief:
         nonlocal rivals
         belief, rivals = _believed(config, part, replace(spec, memory=memory), now, rivals, len(part.X))
         return belief
 
-    return config.memories.summaries(history.rewarded, known, believed), rivals
-
-
-def spec_after(config: BanditConfig, spec: ModelSpec, summaries: tuple[Any, ...]) -> ModelSpec:
-    """Return the hypothesis with the memory that is in force once the blocks so far are summarised."""
-    if config.memories is None:
-        return spec
+    summaries = config.memories.summaries(history.rewarded, known, believed)
     memory = config.memories.choice(summaries, config.seed).memory
-    return spec if memory == spec.memory else replace(spec, memory=memory)
+    return spec if memory == spec.memory else replace(spec, memory=memory), summaries, rivals
 
 
 def settled(config: BanditConfig, standing: Standing) -> Standing:
@@ -75,7 +67,7 @@ def settled(config: BanditConfig, standing: Standing) -> Standing:
     if config.learning is None or standing.last_fit.number:
         return standing
     after = with_prior(config, standing, early=True)
-    return standing if after is standing else relearned(config, after, after.spec)
+    return standing if after is standing else relearned(config, after)
 
 
 def recalled(config: BanditConfig, standing: Standing) -> Standing:
@@ -112,7 +104,7 @@ def with_prior(config: BanditConfig, standing: Standing, *, early: bool = False)
     told = Told(
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
-        expected=None if learning.mean is None else _expected(spec, counting.X),
+        expected=None if learning.mean is None else spec.expected(counting.X),
         spans=column_spans(history.X[:, hidden:], config.ranges, config.groups),
         first=history.Y.new_tensor(first),
         memory=memory,
@@ -123,10 +115,8 @@ def with_prior(config: BanditConfig, standing: Standing, *, early: bool = False)
     )
     seed = seed_for(config.seed, ledger.num_learned, "fit")
     prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
-    fitted = config.spec_of(prior, memory)
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
-    summaries, rivals = summarised(config, fitted, history, ())
-    fitted = spec_after(config, fitted, summaries)
+    fitted, summaries, rivals = with_chosen_memory(config, config.spec_of(prior, memory), history)
     after = replace(standing, spec=fitted, last_fit=last, summaries=summaries, complaints=said)
     return replace(after, rivals=rivals)
 
@@ -152,11 +142,6 @@ def noted_fit(config: BanditConfig, standing: Standing, counting: History) -> La
     """Return what is noted of a fit to observations."""
     few = len(counting.X) < cast(LearnedPrior, config.learning).num_initial
     return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
-
-
-def _expected(spec: ModelSpec, X: Tensor) -> Tensor:
-    """Return the prior means of points (n, d), (n,)."""
-    return X.new_zeros(len(X)) if spec.mean is None else prior_mean(spec.mean, X)
 
 
 def _counting(spec: ModelSpec, learned: History, now: float) -> History:

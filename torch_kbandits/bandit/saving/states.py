@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.bandit.failures import failures_in
-from torch_kbandits.bandit.relearning import spec_after, summarised
+from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
 from torch_kbandits.bandit.settings import check_same
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout
@@ -206,8 +206,7 @@ def _known(
     The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
     """
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
-    summaries, rivals = summarised(config, spec, history, ())
-    spec = spec_after(config, spec, summaries)
+    spec, summaries, rivals = with_chosen_memory(config, spec, history)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
     dictionary = _dictionary(config, part, len(counting.X))
     belief = config.belief(spec).at(clock.now) if host is None else host
