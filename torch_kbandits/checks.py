@@ -354,7 +354,7 @@ def all_finite(values: Tensor) -> bool:
     """Say whether no entry is NaN or infinite."""
     if values.numel() == 1:
         return math.isfinite(values.item())
-    # A sum is finite only if all of it is; where it overflows, the entries are looked at.
+    # A sum is finite only if all of it is; where it overflows, the entries are checked.
     return math.isfinite(values.sum().item()) or bool(torch.isfinite(values).all())
 
 

@@ -120,12 +120,11 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
     known = (
         {"prior": kb.LearnedPrior(num_initial=5)} if prior == "learned" else {"kernel": rbf(), "regularization": 0.01}
     )
-    name = "bkb" if words.pop("dictionary", False) else "gp-ucb"
+    name, words = ("bkb", {}) if "dictionary" in words else ("gp-ucb", words)
     bandit = algorithms.build(name, candidates=candidates, beta=2.0, seed=0, **known, **words)
-    given = {}
     for number in range(7):
-        given = {"context": ARMS[number, :1]} if candidates.is_contextual else {}
-        given |= {"time": float(number)} if bandit.memory else {}
+        given = {"time": float(number)} if bandit.memory else {}
+        given |= {"context": ARMS[number, :1]} if candidates.is_contextual else {}
         x = bandit.ask(**given)
         y = wavy(torch.cat([given["context"].unsqueeze(0), x], -1) if candidates.is_contextual else x)
         given.pop("time", None)

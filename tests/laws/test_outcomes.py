@@ -55,6 +55,14 @@ def test_outcomes_change_nothing_for_the_reward(candidates, dictionary):
     assert without.history.outcomes is None
 
 
+def test_outcomes_that_were_last_measured_before_a_restart_come_back():
+    bandit, again = play(make(), 4), make()
+    play(bandit, 3, outcomes=False)
+    bandit.restart()
+    again.load_state_dict(bandit.state_dict())
+    assert torch.equal(play(again, 3).history.X, play(bandit, 3).history.X)
+
+
 @pytest.mark.usefixtures("short_searches")
 def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_batch_rule_keeps_aside():
     timed = play(make(outcomes=[kb.Outcome("heat", HEAT.prior, memory=BackToPrior(0.1)), COST]), 6)

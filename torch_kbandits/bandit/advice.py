@@ -1,4 +1,4 @@
-"""Experts who are asked about the present before a choice."""
+"""Experts who are asked about the function as it is now before a choice."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Protocol, Self, runtime_checkable
@@ -12,7 +12,7 @@ from torch_kbandits.observations.history import History
 
 @runtime_checkable
 class Advised(Protocol):
-    """A belief that takes noisy values of the present function which are no rewards."""
+    """A belief that takes noisy values of the current function which are no rewards."""
 
     def advised(self, answers: Answers) -> Self:
         """Return the belief conditioned on answers as well; this one stays as it is."""
@@ -20,9 +20,9 @@ class Advised(Protocol):
 
 
 class Advice(ABC):
-    """Who is asked about the present function once a round, or once for each time that ``ask`` is given.
+    """Who is asked about the current function once a round, or once for each time that ``ask`` is given.
 
-    Answers are no rewards: no history has them, and the next round drops them. Those of the present round are saved
+    Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
     with the state, as is what was counted.
     """
 
@@ -33,7 +33,7 @@ class Advice(ABC):
         Args:
             told: the rewards so far.
             kernel: the prior covariance.
-            round: the present one, counted from 0.
+            round: the current one, counted from 0.
             clock: what time it is.
             seed: that of the bandit, which addresses what is drawn.
         """

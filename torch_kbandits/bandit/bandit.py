@@ -1,4 +1,4 @@
-"""Ask, tell, save and replay: the order of the calls. What is believed and how it is searched lives below."""
+"""Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
 import logging
 import warnings
@@ -12,7 +12,6 @@ from typing import Any, Literal, NamedTuple, Self, cast, overload
 
 import numpy as np
 import torch
-from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -20,63 +19,50 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import (
     AcquisitionRule,
     Domain,
-    LargestOf,
-    OptimisticRule,
-    SobolRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
+from torch_kbandits.bandit.choices import Batches, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.guarantees import (
     FIRST_REWARDS,
-    guarantee,
     warn_of_clipping,
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined
+from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
 from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
     learned,
-    probabilities,
     replayed,
     restarted,
     without_expired,
 )
-from torch_kbandits.bandit.limits import fence_of
-from torch_kbandits.bandit.relearning import recalled, settled
+from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
-from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
     Belief,
-    EnsembleBelief,
-    Fenced,
     Lookahead,
     Playable,
-    failure_probability,
-    offering,
-    playable_in,
-    recommended,
-    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.timed import as_told, some_points
-from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
+from torch_kbandits.candidates.timed import as_told
+from torch_kbandits.confidence import TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
-from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
-from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
-from torch_kbandits.observations.history import History, check_rounds, replayed_rounds
-from torch_kbandits.observations.ledger import Expiry, Ledger, Pending, expiry_of
+from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Expiry, Pending, expiry_of
 from torch_kbandits.observations.told import measured, rewards, told_rewards
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
@@ -101,7 +87,7 @@ class Asked(NamedTuple):
     ids: tuple[int, ...]
 
 
-class Bandit(Undisturbed):
+class Bandit(BanditReports):
     """A kernelized bandit: ``ask`` for the next point, ``tell`` its reward.
 
     The state is a function of the configuration, the seed, the history and the points still pending, and the
@@ -125,14 +111,14 @@ class Bandit(Undisturbed):
         trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
             are the first of the function that is new. What a batch rule held back before is forgotten.
         memories: which memory is in force, block by block, instead of ``memory``; None for the same in all rounds.
-        advice: who is asked about the present function before a choice; None for nobody.
+        advice: who is asked about the current function before a choice; None for nobody.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
             points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
             given the times (n,) as well; then points get the time as their first column, which costs what it does
             under a prior on time, and the kernel does not see it.
         family: hypotheses that take turns, each with what it has of its own in place of kernel, regularization, memory
             and mean; None for one.
-        theory: the width of the theorem that ``width`` stands in for if it is a constant; only ``guarantee`` asks.
+        theory: the width of the theorem that ``width`` is in place of if it is a constant; only ``guarantee`` asks.
         noise_scale: R > 0, the sub-Gaussian constant of the noise, where the width does not know it; the same.
         outcomes: what is measured of a play beside its reward: names, or each an ``Outcome`` with a prior and a memory.
             There is a posterior of each.
@@ -148,7 +134,7 @@ class Bandit(Undisturbed):
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
-    that was not asked for is the present.
+    that was not asked for is the current time.
 
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
@@ -188,7 +174,7 @@ class Bandit(Undisturbed):
         objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._pieces = BanditConfig(
+        self._config = BanditConfig(
             candidates,
             prior_of(prior, kernel, regularization, mean),
             dictionary,
@@ -208,15 +194,14 @@ class Bandit(Undisturbed):
             expiry_of(expire_after),
             objective,
         )
-        self.candidates = self._pieces.candidates
+        self.candidates = self._config.candidates
         self.dictionary = dictionary
-        self.width = cast(Width, self._pieces.width)
+        self.width = cast(Width, self._config.width)
         self.batches = batches
         self.trigger = trigger
         self.memories = memories
-        self.seed = self._pieces.seed
-        self._acquisition = rule
-        self._standing: Standing = before_any(self._pieces)
+        self.seed = self._config.seed
+        self._standing: Standing = before_any(self._config)
         self._outlook: Outlook | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
@@ -224,7 +209,7 @@ class Bandit(Undisturbed):
         self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
-            warn_of_failing(self._pieces, 3 if type(self).__init__ is Bandit.__init__ else 5)
+            warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
 
@@ -274,7 +259,7 @@ class Bandit(Undisturbed):
             q: number of points; None for as many as the batch rule allows, at least one and at most 10,000 at a time.
             context: what is known before the choice, (c,): needs ``ContextualActions``, like the next.
             candidates: the actions of this round, (A, a), where they differ from round to round.
-            time: the present time, a number or a date, not before any given earlier; needs a memory. None: the round.
+            time: the current time, a number or a date, not before any given earlier; needs a memory. None: the round.
             remember: False to look without anything becoming pending: then nothing changes.
             return_ids: whether to return the numbers of the points as well, by which they can be told later.
 
@@ -315,10 +300,7 @@ class Bandit(Undisturbed):
         """
         clock = self._standing.clock.moved_to(time, self._standing.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
-        standing = without_expired(self._pieces, self._standing.at(clock))
-        ledger = standing.ledger.with_asked(X, standing.now)
-        self._become(changed(standing, ledger=ledger))
-        return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
+        return self._mark(X, clock)
 
     def tell(
         self,
@@ -334,7 +316,7 @@ class Bandit(Undisturbed):
         """Learn rewards; the points need not have been asked for, nor be told in the order asked, nor soon.
 
         A reward that comes late counts as one of the time at which its point was played: its age is counted from then.
-        What is believed is as if all had been told in the order played.
+        The posterior is as if all had been told in the order played.
 
         With a batch rule rewards are kept aside until the points told make a complete batch. Logged data can go in
         first, in one call: then leverage scores are those given all of it, so that the dictionary is about as large as
@@ -347,8 +329,8 @@ class Bandit(Undisturbed):
                 lists, series or tensors of them, of any dtype and on any device.
             context: with contexts, that of the actions, (c,), or one for each, (q, c).
             time: when the points were played, one for all or one for each, (q,): numbers or dates, as a list, an array
-                or a tensor, or of pandas. They may lie before the present or after it, which then moves. None: the time
-                of their ``ask`` for points that are pending; for others the present, that of the last ``ask``.
+                or a tensor, or of pandas. They may lie before the current time or after it, which then moves. None: the
+                time of their ``ask`` for those that are pending; for others the current time, of the last ``ask``.
             ids: instead of x and context, the numbers that ``ask(return_ids=True)`` returned with the points.
             outcomes: what else was measured: for each name that is declared a number, or one for each point; None, NaN
                 or no name where it was not. They may be told alone, without y, before the reward is known: points that
@@ -364,13 +346,13 @@ class Bandit(Undisturbed):
         After an error the bandit is as it was.
         """
         start = perf_counter()
-        standing = without_expired(self._pieces, self._standing)
+        standing = without_expired(self._config, self._standing)
         ledger, asked = standing.ledger, standing.ledger.pending
         if ids is None:
-            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._pieces.own_columns)
+            X, rows = asked.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
             if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
         told, is_over = self._round(standing, X, rows, y, outcomes, failed, time)
@@ -450,325 +432,16 @@ class Bandit(Undisturbed):
         pending = standing.ledger.pending
         if ids is not None:
             if x is not None or context is not None:
-                raise InputError("Give either x (and its context) or ids, not both: an id stands for its point.")
+                raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
             remaining = pending.without_ids(standing.ledger.pending_ids(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
             X = self.candidates.points(x, context, standing.clock.now)
-            remaining = pending.without(X, self._pieces.own_columns)
+            remaining = pending.without(X, self._config.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
         self._become(changed(standing, ledger=replace(standing.ledger, pending=remaining)))
-
-    # ---------------------------------------------------------------- what is believed
-
-    @property
-    def round(self) -> int:
-        """The number of the present round, counted from 0."""
-        return self._standing.round
-
-    @property
-    def memory(self) -> Memory | None:
-        """Which observations count, as it is in force now; None where all do."""
-        return self._hypothesis.memory
-
-    @property
-    def prior(self) -> Prior:
-        """What is assumed of rewards now, in their units: as given, or as fitted last."""
-        return self._hypothesis.prior
-
-    @property
-    def regularization(self) -> float:
-        """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._hypothesis.regularization
-
-    @property
-    def num_since_restart(self) -> int:
-        """How many rewards were told since the last restart; all of them if there was none."""
-        return self._standing.num_since_restart
-
-    @property
-    def memory_probabilities(self) -> tuple[float, ...]:
-        """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._pieces, self._standing)
-
-    @property
-    def hypothesis_weights(self) -> tuple[float, ...]:
-        """How much each hypothesis of the family is believed, in the order given; none without a family.
-
-        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
-        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
-        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
-        """
-        told = self._standing.told
-        return told.weights if isinstance(told, EnsembleBelief) else ()
-
-    @property
-    def beta(self) -> Tensor:
-        """The multiplier of the posterior standard deviation in force now, 0-dim."""
-        return self.width(self._standing.belief)
-
-    def guarantee(self, *, check: bool = False) -> Guarantee:
-        """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
-
-        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
-        pending makes variances smaller and means no better, see ``pending_ratio``.
-
-        Args:
-            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
-                posterior, or before any reward that counts.
-
-        Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
-        """
-        standing, quality = self._standing, None
-        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
-            quality = self.dictionary_quality()
-        return guarantee(
-            self._pieces,
-            self._hypothesis,
-            standing.ledger.num_told,
-            pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
-            was_restarted=standing.ledger.num_forgotten > 0,
-            learns_residual=standing.belief.learns_residual,
-            quality=quality,
-        )
-
-    def pending_ratio(self) -> float:
-        """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
-
-        It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
-        what was learned is right for the next choice if β is multiplied by the root of this ratio. So
-        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
-
-        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point, and at most the exp(2 C) of GP-BUCB, for which C is their information gain:
-        det(I + M) >= 1 + Tr M >= the largest eigenvalue of I + M, where M is their posterior covariance over λ.
-
-        Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
-
-        Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
-        """
-        standing = self._standing
-        if not len(standing.ledger.outstanding):
-            return 1.0
-        ahead = self._ahead_of(standing)
-        is_listed = self.candidates.is_lasting and self.candidates.is_finite
-        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
-        return max(1.0, float(ratio))
-
-    def dictionary_quality(
-        self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
-    ) -> DictionaryQuality:
-        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
-
-        Both are of the rewards that count now, with the noise that they count with, under the prior in force; of a
-        family under that of the hypothesis that leads, and where stages choose of all that was told.
-
-        Args:
-            X: where to compare, (k, d), points as ``history`` has them: with contexts (context, action), under a prior
-                on time (time, point). None for a sample, half of points played and half of what may be played; with
-                contexts, which nobody knows beforehand, of points played.
-            num_points: of the sample, at least 1.
-            max_reference: see ``torch_kbandits.models.dictionary_quality``.
-
-        Raises:
-            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
-            InputError: if the posterior is exact, or an argument does not fit.
-
-        Cost: that of ``model``, and O(u r² + r³ + k r²) for u distinct points that count, of which r are enough to span
-        all, at most ``max_reference``.
-        """
-        if self.dictionary is None:
-            raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
-        num_points = checks.size("num_points", num_points)
-        standing = self._standing
-        if X is None and standing.belief.num_observations:
-            generator = generator_for(self.seed, standing.round, "quality")
-            played = standing.belief.played
-            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
-            others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
-            X = self._there(torch.cat([some, others]))
-        model = self.model
-        return dictionary_quality(cast(NystromGP, model), X, max_reference=max_reference)
-
-    @property
-    def history(self) -> History:
-        """All that was told, in order; a copy."""
-        standing = self._standing
-        ledger = standing.ledger.in_one_part
-        if self._standing is standing:
-            self._standing = changed(standing, ledger=ledger)
-        return ledger.told[0].copied(self.candidates.device)
-
-    @property
-    def rule(self) -> AcquisitionRule:
-        """How the next point is chosen from the posterior."""
-        return self._rule_in(self._standing)
-
-    @property
-    def num_asked(self) -> int:
-        """How many points were ever asked for or marked as pending."""
-        return self._standing.ledger.num_asked
-
-    @property
-    def num_told(self) -> int:
-        """How many rewards were ever told."""
-        return self._standing.ledger.num_told
-
-    def told_since(self, number: int) -> History:
-        """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        told = self._standing.ledger.told_since(checks.non_negative_integer("number", number))
-        return told.copied(self.candidates.device)
-
-    @property
-    def weights(self) -> Tensor:
-        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
-
-        It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
-        """
-        ledger, history = self._standing.ledger, self._standing.ledger.told_since(0)
-        weights, times = torch.zeros(ledger.num_told, dtype=torch.float64), history.times
-        learned = slice(ledger.num_forgotten, ledger.num_learned)
-        weights[learned] = 1.0
-        if self.memory is not None and times is not None:
-            level = self._hypothesis.regularization
-            weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
-        return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
-
-    @property
-    def now(self) -> float:
-        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
-
-        It is minus infinity before the first time.
-        """
-        return self._standing.now
-
-    @property
-    def pending(self) -> Tensor:
-        """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._there(self._standing.ledger.pending.points)
-
-    @property
-    def pending_ids(self) -> tuple[int, ...]:
-        """The ids of the points asked for and not yet told, in the order asked."""
-        return self._standing.ledger.pending.ids
-
-    @property
-    def pending_ages(self) -> Tensor:
-        """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
-        times = self._standing.ledger.pending.times
-        return self._there(self._standing.now - torch.tensor(times, dtype=torch.float64))
-
-    @property
-    def inducing_points(self) -> Tensor:
-        """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._there(self._standing.belief.inducing_points)
-
-    @property
-    def objective(self) -> Scalarization | None:
-        """What is sought in place of the reward alone; None for that."""
-        return self._pieces.objective
-
-    @property
-    def outcomes(self) -> tuple[str, ...]:
-        """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
-        return tuple(each.name for each in self._pieces.declared)
-
-    def outcome_model(self, name: str) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
-
-        Raises:
-            InputError: if no outcome of this name is declared.
-        """
-        place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
-        return self._outcome_shown(self._standing.outcomes[place])
-
-    def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
-        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
-
-        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
-        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
-        for while there is anything else.
-
-        Args:
-            x: as in ``tell``: points (q, d), with contexts actions (q, a).
-            context: as in ``tell``.
-            time: as in ``ask``; nothing changes for the bandit.
-
-        Raises:
-            InputError: if they do not fit.
-        """
-        clock = self._standing.clock.moved_to(time, self._standing.round)
-        X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
-
-    @property
-    def model(self) -> NystromGP | OnlineGP:
-        """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._shown_by(self._standing.belief, self._standing.ledger)
-
-    def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
-        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
-
-        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
-        largest of theirs.
-
-        With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
-        sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
-
-        Args:
-            context: as in ``ask``.
-            candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
-        """
-        standing, domain = self._now(time, context, candidates)
-        offer = self._offer(standing, domain, self._rule_in(standing))
-        domain, outstanding = offer.domain.to(self.candidates.device), self._there(standing.ledger.outstanding)
-        seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
-        pending, functions, rule = outstanding if len(outstanding) else None, [], self._rule_in(standing)
-        if self._pieces.objective is not None and isinstance(rule, OptimisticRule):
-            functions.append(self._weighed_function(standing, self._pieces.objective, rule, domain, seed))
-        for part, own_seed in [] if functions else offering(standing.belief, seed):
-            model = self._shown_by(part, standing.ledger)
-            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
-        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
-        function = function if offer.fence is None else Fenced(function, offer.fence)
-        return domain.of_action(function, self.candidates.example.shape[-1])
-
-    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
-        """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
-
-        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
-        of those learned may be played, it is the best of the candidates, played or not.
-
-        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
-        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
-        any more, as just after a restart, it is that of what was learned before.
-
-        Args:
-            context: as in ``ask``.
-            candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
-
-        Raises:
-            EmptyHistoryError: if nothing was learned yet.
-        """
-        standing, domain = self._now(time, context, candidates)
-        settle = settled if self._pieces.objective is None else all_settled
-        standing = recalled(self._pieces, settle(self._pieces, standing))
-        belief, keeps = standing.belief, self.candidates.recommends
-        fence = fence_of(self._pieces, standing, plainly=True) if self._is_fenced(standing) else None
-        if self._pieces.objective is not None:
-            best = recommended_for(goals_of(self._pieces, standing, self._pieces.objective), domain, fence, keeps)
-        elif fence is not None:
-            best = recommended(belief, domain, fence, keeps)
-        else:
-            best = belief.recommend_in(domain, keeps)
-        found = self.candidates.actions(best)
-        return found[0] if isinstance(found, list) else found
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
@@ -776,23 +449,7 @@ class Bandit(Undisturbed):
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
         ``forget`` those that were played on the function that was.
         """
-        self._become(restarted(self._pieces, self._standing))
-
-    # ---------------------------------------------------------------- is it well
-
-    def health(self, *, check: bool = False) -> Health:
-        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
-
-        Args:
-            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
-                posterior, or before any reward that counts.
-
-        Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
-        """
-        standing, quality = self._standing, None
-        if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
-            quality = self.dictionary_quality()
-        return examined(self._pieces, standing, self._seconds, quality)
+        self._become(restarted(self._config, self._standing))
 
     def log_health(
         self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
@@ -816,7 +473,7 @@ class Bandit(Undisturbed):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._config(), self._standing, self._pieces)
+        return state_of(self._settings(), self._standing, self._config)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -828,9 +485,9 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        self._become(restored(self._pieces, self._config(), state))
-        if self._pieces.advice is not None:
-            self._pieces.advice.restore(state["expert"]["counts"])
+        self._become(restored(self._config, self._settings(), state))
+        if self._config.advice is not None:
+            self._config.advice.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
@@ -844,7 +501,7 @@ class Bandit(Undisturbed):
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
         known = self._there(torch.cat([self.candidates.example, self._standing.told.inducing_points]))
-        save(self, path, self._pieces.words, self._pieces.seen_by_kernel(known))
+        save(self, path, self._config.arguments, self._config.seen_by_kernel(known))
 
     @classmethod
     def load(
@@ -891,17 +548,9 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
         """
-        check_rounds(history)
-        history = history.copied(self.candidates.example.device)
-        if self.candidates.is_timed:
-            history = history._replace(X=history.X.double())
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        clocks = self._standing.clock.replayed(history.times, history.told_at, history.rounds)
-        example, numbers = self.candidates.example, (self._pieces.num_stages, len(self.outcomes))
-        told = replayed_rounds(history, example, *numbers, timed=self._pieces.has_clock)
-        rounds = [Round(clock, *each) for clock, each in zip(clocks, told, strict=True)]
-        standing = replayed(self._pieces, self._standing, rounds)
+        standing = replayed(self._config, self._standing, history)
         self._warn_of_fits(standing, 5)
         self._become(changed(standing, clock=standing.clock.undecided))
 
@@ -914,22 +563,12 @@ class Bandit(Undisturbed):
     # ---------------------------------------------------------------- inside
 
     @property
-    def _hypothesis(self) -> ModelSpec:
-        """What is taken for true now."""
-        return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
-
-    @property
     def _expires(self) -> str | None:
         """What becomes of points that are pending for too long, for messages; None where they wait for ever."""
-        expiry = self._pieces.expire_after
+        expiry = self._config.expire_after
         if expiry is None:
             return None
         return f"{expiry}, and tell(x, y{', time=...' if self._standing.clock.matters else ''}) learns it late"
-
-    @property
-    def _belief(self) -> Belief:
-        """The posterior of what counts now."""
-        return self._standing.belief
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
@@ -945,93 +584,14 @@ class Bandit(Undisturbed):
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        clock = self._standing.clock.moved_to(time, self._standing.round)
-        standing = without_expired(self._pieces, self._standing.at(clock))
+        standing = self._standing
+        standing = without_expired(self._config, standing.at(standing.clock.moved_to(time, standing.round)))
         domain = self.candidates.in_round(context, candidates, standing.clock.now)
-        if self._pieces.advice is None:
+        if self._config.advice is None:
             return standing, domain
-        answers = consulted(self._pieces, standing)
+        answers = consulted(self._config, standing)
         self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
         return changed(standing, answers=answers), domain
-
-    def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
-        """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = self._offer(standing, domain, self._rule_in(standing))
-        known, batches = self._ahead_of(standing), self._pieces.filled
-        if standing.failures is not None:
-            batches = batches._replace(waiting=standing.waiting)
-        if q is None:
-            batches.require_open(known, len(standing.ledger.pending.ids))
-        ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
-        batches.fill(ahead, size, choose, until_complete=q is None)
-        return (ahead.pending[before:].clone() if before else ahead.pending), ahead
-
-    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead | None) -> Standing:
-        """Return what is known once points (q, d) are pending, which were chosen last."""
-        stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
-        return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
-
-    def _round(
-        self,
-        standing: Standing,
-        X: Tensor,
-        rows: Sequence[int],
-        y: Any = None,
-        outcomes: Mapping[str, Any] | None = None,
-        failed: Any = False,
-        time: Any = None,
-    ) -> tuple[Round, bool]:
-        """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
-        asked, columns = standing.ledger.pending, None
-        if outcomes is not None or self._pieces.declared:
-            columns = measured(outcomes, self.outcomes, X)
-        is_rewarded = failed is False and y is not None
-        is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
-        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
-        if times is not None and self._pieces.own_columns:
-            X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
-        if is_over:
-            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
-        else:
-            Y = torch.full_like(X[:, 0], torch.nan)
-        lost = None if columns is None else Y.isnan() & is_over
-        return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
-
-    def _learn(self, standing: Standing, told: Round, pending: Pending, start: float) -> None:
-        """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
-        # What learns shares buffers with the lookahead, and writes to them.
-        ahead, self._outlook = self._known_ahead(standing), None
-        after = learned(self._pieces, standing, told, pending, ahead)
-        if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
-            warn_of_far_rewards(self._pieces, after.ledger.told_since(0), after.told.kernel_bound(), 5)
-        # A batch of which all is told and nothing learned stays what it was.
-        held = after.ledger.held
-        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
-        self._warn_of_fits(after, 6)
-        self._seconds["tell"].append(perf_counter() - start)
-        if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._pieces, after, self._seconds))
-        self._become(after, ahead if stays and after.told is standing.told else None)
-
-    def _there(self, values: Tensor) -> Tensor:
-        """Return a copy of values where the candidates are."""
-        return values.to(self.candidates.device, copy=True)
-
-    def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
-        """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._outlook = None if ahead is None else Outlook(standing, ahead)
-        self._standing = standing
-
-    def _warn_of_fits(self, after: Standing, stacklevel: int) -> None:
-        """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
-        for complaint in after.complaints:
-            if complaint not in self._complaints:
-                self._complaints = (*self._complaints, complaint)
-                warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
-        if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
-            self._warned_of_clipping = True
-            warn_of_clipping(below, after.hypothesis.prior.floor, stacklevel)
 
     def _known_ahead(self, standing: Standing) -> Lookahead | None:
         """Return the posterior with the batch so far pending if it was computed already."""
@@ -1046,24 +606,94 @@ class Bandit(Undisturbed):
             self._outlook = Outlook(standing, ahead)
         return ahead
 
-    def _is_fenced(self, standing: Standing) -> bool:
-        """Say whether something limits what may be played."""
-        return bool(self._pieces.constraints) or standing.failures is not None
+    def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
+        """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
+        offer = playable_of(self._config, standing, domain, rule_in(self._config, standing))
+        known, batches = self._ahead_of(standing), Batches(self.batches, self.candidates, standing.waiting)
+        if q is None:
+            batches.require_open(known, len(standing.ledger.pending.ids))
+        ahead, before = shallow_copy(known), known.num_pending
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
+        batches.fill(ahead, size, choose, until_complete=q is None)
+        return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
-    def _offer(self, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
-        """Return what may be played in a round, within the limits on outcomes."""
-        if not self._is_fenced(standing):
-            return Playable(standing.belief.in_round(domain, rule))
-        return playable_in(standing.belief, domain, rule, fence_of(self._pieces, standing))
+    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead | None) -> Standing:
+        """Return what is known once points (q, d) are pending, which were chosen last."""
+        stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
+        return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
+
+    def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
+        """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
+        standing = without_expired(self._config, self._standing.at(clock))
+        ledger = standing.ledger.with_asked(X, standing.now, stages)
+        self._become(changed(standing, ledger=ledger))
+        return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
+
+    def _round(
+        self,
+        standing: Standing,
+        X: Tensor,
+        rows: Sequence[int],
+        y: Any = None,
+        outcomes: Mapping[str, Any] | None = None,
+        failed: Any = False,
+        time: Any = None,
+    ) -> tuple[Round, bool]:
+        """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
+        asked, columns = standing.ledger.pending, None
+        if outcomes is not None or self._config.declared:
+            columns = measured(outcomes, self.outcomes, X)
+        is_rewarded = failed is False and y is not None
+        is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
+        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
+        if times is not None and self._config.own_columns:
+            X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
+        if is_over:
+            Y = rewards(y, X) if is_rewarded else told_rewards(y, failed, X)
+        else:
+            Y = torch.full_like(X[:, 0], torch.nan)
+        lost = None if columns is None else Y.isnan() & is_over
+        return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
+
+    def _learn(self, standing: Standing, told: Round, pending: Pending, start: float) -> None:
+        """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
+        # What learns shares buffers with the lookahead, and writes to them.
+        ahead, self._outlook = self._known_ahead(standing), None
+        after = learned(self._config, standing, told, pending, ahead)
+        if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
+            warn_of_far_rewards(self._config, after.ledger.told_since(0), after.told.kernel_bound(), 5)
+        # A batch of which all is told and nothing learned stays what it was.
+        held = after.ledger.held
+        stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
+        self._warn_of_fits(after, 6)
+        self._seconds["tell"].append(perf_counter() - start)
+        if self._health_log is not None and self._health_log.is_due(after):
+            self._health_log.write(after, examined(self._config, after, self._seconds))
+        self._become(after, ahead if stays and after.told is standing.told else None)
+
+    def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
+        """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
+        self._outlook = None if ahead is None else Outlook(standing, ahead)
+        self._standing = standing
+
+    def _warn_of_fits(self, after: Standing, stacklevel: int) -> None:
+        """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
+        for complaint in after.complaints:
+            if complaint not in self._complaints:
+                self._complaints = (*self._complaints, complaint)
+                warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
+        if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
+            self._warned_of_clipping = True
+            warn_of_clipping(below, after.spec.prior.floor, stacklevel)
 
     def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
-        objective = self._pieces.objective
-        aiming = None if objective is None else Aiming(goals_of(self._pieces, standing, objective), ahead)
+        objective = self._config.objective
+        aiming = None if objective is None else Aiming(objectives_of(self._config, standing, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = self._rule_in(standing, pending)
+            rule = rule_in(self._config, standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
                 found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
@@ -1075,52 +705,18 @@ class Bandit(Undisturbed):
 
         return choose
 
-    def _rule_in(self, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
-        """Return how the next point is chosen when so many are pending: spread until there is a prior to speak of."""
-        objective, number = self._pieces.objective, standing.ledger.num_learned
-        if objective is None:
-            is_fitted = self._pieces.is_fitted(number)
-        else:
-            is_fitted = are_fitted(self._pieces, standing, objective)
-        return self._acquisition if is_fitted else SobolRule(number + num_pending, seed_for(self.seed, 0, "spread"))
-
-    def _weighed_function(
-        self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the function of several objectives that a choice maximises."""
-        goals, ledger = goals_of(self._pieces, standing, objective), standing.ledger
-        ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-        models = [
-            self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
-            for aim in goals.aims
-        ]
-        weighed = Aiming(goals, ahead).weighed(ahead, self.width(standing.belief), seed)
-        return weighed.function(rule, models, seed, domain)
-
-    def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model of its own."""
-        told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
-        return known.belief.shown(told).to(self.candidates.device)
-
-    def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
-        """Return a posterior as a BoTorch model of its own, remembered while it stays."""
-        if self._shown is None or self._shown[0] is not belief:
-            learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-            self._shown = belief, belief.shown(learned.rewarded.copied()).to(self.candidates.device)
-        return self._shown[1]
-
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``BanditConfig.words``, past the constructor of a named algorithm, which chooses."""
+        """Return the bandit of ``BanditConfig.arguments``, past the constructor of a named algorithm, which chooses."""
         bandit = cls.__new__(cls)
         bandit._was_warned_of = True
         Bandit.__init__(bandit, **words)
         del bandit._was_warned_of
         return bandit
 
-    def _config(self) -> dict[str, Any]:
+    def _settings(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        return {"algorithm": type(self).__name__} | self._pieces.settings()
+        return {"algorithm": type(self).__name__} | self._config.settings()
 
 
 def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:

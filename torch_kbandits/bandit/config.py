@@ -15,7 +15,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
-from torch_kbandits.bandit.batches import Batches, BatchRule
+from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_adaptation, check_candidates, check_kinds, check_outcomes
 from torch_kbandits.bandit.settings import describe_module, describe_value
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
@@ -29,6 +29,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import KeepAll, Memory
 from torch_kbandits.memory.windows import Latest
+from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.history import History
@@ -64,6 +65,10 @@ class ModelSpec:
     def regularization(self) -> float:
         """λ > 0, in reward units squared."""
         return self.prior.regularization
+
+    def expected(self, X: Tensor) -> Tensor:
+        """Return the prior means of points (n, d), (n,)."""
+        return X.new_zeros(len(X)) if self.mean is None else prior_mean(self.mean, X)
 
     def counted(self, told: History) -> History:
         """Return the plays that have rewards, with these as they count."""
@@ -114,7 +119,7 @@ class BanditConfig:
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
         check_candidates(self)
-        _ = self.hypothesis, self.hypotheses, self.of_outcomes, self.known_safe
+        _ = self.spec, self.specs, self.of_outcomes, self.known_safe
 
     # ---------------------------------------------------------------- what follows from the pieces
 
@@ -127,23 +132,23 @@ class BanditConfig:
         return self.prior.started(column_spans(example, self.ranges, self.groups), self.groups)
 
     @cached_property
-    def hypothesis(self) -> ModelSpec:
+    def spec(self) -> ModelSpec:
         """What is taken for true then."""
-        return self.hypothesis_of(self.start, self.memory)
+        return self.spec_of(self.start, self.memory)
 
     @cached_property
-    def hypotheses(self) -> tuple[ModelSpec, ...]:
+    def specs(self) -> tuple[ModelSpec, ...]:
         """Those of the family, what one leaves out as the bandit has it; none without."""
-        return tuple(self._all_hypotheses())
+        return tuple(self._all_specs())
 
-    def _all_hypotheses(self) -> Iterator[ModelSpec]:
+    def _all_specs(self) -> Iterator[ModelSpec]:
         memory = self.memory
         # With a clock all have a memory, since points may know the time for the sake of one.
         memory = KeepAll() if memory is None and self.all_memories and self.memories is None else memory
         for each in () if self.family is None else self.family.variants:
             words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
             prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
-            yield self.hypothesis_of(prior, memory if each.memory is None else each.memory)
+            yield self.spec_of(prior, memory if each.memory is None else each.memory)
 
     @cached_property
     def declared(self) -> tuple[Outcome, ...]:
@@ -152,7 +157,7 @@ class BanditConfig:
 
     @cached_property
     def of_outcomes(self) -> "tuple[BanditConfig, ...]":
-        """For each outcome the configuration of what is believed of it, as if it were the reward."""
+        """For each outcome the configuration of its posterior, as if it were the reward."""
         width, rule, candidates = ConstantWidth(0.0), UpperConfidenceRule(), self.candidates
         own = untimed(candidates) if self.hidden_columns else candidates
         memories = (self.memory if each.memory is None else each.memory for each in self.declared)
@@ -219,12 +224,7 @@ class BanditConfig:
     @property
     def num_stages(self) -> int:
         """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
-        return self.acquisition.num_stages or len(self.hypotheses)
-
-    @property
-    def filled(self) -> Batches:
-        """The batches that are filled with the candidates."""
-        return Batches(self.batches, self.candidates)
+        return self.acquisition.num_stages or len(self.specs)
 
     # ---------------------------------------------------------------- priors
 
@@ -247,13 +247,13 @@ class BanditConfig:
         """Whether the prior is given, or was fitted when more rewards than so many, the first, had been learned."""
         return not self.learns_units or last_fit.number > since
 
-    def hypothesis_of(self, prior: Prior, memory: Memory | None) -> ModelSpec:
+    def spec_of(self, prior: Prior, memory: Memory | None) -> ModelSpec:
         """Return what is taken for true under a prior and a memory."""
         return ModelSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
-    def in_force(self, hypothesis: ModelSpec, belief: Belief) -> ModelSpec:
-        """Return the hypothesis that a belief is under: of a family the one that leads."""
-        return self.hypotheses[belief.leader] if isinstance(belief, EnsembleBelief) else hypothesis
+    def in_force(self, spec: ModelSpec, belief: Belief) -> ModelSpec:
+        """Return the spec that a belief is under: of a family that of the hypothesis that leads."""
+        return self.specs[belief.leader] if isinstance(belief, EnsembleBelief) else spec
 
     @property
     def groups(self) -> Sequence[int] | None:
@@ -278,7 +278,7 @@ class BanditConfig:
 
     # ---------------------------------------------------------------- beliefs
 
-    def plain_belief(self, hypothesis: ModelSpec) -> Belief:
+    def plain_belief(self, spec: ModelSpec) -> Belief:
         """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards.
 
         Of arms that no process has all of it knows those that are told.
@@ -286,18 +286,18 @@ class BanditConfig:
         candidates, example = self.candidates, self.candidates.example
         if candidates.is_split:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
-        return belief_over(candidates, self._terms(hypothesis))
+        return belief_over(candidates, self._terms(spec))
 
-    def belief(self, hypothesis: ModelSpec) -> Belief:
-        """Return the belief before any reward, under the hypothesis that is in force."""
+    def belief(self, spec: ModelSpec) -> Belief:
+        """Return the belief before any reward, under the spec that is in force."""
         if self.family is not None:
-            parts = tuple(belief_over(self.candidates, self._terms(each)) for each in self.hypotheses)
+            parts = tuple(belief_over(self.candidates, self._terms(each)) for each in self.specs)
             return EnsembleBelief(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
-        num_stages, memory = self.acquisition.num_stages, hypothesis.memory
+        num_stages, memory = self.acquisition.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
-        under = hypothesis if num_latest is None else replace(hypothesis, memory=Latest())
+        under = spec if num_latest is None else replace(spec, memory=Latest())
         each = enumerate(self.of_outcomes)
-        beside = tuple((number, own.hypothesis.mean) for number, own in each if differs_in_numbers_alone(self, own))
+        beside = tuple((number, own.spec.mean) for number, own in each if differs_in_numbers_alone(self, own))
         terms = self._terms(under, beside)
         belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
         if stages:
@@ -309,16 +309,16 @@ class BanditConfig:
             )
         return belief
 
-    def _terms(self, hypothesis: ModelSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> Terms:
+    def _terms(self, spec: ModelSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> Terms:
         """Return what a belief is made of; of outcomes beside the reward their numbers and prior means."""
         return Terms(
-            self.kernel_under(hypothesis.memory, hypothesis.kernel),
-            hypothesis.regularization,
+            self.kernel_under(spec.memory, spec.kernel),
+            spec.regularization,
             self.seed,
             exact=self.dictionary is None,
             online=self.dictionary is not None and self.dictionary.is_online,
-            memory=hypothesis.memory,
-            mean=hypothesis.mean,
+            memory=spec.memory,
+            mean=spec.mean,
             full_at=None if self.dictionary is None else self.dictionary.full_at,
             outcomes=outcomes,
         )
@@ -341,15 +341,10 @@ class BanditConfig:
         return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
     def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
-        """Return a belief conditioned on more observations at once.
+        """Return a belief conditioned on more observations at once, of which the last is that of a number.
 
         A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
         a posterior that knows about half of them.
-
-        Args:
-            belief: before them.
-            told: they.
-            num_learned: how many were learned in the end of it, counted from the first ever.
         """
         number = len(told.X)
         start, stop = 0, number if self.dictionary is None else 1
@@ -362,10 +357,10 @@ class BanditConfig:
     # ---------------------------------------------------------------- saved
 
     @property
-    def words(self) -> dict[str, Any]:
-        """The arguments of ``Bandit`` that make it again, without choosing its pieces anew."""
-        words = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: word for name, word in words.items() if not _is_nothing(word)}
+    def arguments(self) -> dict[str, Any]:
+        """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
 
     def settings(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""

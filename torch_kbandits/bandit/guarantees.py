@@ -16,7 +16,7 @@ from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
 from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
 from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
 from torch_kbandits.models import DictionaryQuality
-from torch_kbandits.numerics.gram import prior_mean, prior_variance
+from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.history import History
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
@@ -27,7 +27,7 @@ FIRST_REWARDS, _FAR = 3, 10.0
 
 def guarantee(
     config: BanditConfig,
-    hypothesis: ModelSpec,
+    spec: ModelSpec,
     num_rewards: int = 0,
     *,
     pending_ratio: float = 1.0,
@@ -35,21 +35,11 @@ def guarantee(
     learns_residual: bool = False,
     quality: DictionaryQuality | None = None,
 ) -> Guarantee:
-    """Return what the width's theorem says, and which of its hypotheses hold.
-
-    Args:
-        config: of the bandit.
-        hypothesis: what is taken for true now.
-        num_rewards: how many were told.
-        pending_ratio: by how much points that are pending make variances smaller, for bandits without a batch rule.
-        was_restarted: whether something was forgotten by a restart.
-        learns_residual: whether the dictionary is full, so that variances are not the DTC ones.
-        quality: of the dictionary, if it was measured.
-    """
+    """Return what the width's theorem says, and which of its hypotheses hold; see ``Circumstances``."""
     arms = untimed(config.candidates)
     source: ArmSource | None = getattr(arms, "source", None)
     known = Circumstances(
-        regularization=hypothesis.regularization,
+        regularization=spec.regularization,
         num_rewards=num_rewards,
         learns_residual=learns_residual,
         noise_scale=config.noise_scale,
@@ -83,18 +73,18 @@ def guarantee(
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
     """Say which hypotheses of the theorem the settings break, if any, as many calls above."""
-    said = complaint(guarantee(config, config.hypothesis))
+    said = complaint(guarantee(config, config.spec))
     if said is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 
 def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
     """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
-    told, mean = told.rewarded, config.hypothesis.mean
+    told = told.rewarded
     if config.learns_units or not len(told.Y):
         return
     with torch.no_grad():
-        expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
+        expected = config.spec.expected(told.X)
     least, largest = (told.Y - expected).aminmax()
     scale = (float(kernel_bound) + config.start.regularization) ** 0.5
     if max(float(least), -float(largest)) > _FAR * scale:

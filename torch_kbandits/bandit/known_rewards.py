@@ -1,4 +1,4 @@
-"""Rewards of all arms that are known before a round is played: of a simulation, or of a log that missed nothing."""
+"""Rewards that are known before a round is played: of a simulation, or of a log that missed nothing."""
 
 from typing import Any
 
@@ -9,18 +9,14 @@ from torch_kbandits import checks
 from torch_kbandits.candidates import Arms, Candidates
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import row_keys
 
 
 class KnownRewards:
-    """A table of rewards with a row for each round and a column for each arm. Of equal arms the first one's count.
-
-    Args:
-        candidates: what may be played.
-        table: (r, A).
-        rounds: how many are played; None for r.
+    """A table of rewards (r, A): a row for each round, a column for each arm. Of equal arms the first one's count.
 
     Raises:
-        InputError: if the candidates are no arms in memory, the table does not fit, or has fewer rows.
+        InputError: if the candidates are no arms in memory, the table does not fit, or has fewer rows than rounds.
     """
 
     def __init__(self, candidates: Candidates, table: Any, rounds: int | None) -> None:
@@ -30,24 +26,22 @@ class KnownRewards:
                 f"A table of rewards has a column for each arm, and {type(arms).__name__} has no such list in memory: "
                 "give run a function that returns the reward of what is asked for."
             )
-        number = len(arms.source)
+        shape = f"(r, {len(arms.source)})"
         if not isinstance(table, (list, tuple, Tensor)) and not getattr(table, "shape", ()):
-            raise InputError(
-                f"run takes a function that returns rewards, or a table of them (r, {number}); "
-                f"got {checks.describe(table)}."
-            )
-        self._table = torch.as_tensor(checks.real_numbers(f"the table of rewards, which must be (r, {number}),", table))
-        if self._table.dim() != 2 or self._table.shape[1] != number:
-            raise InputError(f"The table of rewards must be (r, {number}), got {checks.describe(table)}.")
-        self.rounds = self._table.shape[0] if rounds is None else checks.positive_integer("rounds", rounds)
-        if not 0 < self.rounds <= self._table.shape[0]:
-            raise InputError(f"There are rewards of {self._table.shape[0]} rounds, and {self.rounds} are to be played.")
+            got = checks.describe(table)
+            raise InputError(f"run takes a function that returns rewards, or a table of them {shape}; got {got}.")
+        self._table = torch.as_tensor(checks.real_numbers(f"the table of rewards, which must be {shape},", table))
+        if self._table.dim() != 2 or self._table.shape[1] != len(arms.source):
+            raise InputError(f"The table of rewards must be {shape}, got {checks.describe(table)}.")
+        known = self._table.shape[0]
+        self.rounds = known if rounds is None else checks.positive_integer("rounds", rounds)
+        if not 0 < self.rounds <= known:
+            raise InputError(f"There are rewards of {known} rounds, and {self.rounds} are to be played.")
         self._table = self._table[: self.rounds].to("cpu", arms.source.dtype)
-        self._row: dict[tuple[float, ...], int] = {}
-        first = [self._row.setdefault(tuple(arm), row) for row, arm in enumerate(arms.source.tensor.tolist())]
-        if len(self._row) < number:
-            self._table = self._table[:, first]
+        self._column = dict[bytes, int]()
+        for column, key in enumerate(row_keys(arms.source.tensor)):
+            self._column.setdefault(key, column)
 
     def of(self, number: int, x: Tensor) -> float:
         """Return the reward of an arm (1, d) after so many rounds."""
-        return self._table[number, self._row[tuple(x[0].tolist())]].item()
+        return self._table[number, self._column[row_keys(x)[0]]].item()

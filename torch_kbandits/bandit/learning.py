@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
+from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.failing import failures_after
+from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
-    hypothesis_after,
     is_fit_due,
     noted_fit,
     relearned,
     to_fit,
+    with_chosen_memory,
     with_memory,
     with_prior,
 )
@@ -28,23 +29,21 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History, joined
+from torch_kbandits.observations.history import History, checked_history, joined
 from torch_kbandits.observations.ledger import Ledger, Pending
 
-#: Of the points of a batch that are told at once so many are looked at first, to see whether it is complete.
+#: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
 
 
 def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
-    staged = config.num_stages > 0
-    num_outcomes = len(config.of_outcomes)
-    example = config.candidates.example
-    ledger = Ledger.empty(example, staged=staged, timed=config.has_clock, num_outcomes=num_outcomes)
-    hypothesis = hypothesis_after(config, config.hypothesis, ())
-    told = config.belief(hypothesis) if belief is None else belief
+    kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
+    ledger = Ledger.empty(config.candidates.example, **kind)
+    spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
+    told = config.belief(spec) if belief is None else belief
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
-    return Standing(ledger, config.clock, told, hypothesis, outcomes=outcomes)
+    return Standing(ledger, config.clock, told, spec, outcomes=outcomes)
 
 
 def without_expired(config: BanditConfig, standing: Standing) -> Standing:
@@ -55,13 +54,9 @@ def without_expired(config: BanditConfig, standing: Standing) -> Standing:
     left, X = pending.without_rows(rows), pending.points[rows]
     if expiry.then == "drop":
         return replace(standing, ledger=replace(standing.ledger, pending=left))
-    measured, failed = None, None
-    if config.declared:
-        measured = X.new_full((len(X), len(config.declared)), torch.nan)
-        failed = torch.ones(len(X), dtype=torch.bool)
-    times = None
-    if config.has_clock:
-        times = torch.tensor(pending.times_of(rows), dtype=torch.float64)
+    measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
+    failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
+    times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
     Y = X.new_full((len(X),), torch.nan)
     told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
     return learned(config, standing, told, left)
@@ -71,7 +66,7 @@ def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = 
     """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
     told, outcomes = belief, list[Standing]()
     if told is None:
-        told = config.belief(standing.hypothesis).at(standing.clock.now)
+        told = config.belief(standing.spec).at(standing.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, standing.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
     after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
@@ -81,15 +76,7 @@ def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = 
 def learned(
     config: BanditConfig, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
 ) -> Standing:
-    """Return what is known after a round.
-
-    Args:
-        config: of the bandit.
-        standing: before it.
-        told: the round.
-        pending: the points that remain pending.
-        ahead: the posterior with the batch so far pending, if it is known.
-    """
+    """Return what is known after a round, given what remains pending and, if known, the posterior with the batch."""
     if not config.of_outcomes:
         return _with_rewards(config, standing, told, pending, ahead)
     return _learned(config, standing, told, pending, ahead, range(len(config.of_outcomes)))
@@ -148,9 +135,9 @@ def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Sta
 def _apart(own: BanditConfig, known: Standing) -> Standing:
     """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
 
-    Cost: that of the posterior of what counts, computed afresh.
+    Cost: that of the posterior, computed afresh.
     """
-    ledger, belief = known.ledger, own.belief(known.hypothesis).at(known.clock.now)
+    ledger, belief = known.ledger, own.belief(known.spec).at(known.clock.now)
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     if len(told.X):
         points = known.told.inducing_points
@@ -179,7 +166,7 @@ def _with_rewards(
     Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = standing.hypothesis.prior.floor, _predicted(config, standing, X, times)
+    floor, before = standing.spec.prior.floor, _predicted(config, standing, X, times)
     residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
     trigger = _trigger(config, standing)
     if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
@@ -198,19 +185,19 @@ def _with_rewards(
         after = with_prior(config, after)
     judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.hypothesis is not standing.hypothesis or forgot:
-        starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
+    if after.spec is not standing.spec or forgot:
+        starts_anew = forgot or after.spec.prior is not standing.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after, after.hypothesis)
+        return relearned(config, after)
     belief = standing.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
-    if not held and len((counted := parts if is_whole else standing.hypothesis.counted(parts)).X):
+    if not held and len((counted := parts if is_whole else standing.spec.counted(parts)).X):
         generator = config.dictionary_generator(standing.ledger.num_learned)
         belief = belief.learned(counted, config.dictionary, generator)
     now = after.clock.now
     failures = standing.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
-        failures = failures_after(config, failures, ledger, told, standing.hypothesis, now)
+        failures = failures_after(config, failures, ledger, told, standing.spec, now)
     return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
@@ -220,7 +207,7 @@ def _trigger(config: BanditConfig, standing: Standing) -> RestartTrigger | None:
 
 
 def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
-    """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
+    """Return the prediction of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
@@ -230,7 +217,7 @@ def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tenso
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions
-    memory, now, noise = standing.hypothesis.memory, standing.clock.now, belief.regularization
+    memory, now, noise = standing.spec.memory, standing.clock.now, belief.regularization
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
     return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
@@ -250,13 +237,24 @@ def _as_told(standing: Standing, new: Round) -> History:
 
 
 def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
-    """Return the standing with a round told, of which nothing is believed yet."""
+    """Return the standing with a round told, which no posterior has learned yet."""
     ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
     return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
 
-def replayed(config: BanditConfig, standing: Standing, rounds: Sequence[Round]) -> Standing:
-    """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
+def replayed(config: BanditConfig, standing: Standing, history: History) -> Standing:
+    """Return what is known after a recorded history. Of fits of a prior that leave no trace only the last is made.
+
+    Raises:
+        InputError: if it does not fit.
+    """
+    example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
+    history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
+    clocks, rounds, end = standing.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
+    counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
+    for clock, number in zip(clocks, counts, strict=True):
+        told, end = history.rows(slice(end, end + number)), end + number
+        rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
     before, numbers = standing.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if _shares(before[number])]
     if config.trigger is not None:  # it restarts outcomes as well
@@ -291,7 +289,7 @@ def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Roun
                 noted = replace(noted, last_fit=noted_fit(config, noted, counting))
         if done:
             start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
-            standing = relearned(config, start, start.hypothesis)
+            standing = relearned(config, start)
     for told in rounds[done:]:
         if told is None:
             standing = replace(standing, round=standing.round + 1)
@@ -305,7 +303,7 @@ def _only_the_last_fit_counts(config: BanditConfig) -> bool:
     """Say whether a prior that was fitted leaves no trace once it is fitted again: nothing was decided under it.
 
     A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
-    under noise that grows it depends on λ what counts.
+    under noise that grows λ decides which observations count.
     """
     deciding = (config.trigger, config.batches, config.memories)
     if config.learning is None or any(piece is not None for piece in deciding):
@@ -332,7 +330,7 @@ def _is_complete(config: BanditConfig, told: History, held: History, belief: Bel
 
     Of thousands, which cost their square, the first may do.
     """
-    batches = config.filled._replace(waiting=[*told.X[told.lost]])
+    batches = Batches(config.batches, config.candidates, [*told.X[told.lost]])
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.advice import Advised
 from torch_kbandits.bandit.config import ModelSpec
-from torch_kbandits.bandit.failing import Failures
+from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.bandit.sharing import beside, number_beside
 from torch_kbandits.beliefs import Belief, Lookahead
@@ -60,8 +60,8 @@ class Standing:
         ledger: what was asked and told.
         clock: what time it is.
         told: the posterior of the rewards that count.
-        hypothesis: what is taken for true: it says which of them do.
-        round: the number of the present round, counted from 0.
+        spec: what is taken for true: it says which of them do.
+        round: the number of the current round, counted from 0.
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
@@ -76,7 +76,7 @@ class Standing:
     ledger: Ledger
     clock: Clock
     told: Belief
-    hypothesis: ModelSpec
+    spec: ModelSpec
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
@@ -88,7 +88,7 @@ class Standing:
     rivals: tuple[Rival, ...] = ()
 
     def at(self, clock: Clock) -> Self:
-        """Return the same at a time, which is not before the present one."""
+        """Return the same at a time, which is not before the current one."""
         told = self.told.at(clock.now)
         if clock is self.clock and told is self.told and not self.outcomes and self.failures is None:
             return self
@@ -124,7 +124,7 @@ class Standing:
 
     @property
     def belief(self) -> Belief:
-        """The posterior of what counts now: of rewards, and of what an expert said at this time; remembered."""
+        """The posterior now: of the rewards that count, and of what an expert said at this time; remembered."""
         answers = self.answers_now if self.answers else None
         if answers is None:
             return self.told
@@ -135,7 +135,7 @@ class Standing:
 
     def rewards_below(self, before: "Standing") -> Tensor | None:
         """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
-        floor, told = self.hypothesis.prior.floor, self.ledger
+        floor, told = self.spec.prior.floor, self.ledger
         if floor == -math.inf:
             return None
         Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y

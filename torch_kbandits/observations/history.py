@@ -1,7 +1,7 @@
 """What was told, in order."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -96,7 +96,36 @@ def joined(parts: Sequence[History]) -> History:
     return History(*(None if column[0] is None else torch.cat(column) for column in columns))  # pyright: ignore
 
 
-def check_rounds(history: History) -> None:
+def checked_history(
+    history: Any, example: Tensor, num_stages: int, num_outcomes: int, *, timed: bool, dated: bool
+) -> History:
+    """Return a copy of a recorded history, its columns checked as if it was told.
+
+    Args:
+        history: recorded.
+        example: a point (1, d) of the bandit that takes it.
+        num_stages: of that bandit.
+        num_outcomes: how many outcomes it has.
+        timed: whether it has a clock.
+        dated: whether its points know the time, so that they are in double precision.
+
+    Raises:
+        InputError: if its parts do not belong together, or do not fit that bandit.
+    """
+    _check_columns(history)
+    X = history.X.to(example.device, torch.float64 if dated else None, copy=True)
+    X = checks.points("history.X", X, dimension=example.shape[-1], like=example)
+    Y = rewards(history.Y, X, missing=True) if len(X) else example.new_zeros(0)
+    times, told_at = (
+        part.to(example.device, torch.float64, copy=True) if timed and part is not None else None
+        for part in (history.times, history.told_at)
+    )
+    stages, outcomes = checked_stages(history.stages, X, num_stages), saved_columns(history.outcomes, X, num_outcomes)
+    failed = saved_failures(history.failed, Y, num_outcomes)
+    return History(X, Y, history.rounds.to(example.device, copy=True), stages, times, outcomes, told_at, failed)
+
+
+def _check_columns(history: Any) -> None:
     """Refuse a history whose parts do not belong together."""
     checks.instance("history", history, History, "a History, as bandit.history is")
     for name, column in history._asdict().items():
@@ -112,6 +141,8 @@ def check_rounds(history: History) -> None:
                 f"The history must have as many points as rewards and rounds, and a {one} for each; got {name} as "
                 f"{checks.describe(column)} and {len(history.rounds)} rounds."
             )
+    if history.X.dim() != 2:
+        raise InputError(f"The points of a history must be (n, d), got {checks.describe(history.X)}.")
     if bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must not decrease.")
     for name, times in (("times", history.times), ("told_at", history.told_at)):
@@ -127,24 +158,6 @@ def check_rounds(history: History) -> None:
         raise InputError("The times at which a history was told must not decrease, and be one for each round.")
     if history.times is not None and bool((history.times > history.told_at).any()):
         raise InputError("The points of a history must have been played before or when their rewards were told.")
-
-
-def replayed_rounds(
-    history: History, example: Tensor, num_stages: int, num_outcomes: int = 0, *, timed: bool
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None]]:
-    """Yield points (q, d), rewards (q,), stages, outcomes, times and failures of each round, checked as if told.
-
-    Raises:
-        InputError: if those of a round do not fit a bandit whose points are like the example (1, d).
-    """
-    end = 0
-    for number in history.rounds.unique_consecutive(return_counts=True)[1].tolist():
-        told, end = history.rows(slice(end, end + number)), end + number
-        X = checks.points("history.X", told.X, dimension=example.shape[-1], like=example)
-        outcomes = saved_columns(told.outcomes, X, num_outcomes)
-        times = told.times.double() if timed and told.times is not None else None
-        Y, stages = rewards(told.Y, X, missing=True), checked_stages(told.stages, X, num_stages)
-        yield X, Y, stages, outcomes, times, saved_failures(told.failed, Y, num_outcomes)
 
 
 def saved_failures(failed: Tensor | None, Y: Tensor, num_outcomes: int) -> Tensor | None:

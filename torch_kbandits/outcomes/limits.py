@@ -16,7 +16,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior
 
-#: So many points of a region are looked at.
+#: So many points of a region are evaluated.
 _SPREAD = 256
 
 

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.asked import ask_again, last_fits, recorded
+from torch_kbandits.bandit.replay_log import ask_again, last_fits, recorded
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import file_error, put_in_place, read_whole
 from torch_kbandits.serving.book import BY_POINT, EXPIRED, FORGOTTEN, Book, fingerprint
@@ -95,7 +95,7 @@ class Service:
         try:
             _beside(file, ".next").unlink(missing_ok=True)  # of a crash while it was saved whole
             bandit = Bandit.load(file, into=into)
-            if bandit._pieces.advice is not None:
+            if bandit._config.advice is not None:
                 raise InputError(
                     "This bandit asks an expert, and what that said is in no journal: serve a bandit without one."
                 )

@@ -264,7 +264,7 @@ class DynamicModelSelection(MemoryChoice):
     Raises:
         InputError: if an argument does not fit.
 
-    Cost of a block: the posterior of what counts under each memory. An exact one goes on from the last block.
+    Cost of a block: the posterior under each memory. An exact one goes on from the last block.
     """
 
     memories: tuple[Memory, ...]

@@ -38,7 +38,7 @@ class Prediction(NamedTuple):
 class RestartTrigger(ABC):
     """When rewards say that the function has become another. A value: it holds settings and no state.
 
-    A late reward is compared with what is believed when it is told, as any other: one that was played before a restart
+    A late reward is compared with the posterior when it is told, as any other: one that was played before a restart
     may cause another.
     """
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike, fspath
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -22,37 +22,13 @@ _COMPARED = 16
 _PARTS = {"version": str, "class": str, "state": dict, "pieces": dict}
 
 
-class Savable(Protocol):
-    """What is asked of a bandit."""
-
-    @property
-    def num_told(self) -> int:
-        """How many rewards were told."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the whole state."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; everything or nothing."""
-        ...
-
-    @classmethod
-    def _made_of(cls, words: dict[str, Any]) -> Self: ...
+_Bandit = TypeVar("_Bandit")
 
 
-_AnyBandit = TypeVar("_AnyBandit", bound=Savable)
-
-
-def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any], points: Tensor) -> None:
+def save(bandit: Any, path: str | PathLike[str], words: Mapping[str, Any], points: Tensor) -> None:
     """Write a bandit to a file; see ``Bandit.save``.
 
-    Args:
-        bandit: any.
-        path: of the file.
-        words: the arguments that make it again.
-        points: (n, d), at some of which its kernel is compared with the one made again.
+    Given are the words that make it again, and points (n, d) at some of which its kernel is compared with that one.
     """
     kind, pieces = type(bandit), dict[str, Any]()
     try:
@@ -67,8 +43,8 @@ def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any], p
 
 
 def loaded(
-    kind: type[_AnyBandit], path: str | PathLike[str], into: _AnyBandit | None, device: torch.device | str | None
-) -> _AnyBandit:
+    kind: type[_Bandit], path: str | PathLike[str], into: _Bandit | None, device: torch.device | str | None
+) -> _Bandit:
     """Return the bandit of a file; see ``Bandit.load``."""
     if into is not None and not isinstance(into, kind):
         raise InputError(f"into must be a bandit, a {kind.__name__}, got {type(into).__name__}.")
@@ -78,7 +54,7 @@ def loaded(
     for name, part in _PARTS.items():
         if not isinstance(content.get(name), part):
             raise DamagedFileError(f"{file} holds no bandit: {name!r} is {checks.shown(content.get(name, 'missing'))}.")
-    bandit = _made(kind, content["class"][:40], content["pieces"], device, file) if into is None else into
+    bandit: Any = _made(kind, content["class"][:40], content["pieces"], device, file) if into is None else into
     try:
         bandit.load_state_dict(content["state"])
     except StateMismatchError as error:
@@ -87,8 +63,8 @@ def loaded(
 
 
 def _made(
-    kind: type[_AnyBandit], name: str, pieces: dict[str, Any], device: torch.device | str | None, file: str
-) -> _AnyBandit:
+    kind: type[_Bandit], name: str, pieces: dict[str, Any], device: torch.device | str | None, file: str
+) -> _Bandit:
     """Return a new bandit of what was described."""
     named = _class_of(kind, name)
     if "reason" not in pieces and named is None:
@@ -106,14 +82,14 @@ def _made(
             f"device={checks.shown(given)} cannot be used here ({error}): give one, device='cpu'."
         ) from None
     try:
-        return named._made_of({word: rebuild(value, place) for word, value in pieces["words"].items()})
+        return cast(Any, named)._made_of({word: rebuild(value, place) for word, value in pieces["words"].items()})
     except KernelBanditError as error:
         raise StateMismatchError(f"{file}: the {name} cannot be made again: {error} {advice}") from error
     except Exception as error:  # what the file says led to it
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
 
 
-def _class_of(kind: type[_AnyBandit], name: str) -> type[_AnyBandit] | None:
+def _class_of(kind: type[_Bandit], name: str) -> type[_Bandit] | None:
     """Return the class of this package of a name that is this one or one below it; None if there is none."""
     algorithms = import_module(f"{__name__.partition('.')[0]}.algorithms")
     found = getattr(algorithms, name) if name in algorithms.__all__ else kind

@@ -1,7 +1,7 @@
 """What a bandit knows as a state: configuration, history, what is pending, dictionaries and priors that were fitted."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, ModelSpec
-from torch_kbandits.bandit.failing import failures_in
-from torch_kbandits.bandit.relearning import hypothesis_after, summarised
+from torch_kbandits.bandit.failures import failures_in
+from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
 from torch_kbandits.bandit.settings import check_same
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout
@@ -22,14 +22,13 @@ from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History, check_rounds, checked_stages, saved_columns, saved_failures
+from torch_kbandits.observations.history import History, checked_history, checked_stages
 from torch_kbandits.observations.ledger import Ledger, Pending
-from torch_kbandits.observations.told import rewards
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 5
+STATE_FORMAT = 6
 
 
 def state_of(settings: dict[str, Any], standing: Standing, config: BanditConfig) -> dict[str, Any]:
@@ -69,7 +68,7 @@ def _part_of(standing: Standing, config: BanditConfig) -> dict[str, Any]:
     part = _dictionary_of(standing.told) | {"residuals": standing.residuals.state()}
     if config.learning is None:
         return part
-    prior, memory = standing.hypothesis.prior, standing.hypothesis.memory
+    prior, memory = standing.spec.prior, standing.spec.memory
     fitted = {
         "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
         "regularization": prior.regularization,
@@ -98,7 +97,7 @@ def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[s
     Raises:
         StateMismatchError: if it is of another format or configuration, or something is missing or does not fit.
 
-    Cost: that of the posterior of what counts; nothing that was fitted is fitted again.
+    Cost: that of the posterior of the observations that count; nothing that was fitted is fitted again.
     """
     if not isinstance(state, Mapping):
         raise StateMismatchError(
@@ -143,7 +142,7 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
         clock.check(torch.cat([told_at.cpu(), times]))
     learned = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     of_stages = [] if config.dictionary is None else _of_stages(config, state, learned)
-    standing = _known(config, state, ledger, clock, None, of_stages)
+    standing = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
     if isinstance(standing.told, EnsembleBelief):
         sums = _sums(state["family"], num_stages)
         standing = dataclasses.replace(standing, told=standing.told.with_sums(sums, len(learned.X)))
@@ -155,29 +154,23 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
     if "failures" in state:
         size = len(ledger.told_since(ledger.num_forgotten).over.X)
         dictionary = _dictionary(config, state["failures"], size)
-    failures = failures_in(config, ledger, standing.hypothesis, clock.now, dictionary)
+    failures = failures_in(config, ledger, standing.spec, clock.now, dictionary)
     answers = _answers(config, state)
     return dataclasses.replace(standing, outcomes=outcomes, failures=failures, answers=answers)
 
 
 def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
     """Return what was asked and told, checked like what is told."""
-    example, num_stages, num_outcomes = config.candidates.example, config.num_stages, len(config.of_outcomes)
-    saved = History(**state["history"]).copied(example.device)
-    X = _points(config, "X", saved.X)
-    Y = rewards(saved.Y, X, missing=True) if len(X) else example.new_zeros(0)
-    outcomes, failed = saved_columns(saved.outcomes, X, num_outcomes), saved_failures(saved.failed, Y, num_outcomes)
-    check_rounds(saved)
-    steps = saved.rounds.diff(prepend=saved.rounds.new_full((1,), -1))
+    example, num_stages, timed = config.candidates.example, config.num_stages, config.has_clock
+    saved, kind = History(**state["history"]), {"timed": timed, "dated": config.candidates.is_timed}
+    history = checked_history(saved, example, num_stages, len(config.of_outcomes), **kind)
+    steps = history.rounds.diff(prepend=history.rounds.new_full((1,), -1))
     if len(steps) and (steps[0] != 1 or bool((steps > 1).any())):
         raise InputError("the rounds of the history must begin at 0 and leave out none.")
     if num_stages and (saved.stages is None or state.get("pending_stages") is None):
         raise InputError("the stages of the history or of the pending points are missing.")
-    if not config.has_clock == (saved.times is not None) == (saved.told_at is not None):
+    if not timed == (saved.times is not None) == (saved.told_at is not None):
         raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
-    times, told_at = (None if part is None else part.double() for part in (saved.times, saved.told_at))
-    stages = checked_stages(saved.stages, X, num_stages)
-    history = History(X, Y, saved.rounds, stages, times, outcomes, told_at, failed)
     points, num_asked = _points(config, "pending points", state["pending"]), int(state["num_asked"])
     ids = tuple(int(number) for number in state["pending_ids"])
     if len(ids) != len(points) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
@@ -188,8 +181,8 @@ def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
         raise InputError(f"pending_times must be an ascending number for each of the {len(points)} points, got {got}.")
     chosen = checked_stages(state.get("pending_stages"), points, num_stages)
     num_learned, num_forgotten = int(state["num_learned"]), int(state.get("num_forgotten", 0))
-    if not 0 <= num_forgotten <= num_learned <= len(X):
-        raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(X)} told.")
+    if not 0 <= num_forgotten <= num_learned <= len(history.X):
+        raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(history.X)} told.")
     pending = Pending(points, ids, tuple(asked.tolist()), chosen)
     return Ledger.restored(history, pending, num_asked, num_learned, num_forgotten)
 
@@ -199,38 +192,31 @@ def _known(
     part: Mapping[str, Any],
     ledger: Ledger,
     clock: Clock,
-    host: Belief | None,
-    of_stages: list[Selection] | None = None,
+    number: int,
+    host: Belief | None = None,
+    of_stages: Sequence[Selection] = (),
 ) -> Standing:
-    """Return what was known of rewards, or of an outcome as if it were the reward.
+    """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
 
-    Args:
-        config: of rewards or of the outcome.
-        part: what a state has of them.
-        ledger: what was asked and told.
-        clock: what time it was.
-        host: what is believed, where that is known already; None where it is computed here.
-        of_stages: the dictionaries of the stages, where these have any.
+    The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
     """
-    history, (hypothesis, last_fit) = ledger.told[0], _hypothesis(config, part)
-    summaries, rivals = summarised(config, hypothesis, history, ())
-    hypothesis = hypothesis_after(config, hypothesis, summaries)
-    counting = hypothesis.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
+    history, (spec, last_fit) = ledger.told[0], _spec(config, part)
+    spec, summaries, rivals = with_chosen_memory(config, spec, history)
+    counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
     dictionary = _dictionary(config, part, len(counting.X))
-    belief = config.belief(hypothesis).at(clock.now) if host is None else host
+    belief = config.belief(spec).at(clock.now) if host is None else host
     if host is None and len(counting.X):
-        belief = belief.restored(counting, dictionary, *(of_stages or ()))
-    number = history.next_round
+        belief = belief.restored(counting, dictionary, *of_stages)
     predictions = Predictions(Residuals.restored(part["residuals"], number))
     known = {"summaries": summaries, "rivals": rivals, "last_fit": last_fit, "predictions": predictions}
-    return Standing(ledger, clock, belief, hypothesis, number, **known)
+    return Standing(ledger, clock, belief, spec, number, **known)
 
 
 def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping[str, Any]) -> Standing:
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], standing.ledger.told[0]
     Y = cast(Tensor, history.outcomes)[:, place]
-    there, number = Y.isfinite(), history.next_round
+    there = Y.isfinite()
     times, told_at = (
         each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
     )
@@ -239,12 +225,11 @@ def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping
     ledger = Ledger.restored(told, nothing, 0, len(told.X), int(there[: standing.ledger.num_forgotten].sum()))
     host = None
     if is_measured_throughout(history.Y, history.outcomes, place):
-        ours, theirs = (_dictionary_of(standing.told), _dictionary(own, part, len(told.X) - ledger.num_forgotten))
-        if config.dictionary is None or _agree(theirs, ours):
+        saved = _dictionary(own, part, len(told.X) - ledger.num_forgotten)
+        if config.dictionary is None or _agree(saved, _dictionary_of(standing.told)):
             host = beside(standing.told, place)
-    known = _known(own, part, ledger, standing.clock if own.has_clock else own.clock, host)
-    residuals = Predictions(Residuals.restored(part["residuals"], number))
-    return dataclasses.replace(known, round=number, predictions=residuals)
+    clock = standing.clock if own.has_clock else own.clock
+    return _known(own, part, ledger, clock, standing.round, host)
 
 
 def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
@@ -254,17 +239,17 @@ def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
     return same and torch.equal(ours.points, theirs["inducing_points"])
 
 
-def _hypothesis(config: BanditConfig, part: Mapping[str, Any]) -> tuple[ModelSpec, LastFit]:
+def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[ModelSpec, LastFit]:
     """Return what was taken for true, under the prior that was fitted if one was, and when that was."""
     if config.learning is None:
-        return config.hypothesis, NEVER
+        return config.spec, NEVER
     saved, start, given = part["prior"], config.start, config.learning.mean
     kernel = deepcopy(start.kernel)
     kernel.load_state_dict({name: value.to(torch.float64) for name, value in saved["kernel"].items()})
     mean = checks.finite_number("the saved mean", saved["mean"])
     prior = Prior(kernel, saved["regularization"], mean if given is None else given, float(saved["floor"]))
     last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
-    return config.hypothesis_of(prior, _with_numbers(config.memory, saved["memory"])), last
+    return config.spec_of(prior, _with_numbers(config.memory, saved["memory"])), last
 
 
 def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
@@ -296,7 +281,7 @@ def _of_stages(config: BanditConfig, state: Mapping[str, Any], learned: History)
     if len(parts) != config.num_stages:
         raise InputError(f"there are {config.num_stages} stages, and dictionaries of {len(parts)}.")
     for stage, part in enumerate(parts, 1):
-        number = len(learned.X) if config.hypotheses else int((cast(Tensor, learned.stages) == stage).sum())
+        number = len(learned.X) if config.specs else int((cast(Tensor, learned.stages) == stage).sum())
         found.append(_dictionary(config, part, number))
     return found
 
@@ -329,7 +314,7 @@ def _answers(config: BanditConfig, state: Mapping[str, Any]) -> tuple[tuple[floa
 def _points(config: BanditConfig, name: str, points: Any) -> Tensor:
     """Return a copy of saved points (n, d) where those of the bandit are."""
     example = config.candidates.example
-    points = points.to(example) if config.has_clock and points.dtype == torch.float32 else points.to(example.device)
+    points = points.to(example.device, torch.float64 if config.candidates.is_timed else None)
     points = checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)
     if points.dim() != 2:
         raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")

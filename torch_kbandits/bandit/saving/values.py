@@ -225,7 +225,7 @@ def _describe_kernel(name: str, kernel: Kernel, points: Tensor | None) -> dict[s
     kind = type(kernel).__name__
     try:
         again = _Maker(torch.device("cpu")).kernel(description)
-    except TypeError as error:
+    except (InputError, RuntimeError, TypeError, ValueError) as error:
         raise NotRebuildableError(f"{name}: the constructors of a {kind} refuse it ({error})") from error
     here, there = (describe_module(each, "kernel") for each in (kernel, again))
     if differing := sorted(key for key in {*here, *there} if here.get(key) != there.get(key)):

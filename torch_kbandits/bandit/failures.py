@@ -51,46 +51,29 @@ class Failures:
 
 
 def failures_after(
-    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, hypothesis: ModelSpec, now: float
+    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, spec: ModelSpec, now: float
 ) -> Failures | None:
-    """Return what plays that failed say after a round, in which the first did or which is not the first since one did.
-
-    Args:
-        config: of the bandit.
-        known: what they said before; None for nothing.
-        ledger: after the round.
-        new: the round.
-        hypothesis: of rewards.
-        now: the time after it.
+    """Return what plays that failed say after a round, in which the first did, or one did before.
 
     Cost: that of a reward; the first time that of a posterior computed afresh.
     """
     if known is None:
-        return failures_in(config, ledger, hypothesis, now)
+        return failures_in(config, ledger, spec, now)
     generator = config.dictionary_generator(ledger.num_told - len(new.X))
     marked, belief = _marked(new), known.belief
     if len(marked.X):
         belief = belief.learned(marked, config.dictionary, generator)
-    belief = belief.at(now)
-    return Failures(belief, *_streaks(config, known.points, known.actions, new))
+    return Failures(belief.at(now), *_streaks(config, known.points, known.actions, new))
 
 
 def failures_in(
-    config: BanditConfig, ledger: Ledger, hypothesis: ModelSpec, now: float, dictionary: Selection | None = None
+    config: BanditConfig, ledger: Ledger, spec: ModelSpec, now: float, dictionary: Selection | None = None
 ) -> Failures | None:
-    """Return what the plays of a ledger say that count; None if none of them failed.
-
-    Args:
-        config: of the bandit.
-        ledger: its plays.
-        hypothesis: of rewards.
-        now: the time.
-        dictionary: that of the posterior; None to choose one, or where it is exact.
-    """
+    """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
     told = ledger.told_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None
-    belief = config.plain_belief(_of_failures(config, hypothesis)).at(now)
+    belief = config.plain_belief(_of_failures(config, spec)).at(now)
     if dictionary is not None:
         belief = belief.restored(_marked(told), dictionary)
     else:
@@ -104,14 +87,14 @@ def _marked(told: History) -> History:
     return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
 
 
-def _of_failures(config: BanditConfig, hypothesis: ModelSpec) -> ModelSpec:
+def _of_failures(config: BanditConfig, spec: ModelSpec) -> ModelSpec:
     """Return what is taken for true of failures: they vary with points as rewards do."""
-    example = config.plain_belief(hypothesis)
-    level, memory = _NOISE * float(example.kernel_bound()), hypothesis.memory
+    example = config.plain_belief(spec)
+    level, memory = _NOISE * float(example.kernel_bound()), spec.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
-        level = hypothesis.regularization
-    return config.hypothesis_of(Prior(hypothesis.kernel, level, _BASE_RATE), memory)
+        level = spec.regularization
+    return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
 
 
 def _streaks(config: BanditConfig, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:

@@ -1,14 +1,12 @@
 """Points that were asked for, as plain numbers for a log, and pending again from it to the last bit."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.bandit import Bandit
-from torch_kbandits.bandit.learning import without_expired
 from torch_kbandits.errors import InputError
 from torch_kbandits.observations.history import checked_stages
 from torch_kbandits.priors.learned import LastFit
@@ -53,17 +51,14 @@ def ask_again(
     if (known is None) != (standing.ledger.pending.stages is None):
         raise InputError("The log is of a bandit with stages and this one has none, or the other way round.")
     if known is not None:
-        known = checked_stages(known, X, bandit._pieces.num_stages)
-    standing = without_expired(bandit._pieces, standing.at(standing.clock.moved_to(time, standing.round)))
-    ledger = standing.ledger.with_asked(X, standing.now, known)
-    bandit._become(replace(standing, ledger=ledger))
-    return ledger.pending.ids[-len(X) :]
+        known = checked_stages(known, X, bandit._config.num_stages)
+    return bandit._mark(X, standing.clock.moved_to(time, standing.round), known)
 
 
 def last_fits(bandit: Bandit) -> tuple[LastFit, ...]:
     """Return when the prior of rewards and those of outcomes were fitted last; nothing where none is learned."""
-    pieces = bandit._pieces
-    if not any(each.learning for each in (pieces, *pieces.of_outcomes)):
+    config = bandit._config
+    if not any(each.learning for each in (config, *config.of_outcomes)):
         return ()
     standing = bandit._standing
     return tuple(each.last_fit for each in (standing, *standing.outcomes))

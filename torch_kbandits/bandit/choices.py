@@ -1,0 +1,178 @@
+"""How choices are made of what a bandit knows: its rule, objectives and limits, and how batches fill."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
+from torch_kbandits.bandit.batches import BatchPosterior, BatchRule
+from torch_kbandits.bandit.config import BanditConfig
+from torch_kbandits.bandit.relearning import settled
+from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.beliefs import Aim, Fence, Goals, Guard, Lookahead, Playable, Watched, playable_in
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.outcomes.streaks import Streaks, among
+
+
+def rule_in(config: BanditConfig, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
+    """Return how the next point is chosen when so many are pending: spread until there are priors to speak of."""
+    number, known = standing.ledger.num_learned, [(config, standing)]
+    if config.objective is not None:
+        places = (_place(config, name) for name in config.objective.names)
+        known = [(config.of_outcomes[at - 1], standing.outcomes[at - 1]) if at else known[0] for at in places]
+    if all(own.is_fitted(each.ledger.num_learned) for own, each in known):
+        return config.acquisition
+    return SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+
+
+def playable_of(config: BanditConfig, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
+    """Return what may be played in a round, within the limits on outcomes."""
+    fence = constraints_of(config, standing)
+    if fence is None:
+        return Playable(standing.belief.in_round(domain, rule))
+    return playable_in(standing.belief, domain, rule, fence)
+
+
+def objectives_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> Goals:
+    """Return the objectives of a bandit with their posteriors."""
+    aims = []
+    for name in objective.names:
+        place, dropped = _place(config, name), 0
+        belief, pending = standing.belief, standing.ledger.outstanding
+        if place:
+            belief, pending = standing.outcomes[place - 1].belief, standing.ledger.pending.points
+            dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
+        aims.append(
+            Aim(
+                name=name,
+                maximize=objective.objectives[name] == "maximize",
+                belief=belief,
+                beta=cast(Width, config.width)(belief),
+                pending=pending,
+                place=place,
+                dropped=dropped,
+            )
+        )
+    return Goals(objective, aims, standing.belief)
+
+
+def _place(config: BanditConfig, name: str) -> int:
+    """Return the place of an objective: 0 of the reward, and 1 and on of outcomes."""
+    return [REWARD, *(each.name for each in config.declared)].index(name)
+
+
+def all_settled(config: BanditConfig, standing: Standing) -> Standing:
+    """Return what is known under priors that are fitted, also before the first fits are due; see ``settled``.
+
+    Those of outcomes are where these are objectives.
+    """
+    standing = settled(config, standing)
+    if config.objective is None:
+        return standing
+    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, standing.outcomes, strict=True))
+    return replace(standing, outcomes=outcomes)
+
+
+def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> Fence | None:
+    """Return the limits with the posteriors of their outcomes, and the guard against failures once a play failed.
+
+    Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
+    or has a second chance. It is None where nothing limits what may be played.
+    """
+    if not config.constraints and standing.failures is None:
+        return None
+    watched, names = [], [each.name for each in config.declared]
+    for limit, safe in zip(config.constraints, config.known_safe, strict=True):
+        place = names.index(limit.name)
+        own, known = config.of_outcomes[place], standing.outcomes[place]
+        beta = limit.width(known.belief)
+        watched.append(
+            Watched(
+                limit=limit,
+                belief=known.belief,
+                beta=torch.zeros_like(beta) if plainly and not limit.is_safe else beta,
+                known=safe,
+                is_trusted=own.is_prior_known(known.last_fit),
+                dropped=config.hidden_columns - own.hidden_columns,
+            )
+        )
+    return Fence(watched, standing.belief.played, _guard_of(config, standing, plainly=plainly))
+
+
+def _guard_of(config: BanditConfig, standing: Standing, *, plainly: bool) -> Guard | None:
+    known = standing.failures
+    if known is None:
+        return None
+    points, actions = known.points, known.actions
+    if plainly:  # what only ever failed is nothing to use
+        good = {*row_keys(standing.belief.played[:, config.own_columns :])}
+        failing = {key: each._replace(round=standing.round) for key, each in points.known.items() if key not in good}
+        points, actions = Streaks(failing), Streaks()
+    return Guard(
+        belief=known.belief,
+        points=points,
+        actions=actions,
+        round=standing.round,
+        own_columns=config.own_columns,
+        context_dim=config.candidates.context_dim,
+    )
+
+
+class Batches(NamedTuple):
+    """The batches of a bandit.
+
+    Attributes:
+        rule: None where there are none, and every reward is learned at once.
+        candidates: what may be played. Logged data and other workers may bring other points: none is played again.
+        waiting: points (d,) that failed and are not played again at once.
+    """
+
+    rule: BatchRule | None
+    candidates: Candidates
+    waiting: Sequence[Tensor] = ()
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
+        if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
+            return True
+        return self.rule.is_complete(posterior)
+
+    def fill(self, ahead: Lookahead, size: int, choose: Callable[[int], Tensor], *, until_complete: bool) -> None:
+        """Make points pending until there are so many, or until the rule says that the batch is complete.
+
+        ``ahead`` changes; ``choose`` returns the point (1, d) to add when so many are pending.
+        """
+        while (number := ahead.num_pending) < size:
+            again = 0
+            if self.rule is not None and self.rule.repeats_points and self._may_play_first(ahead):
+                again = cast(Any, self.rule).repeats(ahead)
+            if again:
+                ahead.add(ahead.pending[:1], min(again, size - number))
+            else:
+                ahead.add(choose(number))
+            if until_complete and self.is_complete(ahead):
+                return
+
+    def require_open(self, ahead: Lookahead, num_pending: int) -> None:
+        """Refuse to fill a batch without a rule, or one that is complete, of which so many points are not told."""
+        if self.rule is None:
+            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
+        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+        if num_pending and self.is_complete(ahead):
+            raise InputError(
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {num_pending} pending one(s), or "
+                "give q to go on without their rewards."
+            )
+
+    def _may_play_first(self, posterior: BatchPosterior) -> bool:
+        first = posterior.pending[:1]
+        may = len(first) == 1 and bool(self.candidates.offers(first))
+        return may and not bool(among(first, self.waiting).any())

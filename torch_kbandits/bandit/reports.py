@@ -1,0 +1,443 @@
+"""What a bandit knows and what is to be said of it: its posterior, its history, its guarantee and its health."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from copy import deepcopy
+from typing import Any, Self, cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
+from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
+from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.guarantees import guarantee
+from torch_kbandits.bandit.health import Health, examined
+from torch_kbandits.bandit.learning import probabilities
+from torch_kbandits.bandit.relearning import recalled
+from torch_kbandits.bandit.standing import Outlook, Standing
+from torch_kbandits.bandit.synchronized import synchronized
+from torch_kbandits.beliefs import (
+    Aiming,
+    Belief,
+    EnsembleBelief,
+    Fenced,
+    Lookahead,
+    failure_probability,
+    offering,
+    recommended,
+    recommended_for,
+)
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.candidates.timed import some_points
+from torch_kbandits.confidence import Guarantee, Width
+from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
+from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
+from torch_kbandits.numerics.random import Lock, generator_for, seed_for
+from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.observations.history import History
+from torch_kbandits.observations.ledger import Ledger
+from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.priors import Prior
+
+
+@synchronized
+class BanditReports(ABC):
+    """What can be read from a bandit, which ``Bandit`` changes. Public calls run one at a time, see ``synchronized``.
+
+    So do those of subclasses. A copy, shallow or deep, is independent.
+    """
+
+    candidates: Candidates
+    dictionary: DictionaryRule | None
+    width: Width
+    batches: BatchRule | None
+    seed: int
+    _config: BanditConfig
+    _standing: Standing
+    _outlook: Outlook | None
+    _shown: tuple[Belief, NystromGP | OnlineGP] | None
+    _seconds: dict[str, deque[float]]
+    _lock: Lock
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return an object with a lock of its own, before anything else is known of it."""
+        self = super().__new__(cls)
+        self._lock = Lock()
+        return self
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        synchronized(cls)
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        with self._lock.held:
+            other = memo[id(self)] = type(self).__new__(type(self))
+            attributes: dict[str, Any] = vars(other)
+            attributes |= deepcopy(vars(self), memo)
+            return other
+
+    @property
+    def round(self) -> int:
+        """The number of the current round, counted from 0."""
+        return self._standing.round
+
+    @property
+    def memory(self) -> Memory | None:
+        """Which observations count, as it is in force now; None where all do."""
+        return self._spec.memory
+
+    @property
+    def prior(self) -> Prior:
+        """What is assumed of rewards now, in their units: as given, or as fitted last."""
+        return self._spec.prior
+
+    @property
+    def regularization(self) -> float:
+        """λ, the noise variance of the surrogate, in reward units squared."""
+        return self._spec.regularization
+
+    @property
+    def num_since_restart(self) -> int:
+        """How many rewards were told since the last restart; all of them if there was none."""
+        return self._standing.num_since_restart
+
+    @property
+    def memory_probabilities(self) -> tuple[float, ...]:
+        """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
+        return probabilities(self._config, self._standing)
+
+    @property
+    def hypothesis_weights(self) -> tuple[float, ...]:
+        """How probable each hypothesis of the family is, in the order given; none without a family.
+
+        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
+        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
+        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
+        """
+        told = self._standing.told
+        return told.weights if isinstance(told, EnsembleBelief) else ()
+
+    @property
+    def beta(self) -> Tensor:
+        """The multiplier of the posterior standard deviation in force now, 0-dim."""
+        return self.width(self._standing.belief)
+
+    def guarantee(self, *, check: bool = False) -> Guarantee:
+        """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
+
+        What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
+        promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
+        pending makes variances smaller and means no better, see ``pending_ratio``.
+
+        Args:
+            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
+                posterior, or before any reward that counts.
+
+        Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
+        """
+        standing = self._standing
+        return guarantee(
+            self._config,
+            self._spec,
+            standing.ledger.num_told,
+            pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
+            was_restarted=standing.ledger.num_forgotten > 0,
+            learns_residual=standing.belief.learns_residual,
+            quality=self._quality(check),
+        )
+
+    def pending_ratio(self) -> float:
+        """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
+
+        It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
+        what was learned is right for the next choice if β is multiplied by the root of this ratio. So
+        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
+
+        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
+        least the ratio at every point, and at most the exp(2 C) of GP-BUCB, for which C is their information gain:
+        det(I + M) >= 1 + Tr M >= the largest eigenvalue of I + M, where M is their posterior covariance over λ.
+
+        Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
+
+        Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
+        """
+        standing = self._standing
+        if not len(standing.ledger.outstanding):
+            return 1.0
+        ahead = self._ahead_of(standing)
+        is_listed = self.candidates.is_lasting and self.candidates.is_finite
+        ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
+        return max(1.0, float(ratio))
+
+    def dictionary_quality(
+        self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
+    ) -> DictionaryQuality:
+        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
+
+        Both are of the rewards that count now, with the noise that they count with, under the prior in force; of a
+        family under that of the hypothesis that leads, and where stages choose of all that was told.
+
+        Args:
+            X: where to compare, (k, d), points as ``history`` has them: with contexts (context, action), under a prior
+                on time (time, point). None for a sample, half of points played and half of what may be played; with
+                contexts, which nobody knows beforehand, of points played.
+            num_points: of the sample, at least 1.
+            max_reference: see ``torch_kbandits.models.dictionary_quality``.
+
+        Raises:
+            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
+            InputError: if the posterior is exact, or an argument does not fit.
+
+        Cost: that of ``model``, and O(u r² + r³ + k r²) for u distinct points that count, of which r are enough to span
+        all, at most ``max_reference``.
+        """
+        if self.dictionary is None:
+            raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
+        num_points = checks.size("num_points", num_points)
+        standing = self._standing
+        if X is None and standing.belief.num_observations:
+            generator = generator_for(self.seed, standing.round, "quality")
+            played = standing.belief.played
+            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
+            others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
+            X = self._there(torch.cat([some, others]))
+        return dictionary_quality(cast(NystromGP, self.model), X, max_reference=max_reference)
+
+    @property
+    def history(self) -> History:
+        """All that was told, in order; a copy."""
+        self._standing = changed(self._standing, ledger=self._standing.ledger.in_one_part)
+        return self._standing.ledger.told[0].copied(self.candidates.device)
+
+    @property
+    def rule(self) -> AcquisitionRule:
+        """How the next point is chosen from the posterior."""
+        return rule_in(self._config, self._standing)
+
+    @property
+    def num_asked(self) -> int:
+        """How many points were ever asked for or marked as pending."""
+        return self._standing.ledger.num_asked
+
+    @property
+    def num_told(self) -> int:
+        """How many rewards were ever told."""
+        return self._standing.ledger.num_told
+
+    def told_since(self, number: int) -> History:
+        """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
+        told = self._standing.ledger.told_since(checks.non_negative_integer("number", number))
+        return told.copied(self.candidates.device)
+
+    @property
+    def weights(self) -> Tensor:
+        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
+
+        It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
+        """
+        ledger, history = self._standing.ledger, self._standing.ledger.told_since(0)
+        weights, times = torch.zeros(ledger.num_told, dtype=torch.float64), history.times
+        learned = slice(ledger.num_forgotten, ledger.num_learned)
+        weights[learned] = 1.0
+        if self.memory is not None and times is not None:
+            level = self._spec.regularization
+            weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
+        return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
+
+    @property
+    def now(self) -> float:
+        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
+
+        It is minus infinity before the first time.
+        """
+        return self._standing.now
+
+    @property
+    def pending(self) -> Tensor:
+        """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
+        return self._there(self._standing.ledger.pending.points)
+
+    @property
+    def pending_ids(self) -> tuple[int, ...]:
+        """The ids of the points asked for and not yet told, in the order asked."""
+        return self._standing.ledger.pending.ids
+
+    @property
+    def pending_ages(self) -> Tensor:
+        """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
+        times = self._standing.ledger.pending.times
+        return self._there(self._standing.now - torch.tensor(times, dtype=torch.float64))
+
+    @property
+    def inducing_points(self) -> Tensor:
+        """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
+        return self._there(self._standing.belief.inducing_points)
+
+    @property
+    def objective(self) -> Scalarization | None:
+        """What is sought in place of the reward alone; None for that."""
+        return self._config.objective
+
+    @property
+    def outcomes(self) -> tuple[str, ...]:
+        """The names of the outcomes that are declared, in the order of the columns of ``history.outcomes``."""
+        return tuple(each.name for each in self._config.declared)
+
+    def outcome_model(self, name: str) -> NystromGP | OnlineGP:
+        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
+
+        Raises:
+            InputError: if no outcome of this name is declared.
+        """
+        place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
+        return self._outcome_shown(self._standing.outcomes[place])
+
+    def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
+        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
+
+        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
+        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
+        for while there is anything else.
+
+        Args:
+            x: as in ``tell``: points (q, d), with contexts actions (q, a).
+            context: as in ``tell``.
+            time: as in ``ask``; nothing changes for the bandit.
+
+        Raises:
+            InputError: if they do not fit.
+        """
+        clock = self._standing.clock.moved_to(time, self._standing.round)
+        X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
+        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
+
+    @property
+    def model(self) -> NystromGP | OnlineGP:
+        """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
+        return self._shown_by(self._standing.belief, self._standing.ledger)
+
+    def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
+        """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
+
+        Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
+        largest of theirs.
+
+        With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
+        sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
+
+        Args:
+            context: as in ``ask``.
+            candidates: as in ``ask``.
+            time: as in ``ask``; nothing changes for the bandit.
+        """
+        standing, domain = self._now(time, context, candidates)
+        rule, functions = rule_in(self._config, standing), list[AcquisitionFunction]()
+        offer, outstanding = playable_of(self._config, standing, domain, rule), self._there(standing.ledger.outstanding)
+        domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
+        seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
+        if self._config.objective is not None and isinstance(rule, OptimisticRule):
+            functions.append(self._weighed_function(standing, self._config.objective, rule, domain, seed))
+        for part, own_seed in [] if functions else offering(standing.belief, seed):
+            model = self._shown_by(part, standing.ledger)
+            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
+        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
+        function = function if offer.fence is None else Fenced(function, offer.fence)
+        return domain.of_action(function, self.candidates.example.shape[-1])
+
+    def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
+        """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
+
+        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
+        of those learned may be played, it is the best of the candidates, played or not.
+
+        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
+        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
+        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
+        any more, as just after a restart, it is that of what was learned before.
+
+        Args:
+            context: as in ``ask``.
+            candidates: as in ``ask``.
+            time: as in ``ask``; nothing changes for the bandit.
+
+        Raises:
+            EmptyHistoryError: if nothing was learned yet.
+        """
+        standing, domain = self._now(time, context, candidates)
+        standing = recalled(self._config, all_settled(self._config, standing))
+        belief, keeps = standing.belief, self.candidates.recommends
+        fence = constraints_of(self._config, standing, plainly=True)
+        if self._config.objective is not None:
+            best = recommended_for(objectives_of(self._config, standing, self._config.objective), domain, fence, keeps)
+        elif fence is not None:
+            best = recommended(belief, domain, fence, keeps)
+        else:
+            best = belief.recommend_in(domain, keeps)
+        found = self.candidates.actions(best)
+        return found[0] if isinstance(found, list) else found
+
+    def health(self, *, check: bool = False) -> Health:
+        """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
+
+        Args:
+            check: as in ``guarantee``.
+
+        Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
+        """
+        return examined(self._config, self._standing, self._seconds, self._quality(check))
+
+    @property
+    def _spec(self) -> ModelSpec:
+        """What is taken for true now."""
+        return self._config.in_force(self._standing.spec, self._standing.told)
+
+    def _there(self, values: Tensor) -> Tensor:
+        """Return a copy of values where the candidates are."""
+        return values.to(self.candidates.device, copy=True)
+
+    @abstractmethod
+    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
+        """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
+
+    @abstractmethod
+    def _ahead_of(self, standing: Standing) -> Lookahead:
+        """Return the posterior with the batch so far pending, kept from ask to ask."""
+
+    def _weighed_function(
+        self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
+    ) -> AcquisitionFunction:
+        """Return the function of several objectives that a choice maximises."""
+        goals, ledger = objectives_of(self._config, standing, objective), standing.ledger
+        ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
+        models = [
+            self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
+            for aim in goals.aims
+        ]
+        weighed = Aiming(goals, ahead).weighed(ahead, self.width(standing.belief), seed)
+        return weighed.function(rule, models, seed, domain)
+
+    def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
+        """Return the posterior of an outcome as a BoTorch model of its own."""
+        told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
+        return known.belief.shown(told).to(self.candidates.device)
+
+    def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
+        """Return a posterior as a BoTorch model of its own, remembered while it stays."""
+        if self._shown is None or self._shown[0] is not belief:
+            learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
+            self._shown = belief, belief.shown(learned.rewarded.copied()).to(self.candidates.device)
+        return self._shown[1]
+
+    def _quality(self, check: bool) -> DictionaryQuality | None:
+        """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
+        is_measured = checks.flag("check", check) and self.dictionary is not None
+        return self.dictionary_quality() if is_measured and self._standing.belief.num_observations else None
