@@ -43,22 +43,25 @@ def check_size(what: str, *counts: int) -> None:
         )
 
 
-def stationary_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
+def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -> Kernel:
     """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
-        lengthscale: ℓ > 0, in units of the inputs; or a list with one for each input.
+        lengthscale: ℓ > 0, in units of the inputs.
         outputscale: k(x, x) > 0, in reward units squared.
     """
+    return anisotropic_kernel(name, checks.positive("lengthscale", lengthscale), outputscale)
+
+
+def anisotropic_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
+    """Return a kernel as ``stationary_kernel`` does, of one length above 0 or of one for each input."""
     smoothness = _SMOOTHNESS[choice("kernel", name, _SMOOTHNESS)]
-    is_list = isinstance(lengthscale, list)
-    lengths = [checks.positive("lengthscale", each) for each in (lengthscale if is_list else [lengthscale])]
-    d = len(lengths) if is_list else None
+    d = len(lengthscale) if isinstance(lengthscale, list) else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()
     # A tensor: GPyTorch rounds Python numbers to single precision.
-    kernel.lengthscale = torch.tensor(lengths, dtype=torch.float64)
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
     if outputscale == 1.0:
         return kernel
     scaled = ScaleKernel(kernel).double()

@@ -4,39 +4,33 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch_kbandits.environments.anchors import bump, chessboard, step_diagonal
+from torch_kbandits import environments
 from torch_kbandits.environments.base import ContextualEnvironment, DynamicEnvironment, Environment
-from torch_kbandits.environments.classification import digits
-from torch_kbandits.environments.hpolib import hpolib
 from torch_kbandits.environments.options import nearest
-from torch_kbandits.environments.peaks import MovingPeak, SeattleWeather
-from torch_kbandits.environments.sampled import gaussian_bumps, gp_sample, rkhs_function
-from torch_kbandits.environments.sensors import ozone_grid, sensor_replay, sensors
-from torch_kbandits.environments.sequences import AbruptSwitches, Drift, Periodic
-from torch_kbandits.environments.synthetic import synthetic_function
 from torch_kbandits.errors import InputError
 
 #: What an algorithm may play.
 AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
 
-_ENVIRONMENTS: dict[str, Callable[..., AnyEnvironment]] = {
-    "abrupt": AbruptSwitches,
-    "bump": bump,
-    "chessboard": chessboard,
-    "digits": digits,
-    "drift": Drift,
-    "gaussian-bumps": gaussian_bumps,
-    "gp-sample": gp_sample,
-    "hpolib": hpolib,
-    "moving-peak": MovingPeak,
-    "ozone-grid": ozone_grid,
-    "periodic": Periodic,
-    "rkhs-function": rkhs_function,
-    "seattle-weather": SeattleWeather,
-    "sensor-replay": sensor_replay,
-    "sensors": sensors,
-    "step-diagonal": step_diagonal,
-    "test-function": synthetic_function,
+#: What makes each, in ``torch_kbandits.environments``, which is imported when it is asked for.
+_ENVIRONMENTS = {
+    "abrupt": "AbruptSwitches",
+    "bump": "bump",
+    "chessboard": "chessboard",
+    "digits": "digits",
+    "drift": "Drift",
+    "gaussian-bumps": "gaussian_bumps",
+    "gp-sample": "gp_sample",
+    "hpolib": "hpolib",
+    "moving-peak": "MovingPeak",
+    "ozone-grid": "ozone_grid",
+    "periodic": "Periodic",
+    "rkhs-function": "rkhs_function",
+    "seattle-weather": "SeattleWeather",
+    "sensor-replay": "sensor_replay",
+    "sensors": "sensors",
+    "step-diagonal": "step_diagonal",
+    "test-function": "synthetic_function",
 }
 
 #: Arguments that are no options: the seed is given apart, and a dtype has no name in a spec.
@@ -89,7 +83,7 @@ def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnviro
     if not isinstance(name, str) or name not in _ENVIRONMENTS:
         listed = ", ".join(names())
         raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")
-    return _ENVIRONMENTS[name]
+    return getattr(environments, _ENVIRONMENTS[name])
 
 
 def _options(name: str | Callable[..., AnyEnvironment]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel, LinearKernel
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, TheoremWidth, Width
-from torch_kbandits.environments.options import stationary_kernel
+from torch_kbandits.environments.options import anisotropic_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.names import OWN_FORMS, check_keys, pick, table
@@ -74,11 +74,11 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
         return kernel
     lengthscale, place = entry.get("lengthscale", 1.0), f"{where}.lengthscale"
     if not isinstance(lengthscale, list | tuple):
-        return stationary_kernel(name, checks.positive(place, lengthscale), outputscale)
+        return anisotropic_kernel(name, checks.positive(place, lengthscale), outputscale)
     if not lengthscale:
         raise InputError(f"{place} must be a number or a list with one for each input, got an empty list.")
     lengths = [checks.positive(f"{place}[{i}]", part) for i, part in enumerate(lengthscale)]
-    return stationary_kernel(name, lengths, outputscale)
+    return anisotropic_kernel(name, lengths, outputscale)
 
 
 def width_options(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, TEXT, clean, marker_handle, new_figure
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, marker_handle, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -102,17 +102,12 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
 
     Args:
-        bandit: as in ``pareto_front``, like the next.
+        bandit: as in ``pareto_front``, like the next; the errors are those, too.
         objectives: at least two.
         center: constant to add to rewards.
 
     Returns:
         The figure of matplotlib.
-
-    Raises:
-        InputError: if an argument does not fit.
-        EmptyHistoryError: if no play counts.
-        MissingExtraError: if matplotlib is not installed.
     """
     front = pareto_front(bandit, objectives)
     if len(front.names) < 2:
@@ -157,9 +152,7 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
         ax.scatter(x[star], y[star], s=150, **words)
     names = front.names
-    ax.set_xlabel(f"{names[one]} ({front.directions[names[one]]})", fontsize=TEXT)
-    ax.set_ylabel(f"{names[other]} ({front.directions[names[other]]})", fontsize=TEXT)
-    clean(ax)
+    labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))
 
 
 def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
