@@ -15,7 +15,7 @@ class FiniteArms(Environment):
     """Arms with known means and Gaussian noise; regret is measured against the means.
 
     Args:
-        arms: (A, d); an arm that stands twice must have one mean.
+        arms: (A, d); equal arms must have equal means.
         means: expected rewards (A,), in reward units.
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses the noise.

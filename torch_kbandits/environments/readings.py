@@ -164,7 +164,7 @@ def _read(
         choice(name, value, (True, False, None))
     rows = read_rows("csv", path, delimiter)
     top = rows[0][1]
-    if header is None:  # a first cell that may stand over times is not looked at
+    if header is None:  # a first cell may be the name of the times
         header = all(map(is_text, top if times is False or len(top) == 1 else top[1:]))
     rows = rows[header:]
     if times is None:

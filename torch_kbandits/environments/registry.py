@@ -48,7 +48,7 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
     Args:
         name: one of ``names()``, or a class or a function that makes one.
         seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
-            was measured or stands in a paper is the same for every seed.
+            was measured or printed is the same for every seed.
         options: as ``describe(name)`` lists them.
 
     Raises:

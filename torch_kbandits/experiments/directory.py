@@ -25,12 +25,7 @@ _LOCK_FILE, _CHECKPOINTS, _KIND = ".lock", "checkpoints", "checkpoint"
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends.
-
-    Raises:
-        InputError: if another process, or another call in this one, holds it.
-        FileError: if it cannot be made or written to.
-    """
+    """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / _LOCK_FILE, timeout=0)
@@ -54,11 +49,7 @@ def begin(folder: Path, name: str, content: Mapping[str, Any], runs: Sequence[Se
 
 
 def index_of(folder: Path) -> dict[str, Any]:
-    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing.
-
-    Raises:
-        DamagedFileError: if what it says cannot be read.
-    """
+    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing."""
     if not (folder / EXPERIMENT_FILE).is_file():
         return {}
     try:
@@ -87,12 +78,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run on its way: a bandit and what was measured of it, kept so that a killed run goes on from there.
-
-    Args:
-        directory: of the experiment; None where nothing is written.
-        key: of the run.
-    """
+    """A run on its way, kept so that it goes on from there after a kill; nothing is written without a directory."""
 
     directory: Path | None
     key: str

@@ -110,12 +110,7 @@ def parse_value(text: str) -> Any:
 
 
 def read_plain(where: str, text: str, kind: Literal["TOML", "JSON"]) -> Any:
-    """Return the content of a text.
-
-    Raises:
-        InputError: if it is nested so deeply, or has a number of so many digits, that Python does not read it.
-        TOMLDecodeError, JSONDecodeError: if it is not of its kind.
-    """
+    """Return the content of a text; its reader may raise, and what is too deep or has too many digits is refused."""
     try:
         if kind == "TOML" and _LONG_KEY.search(text):
             raise RecursionError

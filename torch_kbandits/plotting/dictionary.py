@@ -27,7 +27,7 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
     a probability in proportion to it. Nothing changes for the bandit.
 
     Args:
-        bandit: whose, as of its present time.
+        bandit: whose, as of now.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     Returns:
@@ -84,7 +84,7 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
     ax, number, handles = new_figure(6.0, 4.2).subplots() if ax is None else ax, int(history.rounds[-1]) + 1, []
     for which, colour, label in (
         (rounds, POSTERIOR, f"distinct points played ({len(points)})"),
-        (rounds[held], DICTIONARY, f"of them in the present dictionary ({int(held.sum())})"),
+        (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
     ):
         counts = torch.bincount(which, minlength=number).cumsum(0).cpu().numpy()
         handles += ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)

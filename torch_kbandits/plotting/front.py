@@ -26,7 +26,7 @@ class ParetoFront:
 
     Attributes:
         directions: of each objective, "maximize" or "minimize", by name.
-        X: points (n, d), as ``history`` has them, at the present time where points know it.
+        X: points (n, d), as ``history`` has them, at the current time where points know it.
         means: posterior means, (n, k), each in the units of its objective.
         deviations: posterior standard deviations, (n, k).
         is_on_front: (n,).
@@ -54,7 +54,7 @@ class ParetoFront:
 def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) -> ParetoFront:
     """Return the plays of a bandit that no other one beats in every objective, by posterior means.
 
-    Values as they were told are no front: with noise the luckiest of them would be. Plays that no longer count under a
+    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a
     memory are left out. With contexts points are (context, action), and those of all contexts are compared. Nothing
     changes for the bandit.
 

@@ -85,7 +85,7 @@ def plot_line(
     would be fainter than 2% is left out, and the legend says of how many points. Nothing changes for the bandit.
 
     Args:
-        bandit: whose posterior, as of its present time.
+        bandit: whose posterior, as of now.
         coordinate: by name, or as a column of ``history.X``; None for the first of an action.
         at: a point (d,) with the other coordinates, joint with contexts; None for the recommended point.
         context: with contexts, that in which the point is recommended, as in ``ask``.

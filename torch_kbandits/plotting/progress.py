@@ -62,16 +62,16 @@ class Progress:
     Args:
         bandit: that is played; what it was told before does not enter the rewards.
         rounds: how many rounds there will be; None if that is not known.
-        interval: seconds between two looks at the bandit.
+        interval: seconds between two readings.
         center: constant to add to rewards: what you subtracted before you told them.
         stream: where the line goes; None for standard error.
-        name: what stands before the line.
+        name: before the line.
 
     Raises:
         InputError: if an argument does not fit.
         MissingExtraError: if tqdm is not installed.
 
-    Cost: a look at the clock in a round. In a look at the bandit O(rewards since the last one) for these, never the
+    Cost: reading the clock in a round. A reading of the bandit costs O(rewards since the last one) for these, never the
     whole history, O(m d) for the dictionary, and what the width costs, which ``ask`` computes as well.
     """
 

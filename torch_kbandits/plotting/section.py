@@ -1,4 +1,4 @@
-"""Where a posterior is looked at: one or two coordinates vary, the others are fixed, at the recommended point."""
+"""The points at which a posterior is drawn: one or two coordinates vary, the others are fixed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,9 +44,6 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
     It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
     1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
     played. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
-
-    Raises:
-        InputError: if the context or the actions do not fit.
     """
     kinds = bandit.candidates
     played = bandit.history.X[bandit.weights > 0.0]
@@ -133,11 +130,7 @@ def section(
     resolution: int = 200,
     names: Sequence[str] | None = None,
 ) -> Section:
-    """Return where coordinates, given by name or number, are to be looked at; the words are those of ``plot_line``.
-
-    Raises:
-        InputError: if an argument does not fit; the message says what was expected.
-    """
+    """Return the section along coordinates, given by name or number; the words are those of ``plot_line``."""
     d = bandit.candidates.example.shape[-1]
     names = coordinate_names(bandit) if names is None else tuple(names)
     if len(names) != d or not all(isinstance(name, str) for name in names):
