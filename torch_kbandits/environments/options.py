@@ -1,7 +1,7 @@
-"""What the options of problems stand for: words, sizes that fit into memory, kernels by name and norms under them."""
+"""Options of problems: names and the errors about them, sizes that fit into memory, kernels and norms under them."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,19 +19,32 @@ _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 
 NORMS = ("rkhs", "printed")
 
 
-def choice(name: str, value: Any, valid: Iterable[str | bool | None]) -> Any:
-    """Return ``value`` if it is one of the valid ones; the error has the nearest."""
+def unknown(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> InputError:
+    """Return the error for a name, at a place such as "algorithms[0]", that is none of the valid ones of a kind.
+
+    It says how something of one's own may be named where that is given.
+    """
+    known = sorted(valid)
+    near = checks.nearest_name(name, known, cutoff=0.4) if isinstance(name, str) else None
+    guess = f"did you mean {near!r}? " if near else ""
+    listed = f"Known: {', '.join(known)}." if known else "None may be given."
+    own = f" Your own is {own}." if own else ""
+    return InputError(f"{where}: {checks.shown(name)} is no {kind}; {guess}{listed}{own}")
+
+
+def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
+    """Return ``name`` if it is one of the valid ones; the words are those of ``unknown``."""
     known = list(valid)
-    if not any(value is each or (isinstance(value, str) and value == each) for each in known):
-        listed, came = ", ".join(map(repr, known)), checks.shown(value)
-        raise InputError(f"{name} must be one of {listed}; got {came}{nearest(value, known)}.")
-    return value
+    if not isinstance(name, str) or name not in known:
+        raise unknown(where, kind, name, known, own)
+    return name
 
 
-def nearest(value: Any, known: Iterable[Any]) -> str:
-    """Return " (did you mean …?)", or nothing if no known name is near."""
-    near = checks.nearest_name(value, known) if isinstance(value, str) else None
-    return f" (did you mean {near!r}?)" if near else ""
+def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:
+    """Refuse keys of a table that are none of the valid ones; the first is named."""
+    known = set(valid)
+    for key in value:
+        pick(where, kind, key, known)
 
 
 def check_size(what: str, *counts: int) -> None:
@@ -56,7 +69,7 @@ def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -
 
 def anisotropic_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
     """Return a kernel as ``stationary_kernel`` does, of one length above 0 or of one for each input."""
-    smoothness = _SMOOTHNESS[choice("kernel", name, _SMOOTHNESS)]
+    smoothness = _SMOOTHNESS[pick("kernel", "kernel", name, _SMOOTHNESS)]
     d = len(lengthscale) if isinstance(lengthscale, list) else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()

@@ -1,12 +1,12 @@
 """The problems that a spec may name."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch_kbandits import environments
 from torch_kbandits.environments.base import ContextualEnvironment, DynamicEnvironment, Environment
-from torch_kbandits.environments.options import nearest
+from torch_kbandits.environments.options import check_keys, pick
 from torch_kbandits.errors import InputError
 
 #: What an algorithm may play.
@@ -55,15 +55,17 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
         InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
             does not fit.
     """
-    maker, known = _maker(name), _options(name)
-    shown = name if isinstance(name, str) else maker.__name__
-    for option in options:
-        if option not in known:
-            near = f"{nearest(option, known)}; it has {', '.join(known)}"
-            raise InputError(f"Environment {shown!r} has no option {option!r}{near}.")
-    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
-        raise InputError(f"Environment {shown!r} needs the option(s) {', '.join(missing)}.")
+    maker = _maker(name)
+    check_options("environments.build", name, options)
     return maker(seed=seed, **options)
+
+
+def check_options(where: str, name: str | Callable[..., AnyEnvironment], options: Mapping[str, Any]) -> None:
+    """Refuse an option that a problem does not have, and that one is missing."""
+    shown, known = name if isinstance(name, str) else name.__name__, describe(name)[1]
+    check_keys(where, f"option of environment {shown!r}", options, known)
+    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
+        raise InputError(f"{where}: environment {shown!r} needs {' and '.join(missing)}.")
 
 
 def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
@@ -74,20 +76,14 @@ def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, 
     Raises:
         InputError: if there is no such problem.
     """
-    return (inspect.getdoc(_maker(name)) or "").partition("\n")[0], _options(name)
+    maker = _maker(name)
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    words = {key: word.default for key, word in inspect.signature(maker).parameters.items() if word.kind not in several}
+    options = {key: default for key, default in words.items() if key not in _NO_OPTIONS}
+    return (inspect.getdoc(maker) or "").partition("\n")[0], options
 
 
 def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:
     if callable(name):
         return name
-    if not isinstance(name, str) or name not in _ENVIRONMENTS:
-        listed = ", ".join(names())
-        raise InputError(f"There is no environment {name!r}{nearest(name, names())}; there are {listed}.")
-    return getattr(environments, _ENVIRONMENTS[name])
-
-
-def _options(name: str | Callable[..., AnyEnvironment]) -> dict[str, Any]:
-    parameters = inspect.signature(_maker(name)).parameters
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    words = {key: word.default for key, word in parameters.items() if word.kind not in several}
-    return {key: default for key, default in words.items() if key not in _NO_OPTIONS}
+    return getattr(environments, _ENVIRONMENTS[pick("environments", "environment", name, _ENVIRONMENTS)])

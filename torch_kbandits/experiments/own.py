@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any
 
 from torch_kbandits import checks
+from torch_kbandits.environments.options import check_keys, unknown
 from torch_kbandits.errors import InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, check_keys, mapped, table, unknown
+from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, mapped, table
 from torch_kbandits.files import read_whole
 
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.

@@ -14,10 +14,10 @@ from gpytorch.kernels import Kernel, LinearKernel
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, TheoremWidth, Width
-from torch_kbandits.environments.options import anisotropic_kernel
+from torch_kbandits.environments.options import anisotropic_kernel, check_keys, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.names import OWN_FORMS, check_keys, pick, table
+from torch_kbandits.experiments.names import OWN_FORMS, table
 
 #: The names that a kernel table may have, and what each is.
 KERNELS = {

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from torch_kbandits.experiments.names import pick
+from torch_kbandits.environments.options import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.extras import require
 
