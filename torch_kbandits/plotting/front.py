@@ -14,6 +14,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.plotting.section import asks_expert
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, marker_handle, new_figure
 
 #: Inches of a panel, and of the margin below them.
@@ -158,7 +159,7 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
 def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
     """Return the row of what is recommended; None where nothing is, or in some context alone, or an expert is asked."""
     has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
-    if bandit.objective is None or has_context or "expert" in bandit.state_dict():
+    if bandit.objective is None or has_context or asks_expert(bandit):
         return None
     best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
     rows = (best.to(front.X.device) == front.X).all(-1).nonzero()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import torch
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -14,11 +13,10 @@ from torch_kbandits.candidates import Arms, Configurations, ContextualActions, U
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
-from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.columns import Number
 
-#: Points whose posterior is computed at a time; and spread over a box to seek the best action of a context among them.
-_BLOCK, _SPREAD = 4096, 1024
+#: Points whose posterior is computed at a time.
+_BLOCK = 4096
 
 
 class Moments(NamedTuple):
@@ -39,39 +37,28 @@ def moments(bandit: Bandit, X: Tensor) -> Moments:
 
 
 def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
-    """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that may be played.
+    """Return the point (1, d) that ``recommend`` returns now; None if nothing was learned that has weight.
 
-    It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
-    1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
-    played. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
+    Where actions differ from round to round and none are given, it is of those played. A bandit that asks an expert
+    would remember the question; for it the point is the played one of the largest posterior mean.
     """
-    kinds = bandit.candidates
-    played = bandit.history.X[bandit.weights > 0.0]
+    kinds, played = bandit.candidates, bandit.history.X[bandit.weights > 0.0]
     now, offers = max(bandit.now, 0.0), untimed(kinds)
-    if kinds.is_contextual:
-        by_round = isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None
-        if by_round and candidates is None:
-            if len(played) == 0:
-                return None
-            candidates = kinds.actions(played)
-        domain = kinds.in_round(context, candidates, now).to(kinds.device)
-        if domain.arms is not None:
-            offered = domain.arms
-        elif domain.blocks is not None:
-            offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
-        elif domain.cube is not None:
-            offered = domain.in_context(distinct(played)[0])
-        else:
-            spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
-            actions = torch.cat([spread.to(kinds.device), kinds.actions(played)])
-            offered = torch.cat([cast(Tensor, domain.context).expand(len(actions), -1), actions], dim=-1)
-    else:
-        kinds.in_round(context, candidates, now)
-        offered = distinct(played)[0]
-        offered = offered[kinds.recommends(offered.cpu())]
-    if len(played) == 0 or len(offered) == 0:
+    if candidates is None and isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None:
+        if len(played) == 0:
+            return None
+        candidates = kinds.actions(played)
+    kinds.in_round(context, candidates, now)
+    if len(played) == 0:
         return None
-    return offered[moments(bandit, offered).mean.argmax(), None].clone()
+    if asks_expert(bandit):
+        return played[moments(bandit, played).mean.argmax(), None].clone()
+    return kinds.points(bandit.recommend(context=context, candidates=candidates), context, now).to(kinds.device)
+
+
+def asks_expert(bandit: Bandit) -> bool:
+    """Say whether a bandit asks an expert, also where it recommends."""
+    return "expert" in bandit.state_dict()
 
 
 @dataclass(frozen=True, eq=False)
