@@ -1,7 +1,8 @@
 """Options of problems: names and the errors about them, sizes that fit into memory, kernels and norms under them."""
 
+import inspect
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -45,6 +46,19 @@ def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[
     known = set(valid)
     for key in value:
         pick(where, kind, key, known)
+
+
+def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
+    """Return the words of a class or a function with their defaults, ``inspect.Parameter.empty`` without one."""
+    words = inspect.signature(made_by).parameters.values()
+    return {word.name: word.default for word in words if word.kind not in (word.VAR_KEYWORD, word.VAR_POSITIONAL)}
+
+
+def check_options(where: str, what: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse options of something that are not known, given those with their defaults, and that one is missing."""
+    check_keys(where, f"option of {what}", options, known)
+    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
+        raise InputError(f"{where}: {what} needs {' and '.join(missing)}.")
 
 
 def check_size(what: str, *counts: int) -> None:

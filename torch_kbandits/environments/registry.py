@@ -1,13 +1,12 @@
 """The problems that a spec may name."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from torch_kbandits import environments
 from torch_kbandits.environments.base import ContextualEnvironment, DynamicEnvironment, Environment
-from torch_kbandits.environments.options import check_keys, pick
-from torch_kbandits.errors import InputError
+from torch_kbandits.environments.options import check_options, parameters, pick
 
 #: What an algorithm may play.
 AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
@@ -56,16 +55,9 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
             does not fit.
     """
     maker = _maker(name)
-    check_options("environments.build", name, options)
+    shown = name if isinstance(name, str) else name.__name__
+    check_options("environments.build", f"environment {shown!r}", options, describe(name)[1])
     return maker(seed=seed, **options)
-
-
-def check_options(where: str, name: str | Callable[..., AnyEnvironment], options: Mapping[str, Any]) -> None:
-    """Refuse an option that a problem does not have, and that one is missing."""
-    shown, known = name if isinstance(name, str) else name.__name__, describe(name)[1]
-    check_keys(where, f"option of environment {shown!r}", options, known)
-    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
-        raise InputError(f"{where}: environment {shown!r} needs {' and '.join(missing)}.")
 
 
 def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
@@ -77,9 +69,7 @@ def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, 
         InputError: if there is no such problem.
     """
     maker = _maker(name)
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    words = {key: word.default for key, word in inspect.signature(maker).parameters.items() if word.kind not in several}
-    options = {key: default for key, default in words.items() if key not in _NO_OPTIONS}
+    options = {key: default for key, default in parameters(maker).items() if key not in _NO_OPTIONS}
     return (inspect.getdoc(maker) or "").partition("\n")[0], options
 
 

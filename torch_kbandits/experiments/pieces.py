@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel, LinearKernel
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, TheoremWidth, Width
-from torch_kbandits.environments.options import anisotropic_kernel, check_keys, pick
+from torch_kbandits.environments.options import anisotropic_kernel, check_keys, parameters, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.names import OWN_FORMS, table
@@ -74,7 +74,7 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
 def width_options(name: str) -> dict[str, Any]:
     """Return the options of a width with their defaults, ``dataclasses.MISSING`` where there is none."""
     if own.is_own(name):
-        known = own.parameters(own.load(name, name))
+        known = parameters(own.load(name, name))
         return {key: dataclasses.MISSING if value is Parameter.empty else value for key, value in known.items()}
     known = {field.name: field.default for field in dataclasses.fields(cast(Any, WIDTHS[name]))}
     return known | ({"gain": "realized"} if "gain" in known else {})
