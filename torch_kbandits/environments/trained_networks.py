@@ -36,10 +36,9 @@ def hpolib(
 ) -> ReplayedArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms.
 
-    Rewards are negated logarithms of the validation loss: the losses themselves span up to twelve orders of magnitude,
-    and a few diverged runs would be all their variance. The mean of an arm is the average over its four trainings and a
-    pull returns one of them, so the noise is real and differs from arm to arm. Then rewards are shifted and scaled so
-    that the means have mean 0 and variance 1.
+    Rewards are negated logarithms of the validation loss, which spans up to twelve orders of magnitude, shifted and
+    scaled so that the means have mean 0 and variance 1. The mean of an arm is the average over its four trainings and a
+    pull returns one of them, so the noise is real and differs from arm to arm.
 
     Numbers become evenly spaced in [0, 1] by rank: the lists of batch sizes, learning rates and units grow
     geometrically, that of dropouts evenly. The categories (two activations, the schedule of the learning rate) become 0
