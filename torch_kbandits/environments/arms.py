@@ -21,9 +21,6 @@ class FiniteArms(Environment):
         seed: addresses the noise.
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
 
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
-
     Cost: O(A d) time and memory once; then O(d) a row of any call, whatever A.
     """
 
@@ -58,9 +55,6 @@ class ReplayedArms(Environment):
         noise_scale: R for an algorithm; the root of the variance within arms, averaged over arms, unless given. Either
             way it is no bound: records of one arm may spread wider than those of another.
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
     arms: Tensor
@@ -110,9 +104,6 @@ class SensorReplay(DynamicEnvironment):
         seed: draws nothing.
         noise_scale: R for an algorithm, in reward units; 0 if unknown.
         known: kernel, regularization, norm_bound and center: as in ``DynamicEnvironment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; if two sensors are in one place.
     """
 
     def __init__(

@@ -84,6 +84,9 @@ class Environment(Problem, ABC):
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
         noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
             seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
+
+    Raises:
+        InputError: on shapes, dtypes or values that do not fit, each named; that is so for all problems.
     """
 
     arms: Tensor | None = None

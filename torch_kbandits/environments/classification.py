@@ -26,9 +26,6 @@ class Classification(ContextualEnvironment):
         seed: addresses the order of the examples.
         noise_scale: R for an algorithm; 0.5 unless given, which holds for every reward in [0, 1].
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
     actions: Tensor

@@ -110,9 +110,6 @@ class AbruptSwitches(RKHSFunctions, DynamicEnvironment):
         norm: ρ, the RKHS norm of every function, in reward units.
         noise_scale: standard deviation of the noise; λ is its square, and None without noise.
         seed: addresses arms, centres, functions and noise.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     def __init__(
@@ -151,7 +148,7 @@ class Drift(RKHSFunctions, DynamicEnvironment):
         num_centres: m >= 2; it and the other words are as in ``AbruptSwitches``.
 
     Raises:
-        InputError: if an argument does not fit, or a step would be longer than 2ρ, the diameter of the sphere.
+        InputError: if a step would be longer than 2ρ, the diameter of the sphere.
     """
 
     def __init__(
@@ -212,9 +209,6 @@ class Periodic(RKHSFunctions, DynamicEnvironment):
         swing: s in (0, 1], the share of the norm that changes; with 1 half a period turns the function into its
             negative.
         num_centres: m, at least 3; it and the other words are as in ``AbruptSwitches``.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     def __init__(
