@@ -69,14 +69,6 @@ def damaged(folder: Path, error: Exception) -> DamagedFileError:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a checkpoint held: how far the run was, and the warnings that it had drawn."""
-
-    state: PlayState
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
 class Checkpoint:
     """A run on its way, kept so that it goes on from there after a kill; nothing is written without a directory."""
 
@@ -113,10 +105,13 @@ class Checkpoint:
                 warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
         bandit.load_state_dict(known)
 
-    def restore(self, bandit: Bandit) -> Kept:
-        """Bring a new bandit to where the run was; where there is no file, or none that serves, it stays as it is."""
+    def restore(self, bandit: Bandit) -> tuple[PlayState, list[str]]:
+        """Bring a new bandit to where the run was; return how far that is, and the warnings that it had drawn.
+
+        Where there is no file, or none that serves, the bandit stays as it is.
+        """
         if self.file is None or not self.file.exists():
-            return Kept(PlayState(), [])
+            return PlayState(), []
         before = torch.get_rng_state()
         try:
             content = read(self.file, _KIND)
@@ -129,8 +124,8 @@ class Checkpoint:
             bandit.load_state_dict(content["state"])
         except Exception as error:  # whatever is wrong with a file, the run is made
             torch.set_rng_state(before)
-            return Kept(PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"])
-        return Kept(state, content["warnings"])
+            return PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"]
+        return state, content["warnings"]
 
 
 def clear(directory: Path, finished: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, D
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments import live, own
-from torch_kbandits.experiments.directory import Checkpoint, Kept
+from torch_kbandits.experiments.directory import Checkpoint
 from torch_kbandits.experiments.live import Report
 from torch_kbandits.experiments.loop import PlayState, play
 from torch_kbandits.experiments.names import mapped
@@ -189,10 +189,10 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
         checkpoint = Checkpoint(directory, trial.key)
-        kept = Kept(PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
+        state, kept = (PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
 
         def news() -> list[str]:
-            return [*kept.warnings, *(" ".join(str(warning.message).split()) for warning in caught)]
+            return [*kept, *(" ".join(str(warning.message).split()) for warning in caught)]
 
         watch: Callable[[int], None] | None = None
         if report is not None and isinstance(bandit, Bandit):
@@ -203,7 +203,7 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
             trial.rounds,
             record_every=trial.record_every,
             batch=trial.algorithm.batch,
-            state=kept.state,
+            state=state,
             keep_every=trial.checkpoint_every,
             keep=lambda state: checkpoint.keep(bandit, state, news()),
             watch=watch,
