@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, Configurations, ContextualActions, UnitCube
+from torch_kbandits.candidates import Arms, Configurations, ContextualActions
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
@@ -211,27 +211,13 @@ def _values(
 
 def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
     """Return between which values a coordinate of what may be played lies; of what was played, if that is not known."""
-    offered, known = _offered(bandit), bandit.history.X[:, column]
-    start = bandit.candidates.context_dim
-    if offered is not None and column >= start:
-        known = offered[:, column - start]
+    known = bandit.history.X[:, column]
+    if column >= bandit.candidates.context_dim:
+        offered = bandit.candidates.ranges[:, column - bandit.candidates.example.shape[-1]]
+        known = offered if bool(offered.isfinite().all()) else known
     if len(known) == 0 or not bool(known.min() < known.max()):
         raise InputError(f"It is not known in which range {name!r} is to be shown: give bounds=.")
     return float(known.min()), float(known.max())
-
-
-def _offered(bandit: Bandit) -> Tensor | None:
-    """Return the corners of the actions that may be played, (2, a); None where every round brings its own."""
-    candidates: Any = untimed(bandit.candidates)
-    if isinstance(candidates, Arms):
-        corners = torch.stack([torch.stack([each.amin(0), each.amax(0)]) for _, each in candidates.source.blocks()])
-        return torch.stack([corners[:, 0].amin(0), corners[:, 1].amax(0)])
-    if isinstance(candidates, ContextualActions) and candidates.set is not None:
-        return torch.stack([candidates.set.amin(0), candidates.set.amax(0)])
-    if isinstance(candidates, (Configurations, UnitCube)):
-        sides = candidates.example[:, candidates.context_dim :]
-        return torch.cat([torch.zeros_like(sides), torch.ones_like(sides)])
-    return candidates.bounds
 
 
 def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> tuple[Tensor, bool]:
@@ -245,7 +231,7 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     best = recommended_point(bandit, context, candidates)
     if best is not None:
         return best, True
-    offered = _offered(bandit)
-    if offered is None:
+    middle = own.ranges[:, own.context_dim - example.shape[-1] :].mean(0, keepdim=True)
+    if not bool(middle.isfinite().all()):
         raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
-    return own.points(offered.mean(0, keepdim=True).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False
+    return own.points(middle.to(example).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False
