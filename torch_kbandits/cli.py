@@ -193,7 +193,8 @@ def compare(
       kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
     """  # noqa: D301  (click reads the escape)
     from torch_kbandits import algorithms, environments
-    from torch_kbandits.experiments.names import parse_assignment, parse_entry, parse_value, pick
+    from torch_kbandits.environments.options import pick
+    from torch_kbandits.experiments.names import parse_assignment, parse_entry, parse_value
 
     settings = dict(parse_assignment(text, "--setting") for text in setting)
     if beta is not None:
@@ -383,7 +384,7 @@ def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path 
 
 def _load(path: Path, environments: Sequence[str] = (), algorithms: Sequence[str] = ()) -> "list[experiments.Record]":
     """Return the finished runs, of the labels given alone; of all if none is."""
-    from torch_kbandits.experiments.names import pick
+    from torch_kbandits.environments.options import pick
 
     records, losses = experiments.load_experiment(path)
     for loss in losses:

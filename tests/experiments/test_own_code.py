@@ -206,7 +206,7 @@ MEMORY = {"name": "mine.py:Latest", "agee": 1}
 WRONG = [
     # What is said when the spec is read.
     (player("bkbb"), "Your own is path/to/file.py:Class or package.module:Class"),
-    (player("mine.py:Turn"), r"name: 'Turn' is no class or function of .*mine\.py'; did you mean 'Turns'"),
+    (player("mine.py:Turn"), r"algorithms\[0\]\.name: 'Turn' is no class .*mine\.py'; did you mean 'Turns'"),
     (player("mine.py:NUMBER"), "'NUMBER' is no class or function of"),
     (player("mine.py:Latest"), "Latest is no algorithm: it must be a Bandit, have methods ask"),
     (player("mine.py:Turns", stepp=1), "'stepp' is no option of algorithm 'Turns'; did you mean 'step'"),

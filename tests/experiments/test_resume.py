@@ -127,7 +127,8 @@ def test_directories_that_cannot_be_resumed_or_written(tmp_path):
     file.write_text('{"name": "old", "runs": []}', encoding="utf-8")
     with pytest.raises(InputError, match="holds no experiment"):
         spec_in(tmp_path)
-    run_experiment(small(rounds=2), tmp_path, workers=1)
+    file.write_text("{", encoding="utf-8")
+    run_experiment(small(rounds=2), tmp_path, workers=1)  # writes it anew
     assert spec_in(tmp_path) == small(rounds=2)
     file.write_text('{"runs": 3}', encoding="utf-8")
     with pytest.raises(DamagedFileError, match=r"experiment.json' is damaged"):

@@ -111,7 +111,7 @@ def test_the_weather_is_that_of_the_file():
     assert narrow.means(0).numpy() == pytest.approx(np.exp(-((np.arange(-5.0, 41.0) - 12.8) ** 2) / 8.0), abs=1e-12)
 
 
-def test_what_the_docstring_says_of_the_weather():
+def test_what_the_page_says_of_the_weather():
     """The best arm that stays loses 0.46 a day, a random one 0.73, yesterday's maximum 0.13, from the data alone."""
     env = environments.SeattleWeather(seed=0)
     regret = np.array([env.regret(env.arms, t).numpy() for t in range(env.rounds)])

@@ -12,7 +12,8 @@ import pytest
 
 import torch_kbandits
 
-WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.plotting")
+ROOMS = ("algorithms", "environments", "experiments", "plotting")
+WAITING = ("torch_kbandits", *(f"torch_kbandits.{room}" for room in ROOMS))
 HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
 
 

@@ -48,9 +48,8 @@ def bump(
 
     Source: Zenati et al., AISTATS 2022, §5, and their public code, which has its problem from the seed 123 and lets
     contexts and noise alone vary. Differs: regret is noise-free, while theirs has fresh noise in both rewards; the
-    kernel's length scale is 1 instead of their 0.1. Contexts are about 0.9 apart, where the kernel of length scale 0.1
-    is e⁻⁴¹ and nothing is learned from one for another: of the regret of random play, K-UCB (λ = 1, β = 1) keeps about
-    two thirds over 600 rounds with 0.1, a twentieth with 1. ``lengthscale=0.1`` has the authors' kernel.
+    kernel's length scale is 1 instead of their 0.1, with which nothing is learned from one context for another: they
+    are about 0.9 apart.
 
     Args:
         num_actions: A, at most 100, drawn from 0, 0.01, …, 0.99 without replacement.

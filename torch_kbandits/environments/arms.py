@@ -15,14 +15,11 @@ class FiniteArms(Environment):
     """Arms with known means and Gaussian noise; regret is measured against the means.
 
     Args:
-        arms: (A, d); an arm that stands twice must have one mean.
+        arms: (A, d); equal arms must have equal means.
         means: expected rewards (A,), in reward units.
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses the noise.
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
 
     Cost: O(A d) time and memory once; then O(d) a row of any call, whatever A.
     """
@@ -58,9 +55,6 @@ class ReplayedArms(Environment):
         noise_scale: R for an algorithm; the root of the variance within arms, averaged over arms, unless given. Either
             way it is no bound: records of one arm may spread wider than those of another.
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
     arms: Tensor
@@ -110,9 +104,6 @@ class SensorReplay(DynamicEnvironment):
         seed: draws nothing.
         noise_scale: R for an algorithm, in reward units; 0 if unknown.
         known: kernel, regularization, norm_bound and center: as in ``DynamicEnvironment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; if two sensors are in one place.
     """
 
     def __init__(

@@ -84,6 +84,9 @@ class Environment(Problem, ABC):
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
         noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
             seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
+
+    Raises:
+        InputError: on shapes, dtypes or values that do not fit, each named; that is so for all problems.
     """
 
     arms: Tensor | None = None
@@ -122,7 +125,7 @@ class ContextualEnvironment(Problem, ABC):
     """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
-    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be looked at again.
+    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again.
 
     Attributes:
         context_dim: c, the columns of a context.
@@ -174,7 +177,7 @@ class ContextualEnvironment(Problem, ABC):
 
     def regret(self, X: Tensor, round: int) -> Tensor:
         """Return the pseudo-regrets (q,) >= 0 of joint points X (q, c + a). Cost: O(q A (c + a)) and A means."""
-        # The means of the actions as they stand in the set: those of X, in a sum of other length, may round otherwise.
+        # The means of the whole set: those of X, in a sum of other length, may round otherwise.
         means = self._means(round)
         return means.max() - means[self.positions(X, round)]
 
@@ -206,7 +209,7 @@ class DynamicEnvironment(Problem, ABC):
     """A non-stationary problem: fixed arms whose mean rewards change from round to round.
 
     Rounds count from 0. Regret is dynamic pseudo-regret: against the best arm of the round itself, from means, without
-    randomness. Means and noise have addresses, (seed, round), so a round may be looked at again.
+    randomness. Means and noise have addresses, (seed, round), so a round may be evaluated again.
 
     Attributes:
         arms: (A, d), no two of them equal.

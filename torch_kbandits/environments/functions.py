@@ -29,9 +29,6 @@ class BoxFunction(Environment):
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses the noise.
         known: kernel, regularization, norm_bound and center: as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
     bounds: Tensor
@@ -70,9 +67,6 @@ class ContextualFunction(ContextualEnvironment):
         noise_scale: standard deviation of the noise, at least 0.
         seed: addresses contexts and noise.
         known: kernel, regularization, norm_bound and center: as in ``ContextualEnvironment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named.
     """
 
     actions: Tensor

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.base import finite_rows
 from torch_kbandits.environments.csv_files import Table, read_rows
-from torch_kbandits.environments.options import nearest
+from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
 
 
@@ -165,11 +165,6 @@ def _columns(table: Table, name: str, value: Sequence[str]) -> list[int]:
 
 
 def _column(table: Table, name: str) -> int:
-    if not isinstance(name, str):
-        raise InputError(f"A column is named by a string, got {checks.describe(name)}.")
-    if table.names.count(name) != 1:
-        if name in table.names:
-            raise InputError(f"{table.path} has two columns {name!r}.")
-        listed = f"{nearest(name, table.names)}; it has {', '.join(table.names)}"
-        raise InputError(f"{table.path} has no column {name!r}{listed}.")
+    if table.names.count(pick(str(table.path), "column", name, table.names)) > 1:
+        raise InputError(f"{table.path} has two columns {name!r}.")
     return table.names.index(name)

@@ -1,7 +1,8 @@
-"""What the options of problems stand for: words, sizes that fit into memory, kernels by name and norms under them."""
+"""Options of problems: names and the errors about them, sizes that fit into memory, kernels and norms under them."""
 
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -19,19 +20,45 @@ _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 
 NORMS = ("rkhs", "printed")
 
 
-def choice(name: str, value: Any, valid: Iterable[str | bool | None]) -> Any:
-    """Return ``value`` if it is one of the valid ones; the error has the nearest."""
+def unknown(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> InputError:
+    """Return the error for a name, at a place such as "algorithms[0]", that is none of the valid ones of a kind.
+
+    It says how something of one's own may be named where that is given.
+    """
+    known = sorted(valid)
+    near = checks.nearest_name(name, known, cutoff=0.4) if isinstance(name, str) else None
+    guess = f"did you mean {near!r}? " if near else ""
+    listed = f"Known: {', '.join(known)}." if known else "None may be given."
+    own = f" Your own is {own}." if own else ""
+    return InputError(f"{where}: {checks.shown(name)} is no {kind}; {guess}{listed}{own}")
+
+
+def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
+    """Return ``name`` if it is one of the valid ones; the words are those of ``unknown``."""
     known = list(valid)
-    if not any(value is each or (isinstance(value, str) and value == each) for each in known):
-        listed, came = ", ".join(map(repr, known)), checks.shown(value)
-        raise InputError(f"{name} must be one of {listed}; got {came}{nearest(value, known)}.")
-    return value
+    if not isinstance(name, str) or name not in known:
+        raise unknown(where, kind, name, known, own)
+    return name
 
 
-def nearest(value: Any, known: Iterable[Any]) -> str:
-    """Return " (did you mean …?)", or nothing if no known name is near."""
-    near = checks.nearest_name(value, known) if isinstance(value, str) else None
-    return f" (did you mean {near!r}?)" if near else ""
+def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:
+    """Refuse keys of a table that are none of the valid ones; the first is named."""
+    known = set(valid)
+    for key in value:
+        pick(where, kind, key, known)
+
+
+def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
+    """Return the words of a class or a function with their defaults, ``inspect.Parameter.empty`` without one."""
+    words = inspect.signature(made_by).parameters.values()
+    return {word.name: word.default for word in words if word.kind not in (word.VAR_KEYWORD, word.VAR_POSITIONAL)}
+
+
+def check_options(where: str, what: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Refuse options of something that are not known, given those with their defaults, and that one is missing."""
+    check_keys(where, f"option of {what}", options, known)
+    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
+        raise InputError(f"{where}: {what} needs {' and '.join(missing)}.")
 
 
 def check_size(what: str, *counts: int) -> None:
@@ -43,22 +70,25 @@ def check_size(what: str, *counts: int) -> None:
         )
 
 
-def stationary_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
+def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -> Kernel:
     """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
-        lengthscale: ℓ > 0, in units of the inputs; or a list with one for each input.
+        lengthscale: ℓ > 0, in units of the inputs.
         outputscale: k(x, x) > 0, in reward units squared.
     """
-    smoothness = _SMOOTHNESS[choice("kernel", name, _SMOOTHNESS)]
-    is_list = isinstance(lengthscale, list)
-    lengths = [checks.positive("lengthscale", each) for each in (lengthscale if is_list else [lengthscale])]
-    d = len(lengths) if is_list else None
+    return anisotropic_kernel(name, checks.positive("lengthscale", lengthscale), outputscale)
+
+
+def anisotropic_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
+    """Return a kernel as ``stationary_kernel`` does, of one length above 0 or of one for each input."""
+    smoothness = _SMOOTHNESS[pick("kernel", "kernel", name, _SMOOTHNESS)]
+    d = len(lengthscale) if isinstance(lengthscale, list) else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()
     # A tensor: GPyTorch rounds Python numbers to single precision.
-    kernel.lengthscale = torch.tensor(lengths, dtype=torch.float64)
+    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
     if outputscale == 1.0:
         return kernel
     scaled = ScaleKernel(kernel).double()

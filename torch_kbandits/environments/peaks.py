@@ -46,15 +46,9 @@ class MovingPeak(DynamicEnvironment):
 class SeattleWeather(DynamicEnvironment):
     """Each day, the temperature to prepare for, on four years of measured daily maxima in Seattle.
 
-    An arm is a temperature that one gets ready for before the day: what to stock, how many to staff, what to set a
-    heating to. The reward is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest temperature of the day t: 1 if x was
-    right, 0.61 if it was wrong by the tolerance ℓ, next to nothing if by three times that. The best arm follows the
-    seasons and, from day to day, the weather.
-
-    It lies in the RKHS of its kernel with norm 1 each day, and its variation budget is known: real changes under the
-    assumptions of the theorems. With the tolerance of 5 °C, the best arm that never changes loses 0.46 a day in the
-    mean and a random one 0.73; preparing for yesterday's maximum would lose 0.13, but only the reward of a round is
-    learned, not its maximum.
+    An arm is a temperature that one gets ready for. The reward is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest
+    temperature of the day t: 1 if x was right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its
+    kernel with norm 1 each day, and its variation budget is known: real changes under the assumptions of the theorems.
 
     Source: public-domain observations of NOAA for 2012 to 2015, by way of the package vega_datasets (MIT licence); the
     file and its licence are in the package's folder ``environments/data``.

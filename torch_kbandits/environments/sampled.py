@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
-from torch_kbandits.environments.options import NORMS, check_size, choice, norm_of_values, root_of, stationary_kernel
+from torch_kbandits.environments.options import NORMS, check_size, norm_of_values, pick, root_of, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.linalg import jittered_cholesky
@@ -85,7 +85,7 @@ def rkhs_function(
     Cost: O(A³).
     """
     noise = checks.positive("posterior_noise", posterior_noise)
-    choice("norm", norm, NORMS)
+    pick("norm", "norm", norm, NORMS)
     arms, prior, covariance, draw = _prior_draw("rkhs function", num_arms, dimension, kernel, lengthscale, seed)
     factor = jittered_cholesky(covariance + noise * torch.eye(len(arms), dtype=arms.dtype))
     weights = torch.cholesky_solve(draw.unsqueeze(-1), factor).squeeze(-1)
@@ -114,7 +114,7 @@ def gp_sample(
 
     Arguments, result and cost are those of ``rkhs_function``.
     """
-    choice("norm", norm, NORMS)
+    pick("norm", "norm", norm, NORMS)
     arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)
     return _problem(arms, draw, prior, noise_fraction, norm_of_values(covariance, draw, norm), seed)
 

@@ -1,9 +1,9 @@
 """Functions of a kernel's RKHS that change from round to round: all at once, little by little, or in a circle."""
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -22,77 +22,77 @@ from torch_kbandits.numerics.random import generator_for
 _POSTERIOR_NOISE = 0.01
 
 
-class RKHSFunctions:
-    """Functions f = Σ_j w_j k(·, z_j) of one norm ρ, on random arms.
+class RKHSFunctions(ABC):
+    """What the problems here share: random functions f = Σ_j w_j k(·, z_j) of one norm ρ, and their means on the arms.
 
     Arms (A, d) and centres z (m, d) are uniform in [0, 1]^d. A random function is made as in ``rkhs_function``: the
     posterior mean of a Gaussian process given a draw of it at the centres, then scaled to the norm ρ. Norms and inner
     products come from the weights and the Gram matrix of the centres, so they are exact: ⟨f, g⟩ = wᵀKv.
-
-    Cost: O(m³ + A m) once.
     """
 
-    def __init__(
-        self, num_arms: int, dimension: int, kernel: str, lengthscale: float, num_centres: int, norm: float, seed: int
-    ) -> None:
-        self.kernel = stationary_kernel(kernel, lengthscale)
-        self.seed = checks.whole_number("seed", seed)
-        self.norm = checks.scale("norm", norm)
+    @abstractmethod
+    def weights(self, round: int) -> Tensor:
+        """Return the weights (m,) of a round's function on the kernels at the centres."""
+
+    def means(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
+        return self._columns @ self.weights(round)
+
+    def _words(
+        self,
+        num_arms: int,
+        dimension: int,
+        kernel: str,
+        lengthscale: float,
+        num_centres: int,
+        norm: float,
+        noise_scale: float,
+        seed: int,
+    ) -> dict[str, Any]:
+        """Draw arms and centres; return the words of the ``DynamicEnvironment``. Cost: O(m³ + A m)."""
+        prior, self._norm = stationary_kernel(kernel, lengthscale), checks.scale("norm", norm)
         shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
         number = checks.positive_integer("num_centres", num_centres)
         check_size("num_arms × dimension", *shape)
         check_size("num_centres × dimension", number, shape[1])
         check_size("num_arms × num_centres", shape[0], number)
         check_size("num_centres × num_centres", number, number)
-        generator = generator_for(self.seed, 0, "rkhs sequence")
-        self.arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
+        self._seed = checks.whole_number("seed", seed)
+        generator = generator_for(self._seed, 0, "rkhs sequence")
+        arms = torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu")
         self.centres = torch.rand(number, shape[1], generator=generator, dtype=torch.float64, device="cpu")
         with torch.no_grad():
-            self._gram = gram(self.kernel, self.centres)
-            self._columns = gram(self.kernel, self.arms, self.centres)
+            self._gram, self._columns = gram(prior, self.centres), gram(prior, arms, self.centres)
         self._factor = jittered_cholesky(self._gram)
         self._noisy_factor = jittered_cholesky(self._gram + _POSTERIOR_NOISE * torch.eye(number, dtype=torch.float64))
+        known = {"kernel": prior, "regularization": noise_variance(noise_scale), "norm_bound": self._norm}
+        words = {"arms": arms, "noise_scale": noise_scale, "seed": seed}
+        return known | words | {"variation_budget": self._variation_budget}
 
-    def on_arms(self, weights: Tensor) -> Tensor:
-        """Return the values (A,) of the function with weights (m,) at the arms. Cost: O(A m)."""
-        return self._columns @ weights
-
-    def words(self, weights: Callable[[int], Tensor], noise_scale: float) -> dict[str, Any]:
-        """Return the words of a ``DynamicEnvironment`` whose functions have these weights (m,) in a round."""
-        return {
-            "arms": self.arms,
-            "noise_scale": noise_scale,
-            "seed": self.seed,
-            "kernel": self.kernel,
-            "regularization": noise_variance(noise_scale),
-            "norm_bound": self.norm,
-            "variation_budget": partial(self._variation_budget, weights),
-        }
-
-    def random(self, number: int, *orthogonal_to: Tensor) -> Tensor:
+    def _random(self, number: int, *orthogonal_to: Tensor) -> Tensor:
         """Return the weights (m,) of a random function of norm ρ, addressed by the seed and a number.
 
         It is orthogonal to functions of norm ρ, given by their weights (m,), that are orthogonal to each other.
         """
-        generator = generator_for(self.seed, number, "function of a sequence")
+        generator = generator_for(self._seed, number, "function of a sequence")
         normals = torch.randn(len(self.centres), 1, generator=generator, dtype=torch.float64, device="cpu")
         weights = torch.cholesky_solve(self._factor @ normals, self._noisy_factor).squeeze(-1)
         for other in orthogonal_to:
-            weights = weights - other * (other @ self._gram @ weights) / self.norm**2
-        return self.scaled(weights)
+            weights = weights - other * (other @ self._gram @ weights) / self._norm**2
+        return self._scaled(weights)
 
-    def scaled(self, weights: Tensor) -> Tensor:
+    def _scaled(self, weights: Tensor) -> Tensor:
         """Return the weights (m,) of a multiple of a function that has the norm ρ."""
-        return weights * (self.norm / (weights @ self._gram @ weights).sqrt())
+        return weights * (self._norm / (weights @ self._gram @ weights).sqrt())
 
-    def _variation_budget(self, weights: Callable[[int], Tensor], rounds: int) -> float:
-        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, given the weights (m,) of each round."""
-        changes = torch.stack([weights(round) for round in range(rounds)]).diff(dim=0)
+    def _variation_budget(self, rounds: int) -> float:
+        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``."""
+        changes = torch.stack([self.weights(round) for round in range(rounds)]).diff(dim=0)
         # Rounding may turn the form of a change of nothing negative.
         return float(((changes @ self._gram) * changes).sum(1).clamp_min(0.0).sqrt().sum())
 
 
-class AbruptSwitches(DynamicEnvironment):
+class AbruptSwitches(RKHSFunctions, DynamicEnvironment):
     """A function of a kernel's RKHS that gives way to a new one, all at once, in some rounds.
 
     Between switches the problem is stationary. Each switch costs about √2 ρ of the variation budget.
@@ -110,9 +110,6 @@ class AbruptSwitches(DynamicEnvironment):
         norm: ρ, the RKHS norm of every function, in reward units.
         noise_scale: standard deviation of the noise; λ is its square, and None without noise.
         seed: addresses arms, centres, functions and noise.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     def __init__(
@@ -129,21 +126,16 @@ class AbruptSwitches(DynamicEnvironment):
         seed: int,
     ) -> None:
         self.switches = _switches(switches)
-        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
-        self.centres = self._functions.centres
-        super().__init__(**self._functions.words(self.weights, noise_scale))
-
-    def means(self, round: int) -> Tensor:
-        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
-        return self._functions.on_arms(self.weights(round))
+        shared = (num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        super().__init__(**self._words(*shared))
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres."""
         past = round // self.switches if isinstance(self.switches, int) else bisect_right(self.switches, round)
-        return self._functions.random(past)
+        return self._random(past)
 
 
-class Drift(DynamicEnvironment):
+class Drift(RKHSFunctions, DynamicEnvironment):
     """A function of a kernel's RKHS that moves at constant speed and spends a given variation budget.
 
     It moves on the sphere of functions of norm ρ, along a great circle: each step has the length P / (T − 1) exactly.
@@ -156,7 +148,7 @@ class Drift(DynamicEnvironment):
         num_centres: m >= 2; it and the other words are as in ``AbruptSwitches``.
 
     Raises:
-        InputError: if an argument does not fit, or a step would be longer than 2ρ, the diameter of the sphere.
+        InputError: if a step would be longer than 2ρ, the diameter of the sphere.
     """
 
     def __init__(
@@ -182,17 +174,12 @@ class Drift(DynamicEnvironment):
                 f"A variation_budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm "
                 f"{norm:g} are at most {2 * norm:g} apart: give a smaller one, a longer horizon or a larger norm."
             )
-        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
-        self.centres = self._functions.centres
-        super().__init__(**self._functions.words(self.weights, noise_scale))
+        shared = (num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        super().__init__(**self._words(*shared))
         self._angle = 2.0 * math.asin(step / (2.0 * norm))
         self._steps = max(1, math.floor(0.5 * math.pi / self._angle))  # before it turns
-        start = self._functions.random(0)
-        self._legs = [(start, self._functions.random(1, start))]
-
-    def means(self, round: int) -> Tensor:
-        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
-        return self._functions.on_arms(self.weights(round))
+        start = self._random(0)
+        self._legs = [(start, self._random(1, start))]
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres.
@@ -201,8 +188,8 @@ class Drift(DynamicEnvironment):
         """
         leg, step = divmod(round, self._steps)
         while len(self._legs) <= leg:
-            start = self._functions.scaled(self._on_leg(len(self._legs) - 1, self._steps))
-            self._legs.append((start, self._functions.random(len(self._legs) + 1, start)))
+            start = self._scaled(self._on_leg(len(self._legs) - 1, self._steps))
+            self._legs.append((start, self._random(len(self._legs) + 1, start)))
         return self._on_leg(leg, step)
 
     def _on_leg(self, leg: int, step: int) -> Tensor:
@@ -210,7 +197,7 @@ class Drift(DynamicEnvironment):
         return math.cos(step * self._angle) * start + math.sin(step * self._angle) * direction
 
 
-class Periodic(DynamicEnvironment):
+class Periodic(RKHSFunctions, DynamicEnvironment):
     """A function of a kernel's RKHS that comes back after a period, as with the hours of a day or the days of a year.
 
     It goes round a circle at constant speed: f_t = √(1 − s²) a + s (cos(2πt/τ) b + sin(2πt/τ) c), where a, b and c are
@@ -222,9 +209,6 @@ class Periodic(DynamicEnvironment):
         swing: s in (0, 1], the share of the norm that changes; with 1 half a period turns the function into its
             negative.
         num_centres: m, at least 3; it and the other words are as in ``AbruptSwitches``.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     def __init__(
@@ -246,16 +230,11 @@ class Periodic(DynamicEnvironment):
             raise InputError(f"swing must be in (0, 1], got {swing}.")
         self.swing = swing
         num_centres = checks.whole_number("num_centres", num_centres, least=3)  # of three orthogonal functions
-        self._functions = RKHSFunctions(num_arms, dimension, kernel, lengthscale, num_centres, norm, seed)
-        self.centres = self._functions.centres
-        super().__init__(**self._functions.words(self.weights, noise_scale))
-        self._cosine = self._functions.random(0)
-        self._sine = self._functions.random(1, self._cosine)
-        self._constant = self._functions.random(2, self._cosine, self._sine)
-
-    def means(self, round: int) -> Tensor:
-        """Return the mean rewards (A,) of all arms in a round. Cost: O(A m)."""
-        return self._functions.on_arms(self.weights(round))
+        shared = (num_arms, dimension, kernel, lengthscale, num_centres, norm, noise_scale, seed)
+        super().__init__(**self._words(*shared))
+        self._cosine = self._random(0)
+        self._sine = self._random(1, self._cosine)
+        self._constant = self._random(2, self._cosine, self._sine)
 
     def weights(self, round: int) -> Tensor:
         """Return the weights (m,) of a round's function on the kernels at the centres."""

@@ -18,7 +18,7 @@ from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.base import Environment
 from torch_kbandits.environments.functions import BoxFunction
-from torch_kbandits.environments.options import NORMS, check_size, choice, norm_of_values, stationary_kernel
+from torch_kbandits.environments.options import NORMS, check_size, norm_of_values, pick, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.random import generator_for
@@ -100,8 +100,9 @@ def synthetic_function(
 
     Cost: O(A d), and O(A³) with a norm.
     """
-    choice("domain", domain, ("arms", "box"))
-    choice("norm", norm, (*NORMS, None))
+    pick("domain", "domain", domain, ("arms", "box"))
+    if norm is not None:
+        pick("norm", "norm", norm, NORMS)
     is_standard = checks.flag("standardize", standardize)
     fraction = checks.positive("noise_fraction", noise_fraction)
     reward = _Reward(_test_function(function, dimension))
@@ -139,7 +140,7 @@ def synthetic_function(
 
 
 def _test_function(function: str, dimension: int | None) -> SyntheticTestFunction:
-    kind = _FUNCTIONS[choice("function", function, _FUNCTIONS)]
+    kind = _FUNCTIONS[pick("function", "test function", function, _FUNCTIONS)]
     if dimension is None:
         return kind()
     dimension = checks.positive_integer("dimension", dimension)

@@ -25,12 +25,7 @@ _LOCK_FILE, _CHECKPOINTS, _KIND = ".lock", "checkpoints", "checkpoint"
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends.
-
-    Raises:
-        InputError: if another process, or another call in this one, holds it.
-        FileError: if it cannot be made or written to.
-    """
+    """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / _LOCK_FILE, timeout=0)
@@ -54,11 +49,7 @@ def begin(folder: Path, name: str, content: Mapping[str, Any], runs: Sequence[Se
 
 
 def index_of(folder: Path) -> dict[str, Any]:
-    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing.
-
-    Raises:
-        DamagedFileError: if what it says cannot be read.
-    """
+    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing."""
     if not (folder / EXPERIMENT_FILE).is_file():
         return {}
     try:
@@ -78,21 +69,8 @@ def damaged(folder: Path, error: Exception) -> DamagedFileError:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a checkpoint held: how far the run was, and the warnings that it had drawn."""
-
-    state: PlayState
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
 class Checkpoint:
-    """A run on its way: a bandit and what was measured of it, kept so that a killed run goes on from there.
-
-    Args:
-        directory: of the experiment; None where nothing is written.
-        key: of the run.
-    """
+    """A run on its way, kept so that it goes on from there after a kill; nothing is written without a directory."""
 
     directory: Path | None
     key: str
@@ -127,10 +105,13 @@ class Checkpoint:
                 warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
         bandit.load_state_dict(known)
 
-    def restore(self, bandit: Bandit) -> Kept:
-        """Bring a new bandit to where the run was; where there is no file, or none that serves, it stays as it is."""
+    def restore(self, bandit: Bandit) -> tuple[PlayState, list[str]]:
+        """Bring a new bandit to where the run was; return how far that is, and the warnings that it had drawn.
+
+        Where there is no file, or none that serves, the bandit stays as it is.
+        """
         if self.file is None or not self.file.exists():
-            return Kept(PlayState(), [])
+            return PlayState(), []
         before = torch.get_rng_state()
         try:
             content = read(self.file, _KIND)
@@ -143,8 +124,8 @@ class Checkpoint:
             bandit.load_state_dict(content["state"])
         except Exception as error:  # whatever is wrong with a file, the run is made
             torch.set_rng_state(before)
-            return Kept(PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"])
-        return Kept(state, content["warnings"])
+            return PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"]
+        return state, content["warnings"]
 
 
 def clear(directory: Path, finished: Sequence[str]) -> None:

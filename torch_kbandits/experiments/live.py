@@ -2,19 +2,15 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from torch_kbandits.bandit import Bandit
 from torch_kbandits.extras import require
-from torch_kbandits.plotting.progress import StatusLine
 
 #: Seconds between two statuses of a run, and between two looks at what workers sent.
 INTERVAL = 0.5
 
 
-@dataclass(frozen=True)
-class Status:
+class Status(NamedTuple):
     """How a run, of a key and a name, is doing; a value that can be sent to another process."""
 
     key: str
@@ -25,19 +21,6 @@ class Status:
 
 
 Report = Callable[[Status], None]
-
-
-def watcher(
-    report: Report, bandit: Bandit, key: str, name: str, rounds: int, center: float = 0.0
-) -> Callable[[int], None]:
-    """Return what a run calls with the number of rounds that it has played; from time to time that is reported."""
-    line = StatusLine(bandit, interval=INTERVAL, center=center)
-
-    def watch(played: int) -> None:
-        if line.is_due:
-            report(Status(key, name, played, rounds, line.read()))
-
-    return watch
 
 
 class LiveRuns:

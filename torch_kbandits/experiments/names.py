@@ -1,9 +1,9 @@
-"""Names and values, in a spec or typed on a command line; what is not known is said with the nearest that is."""
+"""Values in a spec or typed on a command line, and how code of one's own is named there."""
 
 import json
 import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal
 
 from torch_kbandits import checks
@@ -14,33 +14,6 @@ OWN_FORMS = "path/to/file.py:Class or package.module:Class"
 OWN_NAME = re.compile(r"(?P<place>.*\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<what>[^\W\d]\w*)(@(?P<digest>[0-9a-f]{12}))?")
 #: Tables and lists within each other, at most; and dots of a key, for which TOML's reader takes their square.
 _DEEPEST, _LONG_KEY = 20, re.compile(r"(\w+[ \t]*\.[ \t]*){100}")
-
-
-def unknown(where: str, kind: str, name: object, valid: Iterable[str], own: str = "") -> InputError:
-    """Return the error for a name, at a place such as "algorithms[0]", that is none of the valid ones of a kind.
-
-    It says how something of one's own may be named where that is given.
-    """
-    known = sorted(valid)
-    near = checks.nearest_name(name, known, cutoff=0.4)
-    guess = f"did you mean {near!r}? " if near else ""
-    listed = f"Known: {', '.join(known)}." if known else "None may be given."
-    return InputError(f"{where}: {name!r} is no {kind}; {guess}{listed}{f' Your own is {own}.' if own else ''}")
-
-
-def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
-    """Return ``name`` if it is one of the valid ones; the words are those of ``unknown``."""
-    known = list(valid)
-    if name not in known:
-        raise unknown(where, kind, name, known, own)
-    return name
-
-
-def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:
-    """Refuse keys of a table that are none of the valid ones; the first is named."""
-    known = set(valid)
-    for key in value:
-        pick(where, kind, key, known)
 
 
 def table(where: str, value: Any) -> Mapping[str, Any]:
@@ -110,12 +83,7 @@ def parse_value(text: str) -> Any:
 
 
 def read_plain(where: str, text: str, kind: Literal["TOML", "JSON"]) -> Any:
-    """Return the content of a text.
-
-    Raises:
-        InputError: if it is nested so deeply, or has a number of so many digits, that Python does not read it.
-        TOMLDecodeError, JSONDecodeError: if it is not of its kind.
-    """
+    """Return the content of a text; its reader may raise, and what is too deep or has too many digits is refused."""
     try:
         if kind == "TOML" and _LONG_KEY.search(text):
             raise RecursionError

@@ -5,7 +5,6 @@ changed code are other runs, wherever they are made.
 """
 
 import hashlib
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from torch_kbandits import checks
+from torch_kbandits.environments.options import check_options, parameters, unknown
 from torch_kbandits.errors import InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, check_keys, mapped, table, unknown
+from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, mapped, table
 from torch_kbandits.files import read_whole
 
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.
@@ -87,21 +87,11 @@ def maker(name: str) -> str | Callable[..., Any]:
     return load(name, name) if is_own(name) else name
 
 
-def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
-    """Return the words of a class or a function with their defaults, ``inspect.Parameter.empty`` without one."""
-    words = inspect.signature(made_by).parameters.values()
-    return {word.name: word.default for word in words if word.kind not in (word.VAR_KEYWORD, word.VAR_POSITIONAL)}
-
-
 def check_piece(where: str, value: Any) -> tuple[str, dict[str, Any]]:
     """Return a name and the words of its class; refuse words that do not fit it."""
     words = {"name": value} if isinstance(value, str) else dict(table(where, value))
     name = words.pop("name")
-    known = parameters(load(where, name))
-    check_keys(where, f"option of {what(name)}", words, known)
-    missing = [key for key, default in known.items() if default is inspect.Parameter.empty and key not in words]
-    if missing:
-        raise InputError(f"{where}: {what(name)} needs {' and '.join(missing)}.")
+    check_options(where, what(name), words, parameters(load(where, name)))
     return name, words
 
 

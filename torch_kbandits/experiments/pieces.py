@@ -14,10 +14,10 @@ from gpytorch.kernels import Kernel, LinearKernel
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, TheoremWidth, Width
-from torch_kbandits.environments.options import stationary_kernel
+from torch_kbandits.environments.options import anisotropic_kernel, check_keys, parameters, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.names import OWN_FORMS, check_keys, pick, table
+from torch_kbandits.experiments.names import OWN_FORMS, table
 
 #: The names that a kernel table may have, and what each is.
 KERNELS = {
@@ -49,17 +49,7 @@ def kernel_options(name: str) -> dict[str, Any]:
 
 
 def build_kernel(value: Any, where: str = "kernel") -> Kernel:
-    """Make a kernel in double precision from its name or its table.
-
-    Args:
-        value: a name, or a table with ``name``, ``lengthscale`` (a number, or one for each input; default 1; not for
-            "linear") and ``outputscale`` (the prior variance in reward units squared, default 1). With the name of own
-            code the table has the words of its class instead.
-        where: how error messages call it.
-
-    Raises:
-        InputError: if the name, a key or a value is not known or does not fit.
-    """
+    """Make a kernel in double precision from its name or its table; that of own code has the words of its class."""
     if own.is_piece(value):
         return own.build_piece(where, value, Kernel, "a GPyTorch kernel").double()
     entry: Mapping[str, Any] = {"name": value} if isinstance(value, str) else table(where, value)
@@ -74,17 +64,17 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
         return kernel
     lengthscale, place = entry.get("lengthscale", 1.0), f"{where}.lengthscale"
     if not isinstance(lengthscale, list | tuple):
-        return stationary_kernel(name, checks.positive(place, lengthscale), outputscale)
+        return anisotropic_kernel(name, checks.positive(place, lengthscale), outputscale)
     if not lengthscale:
         raise InputError(f"{place} must be a number or a list with one for each input, got an empty list.")
     lengths = [checks.positive(f"{place}[{i}]", part) for i, part in enumerate(lengthscale)]
-    return stationary_kernel(name, lengths, outputscale)
+    return anisotropic_kernel(name, lengths, outputscale)
 
 
 def width_options(name: str) -> dict[str, Any]:
     """Return the options of a width with their defaults, ``dataclasses.MISSING`` where there is none."""
     if own.is_own(name):
-        known = own.parameters(own.load(name, name))
+        known = parameters(own.load(name, name))
         return {key: dataclasses.MISSING if value is Parameter.empty else value for key, value in known.items()}
     known = {field.name: field.default for field in dataclasses.fields(cast(Any, WIDTHS[name]))}
     return known | ({"gain": "realized"} if "gain" in known else {})
@@ -101,7 +91,6 @@ def check_width(where: str, value: Any) -> tuple[str, dict[str, Any]] | None:
     if not own.is_own(name := options.pop("width")):
         pick(where, "width", name, WIDTHS, OWN_FORMS)
     known = width_options(name)
-    # Of every width: a factor on it, and whether to double the norm bound while the data contradict it.
     check_keys(where, f"option of width {own.what(name)!r}", options, [*known, "scale", "double"])
     if "gain" in options:
         check_gain(f"{where}.gain", options["gain"])
@@ -115,17 +104,10 @@ def check_width(where: str, value: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def build_width(value: Any, words: Mapping[str, Any], where: str = "beta") -> float | Width:
-    """Make the width that a spec names.
+    """Make the width that a spec names: a number, a name, or a table with ``width`` and its options.
 
-    Args:
-        value: a number, a width's name, or a table: ``width``, its options, ``scale``, a factor on it, and ``double``,
-            whether its ``norm_bound`` is only a first guess. ``gain`` is "realized", "greedy", "certified-greedy", a
-            number, a table such as ``{rate = "rbf"}``, or a list of those for a sum of kernels.
-        words: what the run knows, such as noise_scale, norm_bound and candidates; used where the table is silent.
-        where: how error messages call it.
-
-    Raises:
-        InputError: if a name or an option is not known, or a constant of the theorem is missing.
+    Of every width: ``scale``, a factor on it, and ``double``, whether its ``norm_bound`` is only a first guess. Where
+    the table is silent ``words`` are used: what the run knows, such as noise_scale, norm_bound and candidates.
     """
     if (named := check_width(where, value)) is None:
         return float(value)
@@ -153,7 +135,7 @@ def build_width(value: Any, words: Mapping[str, Any], where: str = "beta") -> fl
 
 
 def check_gain(where: str, value: Any) -> None:
-    """Refuse what names no information gain; see ``build_width`` for what does."""
+    """Refuse what is no information gain: a name, a number, a table such as ``{rate = "rbf"}``, or a list of those."""
     if isinstance(value, str):
         pick(where, "information gain", value, GAINS)
     elif isinstance(value, list | tuple):
@@ -168,7 +150,7 @@ def check_gain(where: str, value: Any) -> None:
 
 
 def build_gain(where: str, value: Any, words: Mapping[str, Any]) -> InformationGain:
-    """Make the information gain that a spec names, from what the run knows; see ``build_width``."""
+    """Make the information gain that a spec names, from what the run knows; of a list it is that of a sum."""
     if value == "realized":
         return confidence.RealizedGain()
     if isinstance(value, str):

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import ndarray
 
+from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.names import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
 from torch_kbandits.plotting import style

@@ -94,11 +94,7 @@ def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
 
 
 def mend_records(directory: Path) -> tuple[list[Record], list[str]]:
-    """Read the records of a directory, and if the file is damaged put a whole one in its place.
-
-    Returns:
-        As ``read_records``; nothing of either if there is no file yet.
-    """
+    """Do as ``read_records``, and if the file is damaged put a whole one in its place; there may be none yet."""
     file = directory / RECORDS_FILE
     if not file.exists():
         return [], []
@@ -109,11 +105,7 @@ def mend_records(directory: Path) -> tuple[list[Record], list[str]]:
 
 
 def append_records(directory: Path, records: Sequence[Record]) -> None:
-    """Write records at the end of a directory's file, whole, and wait until the disk has them.
-
-    Raises:
-        FileError: if they cannot be written; ``mend_records`` removes what there is of them.
-    """
+    """Write records at the end of a directory's file, and wait until the disk has them; a part would be mended."""
     file = directory / RECORDS_FILE
     try:
         with file.open("ab") as stream:

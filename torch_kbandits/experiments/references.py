@@ -13,7 +13,7 @@ from torch_kbandits.numerics.random import generator_for
 
 
 class EnvironmentExpert:
-    """Answers with the present mean rewards of a problem that changes, less its centre, with Gaussian noise.
+    """Answers with the current mean rewards of a problem that changes, less its centre, with Gaussian noise.
 
     The noise has an address, (seed, round), and is independent of that of the rewards.
 
@@ -97,7 +97,7 @@ class BestAnswer:
     """Asks the expert about ⌈questions · ln t⌉ arms at random in round t, at least one, and plays the best answer.
 
     An expert without a model: what SparQ-GP-UCB has beyond it, it has from its posterior. The expert is that of a run:
-    the present means with noise as large as that of the rewards.
+    the current means with noise as large as that of the rewards.
 
     Args:
         environment: what is played, one that changes.

@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
-from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.directory import begin, clear, damaged, index_of, sole_writer
 from torch_kbandits.experiments.live import INTERVAL, LiveRuns, Report
@@ -187,7 +187,9 @@ def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> d
     for loss in losses:
         tell(loss)
     finished = {record.key: record for record in records}
-    before, content = own.names_in(index_of(folder).get("spec", {})), spec.content()
+    before, content = {}, spec.content()
+    with suppress(DamagedFileError):  # it is written anew
+        before = own.names_in(index_of(folder).get("spec", {}))
     for name, digest in own.names_in(content).items():
         if before.get(name, digest) != digest:
             tell(f"{name} has changed since this directory was run last: what it decides is run again.")

@@ -4,7 +4,6 @@ import json
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from inspect import Parameter
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -12,9 +11,10 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.environments import registry as environments
+from torch_kbandits.environments.options import check_keys, check_options, parameters, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.names import OWN_FORMS, check_depth, check_keys, pick, read_plain, table
+from torch_kbandits.experiments.names import OWN_FORMS, check_depth, read_plain, table
 from torch_kbandits.experiments.pieces import build_kernel, check_gain, check_width
 from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial, plays
 
@@ -222,15 +222,12 @@ def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
                 f"{', '.join(base.__name__ for base in bases[:-1])} or {bases[-1].__name__}, such as FiniteArms, or a "
                 "function that returns such an object."
             )
-        if "seed" not in own.parameters(kind):
+        if "seed" not in parameters(kind):
             raise InputError(
                 f"{where}: {own.what(name)} must take seed, which addresses the noise and all else that is random."
             )
     known = environments.describe(own.maker(name))[1]
-    check_keys(where, f"option of environment {own.what(name)!r}", options, known)
-    for key, default in known.items():
-        if default is Parameter.empty and key not in options:
-            raise InputError(f"{where}: environment {own.what(name)!r} needs {key}.")
+    check_options(where, f"environment {own.what(name)!r}", options, known)
     return EnvironmentEntry(name, entry["label"], options, _settings(f"{where}.settings", entry.get("settings", {})))
 
 

@@ -8,7 +8,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from torch_kbandits.experiments.names import pick
+from scipy.stats import binom
+
+from torch_kbandits.environments.options import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.extras import require
 
@@ -139,11 +141,7 @@ def outside_median(number: int) -> int:
 
     It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
     """
-    k, below = 0, 2.0**-number
-    while below <= 0.5 * (1.0 - CONFIDENCE):
-        k += 1
-        below += math.comb(number, k) * 2.0**-number
-    return k
+    return int(binom.ppf(0.5 * (1.0 - CONFIDENCE), number, 0.5))
 
 
 def group(records: Sequence[Record]) -> list[Group]:

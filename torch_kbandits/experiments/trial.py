@@ -19,15 +19,16 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import Checkpoint, Kept
-from torch_kbandits.experiments.live import Report, watcher
+from torch_kbandits.experiments import live, own
+from torch_kbandits.experiments.directory import Checkpoint
+from torch_kbandits.experiments.live import Report
 from torch_kbandits.experiments.loop import PlayState, play
 from torch_kbandits.experiments.names import mapped
 from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.references import EnvironmentExpert
 from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.plotting.progress import StatusLine
 
 #: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
 _MEASURE = 1
@@ -112,11 +113,7 @@ def plays(player: Any) -> bool:
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
-    """Make the problem of a trial.
-
-    Raises:
-        InputError: if an option does not fit, or the problem ends before the rounds of the trial.
-    """
+    """Make the problem of a trial, and see that it has enough rounds."""
     name = trial.environment.name
     with own.making(name):
         environment = environments.build(own.maker(name), seed=trial.seed, **trial.environment.options)
@@ -127,11 +124,7 @@ def build_environment(trial: Trial) -> AnyEnvironment:
 
 
 def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
-    """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options.
-
-    Raises:
-        InputError: if the algorithm needs what none of the three gives.
-    """
+    """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options."""
     given = {**trial.settings, **trial.algorithm.options}
     words: dict[str, Any] = {
         # No theorem can use a noise scale or a norm of 0.
@@ -196,21 +189,21 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
         checkpoint = Checkpoint(directory, trial.key)
-        kept = Kept(PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
+        state, kept = (PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
 
         def news() -> list[str]:
-            return [*kept.warnings, *(" ".join(str(warning.message).split()) for warning in caught)]
+            return [*kept, *(" ".join(str(warning.message).split()) for warning in caught)]
 
         watch: Callable[[int], None] | None = None
         if report is not None and isinstance(bandit, Bandit):
-            watch = watcher(report, bandit, trial.key, str(trial), trial.rounds, environment.center)
+            watch = _watcher(trial, bandit, environment.center, report)
         trace = play(
             bandit,
             environment,
             trial.rounds,
             record_every=trial.record_every,
             batch=trial.algorithm.batch,
-            state=kept.state,
+            state=state,
             keep_every=trial.checkpoint_every,
             keep=lambda state: checkpoint.keep(bandit, state, news()),
             watch=watch,
@@ -234,6 +227,17 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         best_mean=float(environment.best_mean) if isinstance(environment, Environment) else None,
     )
     return record, list(dict.fromkeys(news()))
+
+
+def _watcher(trial: Trial, bandit: Bandit, center: float, report: Report) -> Callable[[int], None]:
+    """Return what a run calls with the number of rounds that it has played; from time to time that is reported."""
+    line = StatusLine(bandit, interval=live.INTERVAL, center=center)
+
+    def watch(played: int) -> None:
+        if line.is_due:
+            report(live.Status(trial.key, str(trial), played, trial.rounds, line.read()))
+
+    return watch
 
 
 def _space(environment: AnyEnvironment) -> dict[str, Any]:

@@ -12,9 +12,7 @@ from torch_kbandits.plotting.section import moments
 from torch_kbandits.plotting.style import (
     DICTIONARY,
     POSTERIOR,
-    SMALL,
-    TEXT,
-    clean,
+    labelled,
     legend_below,
     marker_handle,
     new_figure,
@@ -29,7 +27,7 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
     a probability in proportion to it. Nothing changes for the bandit.
 
     Args:
-        bandit: whose, as of its present time.
+        bandit: whose, as of now.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     Returns:
@@ -63,34 +61,19 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
             handles.append(marker_handle(marker, colour, f"{label} ({number})", hollow=hollow))
     ax.set_yscale("log")
     plain_logarithmic(ax.yaxis)
-    ax.set_xlabel("round of its first play that counts", fontsize=TEXT)
-    ax.set_ylabel("ridge leverage score σ²(x) / λ", fontsize=TEXT)
-    said = f"effective dimension (their sum over all plays): {total:.3g}"
-    ax.set_title(said, fontsize=SMALL, loc="left", color="0.3")
-    clean(ax)
     legend_below(ax, handles)
-    return ax.get_figure(root=True)
+    said = f"effective dimension (their sum over all plays): {total:.3g}"
+    return labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", said)
 
 
 def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
-    """Draw how many distinct points were played by each round, and how many of those the present dictionary holds.
+    """Draw how many distinct points were played by each round, and how many of those the dictionary holds now.
 
     For a dictionary that only grows the second curve is its growth, but for points that joined when they were played
     again. For one that is drawn afresh it says from which rounds its points are. How its size changed is recorded by
     ``experiments.play`` and drawn by ``experiments.plot``. Nothing changes for the bandit.
 
-    Args:
-        bandit: whose.
-        ax: axes of matplotlib to draw on; None for a figure of its own.
-
-    Returns:
-        The figure of matplotlib.
-
-    Raises:
-        EmptyHistoryError: if nothing was told.
-        MissingExtraError: if matplotlib is not installed.
-
-    Cost: O(n d).
+    Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
     """
     history = bandit.history
     if len(history.X) == 0:
@@ -98,22 +81,17 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
     first = _first_rows(history.X)
     points, rounds = history.X[first], history.rounds[first]
     held = _members(points, bandit.inducing_points)
-    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
-    ends = range(1, int(history.rounds[-1]) + 2)
-    handles = [
-        ax.step(ends, _by_round(which, len(ends)), where="post", color=colour, linewidth=1.8, label=label)[0]
-        for which, colour, label in (
-            (rounds, POSTERIOR, f"distinct points played ({len(points)})"),
-            (rounds[held], DICTIONARY, f"of them in the present dictionary ({int(held.sum())})"),
-        )
-    ]
+    ax, number, handles = new_figure(6.0, 4.2).subplots() if ax is None else ax, int(history.rounds[-1]) + 1, []
+    for which, colour, label in (
+        (rounds, POSTERIOR, f"distinct points played ({len(points)})"),
+        (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
+    ):
+        counts = torch.bincount(which, minlength=number).cumsum(0).cpu().numpy()
+        handles += ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)
     ax.set_ylim(bottom=0.0)
     ax.yaxis.get_major_locator().set_params(integer=True)
-    ax.set_xlabel("round of the first play", fontsize=TEXT)
-    ax.set_ylabel("points", fontsize=TEXT)
-    clean(ax)
     legend_below(ax, handles)
-    return ax.get_figure(root=True)
+    return labelled(ax, "round of the first play", "points")
 
 
 # ---------------------------------------------------------------- inside
@@ -131,8 +109,3 @@ def _members(points: Tensor, dictionary: Tensor) -> Tensor:
     """Return which points (u, d) are in a dictionary (m, d), (u,)."""
     known = set(row_keys(dictionary))
     return torch.tensor([key in known for key in row_keys(points)], dtype=torch.bool, device=points.device)
-
-
-def _by_round(rounds: Tensor, number: int) -> Any:
-    """Return how many of ``rounds`` (k,) are among the first 1, 2, … ``number``, as an array."""
-    return torch.bincount(rounds, minlength=number)[:number].cumsum(0).cpu().numpy()

@@ -14,7 +14,8 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, TEXT, clean, marker_handle, new_figure
+from torch_kbandits.plotting.section import asks_expert
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, marker_handle, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -26,7 +27,7 @@ class ParetoFront:
 
     Attributes:
         directions: of each objective, "maximize" or "minimize", by name.
-        X: points (n, d), as ``history`` has them, at the present time where points know it.
+        X: points (n, d), as ``history`` has them, at the current time where points know it.
         means: posterior means, (n, k), each in the units of its objective.
         deviations: posterior standard deviations, (n, k).
         is_on_front: (n,).
@@ -54,7 +55,7 @@ class ParetoFront:
 def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) -> ParetoFront:
     """Return the plays of a bandit that no other one beats in every objective, by posterior means.
 
-    Values as they were told are no front: with noise the luckiest of them would be. Plays that no longer count under a
+    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a
     memory are left out. With contexts points are (context, action), and those of all contexts are compared. Nothing
     changes for the bandit.
 
@@ -102,17 +103,12 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
 
     Args:
-        bandit: as in ``pareto_front``, like the next.
+        bandit: as in ``pareto_front``, like the next; the errors are those, too.
         objectives: at least two.
         center: constant to add to rewards.
 
     Returns:
         The figure of matplotlib.
-
-    Raises:
-        InputError: if an argument does not fit.
-        EmptyHistoryError: if no play counts.
-        MissingExtraError: if matplotlib is not installed.
     """
     front = pareto_front(bandit, objectives)
     if len(front.names) < 2:
@@ -157,15 +153,13 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
         ax.scatter(x[star], y[star], s=150, **words)
     names = front.names
-    ax.set_xlabel(f"{names[one]} ({front.directions[names[one]]})", fontsize=TEXT)
-    ax.set_ylabel(f"{names[other]} ({front.directions[names[other]]})", fontsize=TEXT)
-    clean(ax)
+    labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))
 
 
 def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
     """Return the row of what is recommended; None where nothing is, or in some context alone, or an expert is asked."""
     has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
-    if bandit.objective is None or has_context or "expert" in bandit.state_dict():
+    if bandit.objective is None or has_context or asks_expert(bandit):
         return None
     best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
     rows = (best.to(front.X.device) == front.X).all(-1).nonzero()

@@ -21,7 +21,7 @@ from torch_kbandits.plotting.style import (
     RECOMMENDED,
     SMALL,
     TEXT,
-    clean,
+    labelled,
     legend_below,
     marker_handle,
     new_figure,
@@ -85,7 +85,7 @@ def plot_line(
     would be fainter than 2% is left out, and the legend says of how many points. Nothing changes for the bandit.
 
     Args:
-        bandit: whose posterior, as of its present time.
+        bandit: whose posterior, as of now.
         coordinate: by name, or as a column of ``history.X``; None for the first of an action.
         at: a point (d,) with the other coordinates, joint with contexts; None for the recommended point.
         context: with contexts, that in which the point is recommended, as in ``ask``.
@@ -133,12 +133,8 @@ def plot_line(
         ax.scatter(line.shown(column, here[:, column]), heights.cpu().numpy(), **words)
         handles.append(_handle(_ON_LINES[kind], kind, strength, "pending, at the mean" if kind == "pending" else kind))
     _scale_axis(line, column, ax, "x")
-    ax.set_xlabel(line.names[column], fontsize=TEXT)
-    ax.set_ylabel(reward, fontsize=TEXT)
-    ax.set_title(_fixed_words(line), fontsize=SMALL, loc="left", color="0.3")
-    clean(ax)
     legend_below(ax, handles)
-    return ax.get_figure(root=True)
+    return labelled(ax, line.names[column], reward, _fixed_words(line))
 
 
 def plot_plane(
@@ -159,28 +155,9 @@ def plot_plane(
 
     Points are as strong as they count, as in ``plot_line``. Nothing changes for the bandit.
 
-    Args:
-        bandit: as in ``plot_line``, like the words that are not listed here.
-        coordinates: two, by name or as columns of ``history.X``; None for the first two of an action, or if it has one
-            for the last of the context and that.
-        at: a point (d,) with the other coordinates.
-        context: that in which the point is recommended.
-        candidates: as in ``ask``.
-        bounds: (2, 2), the ranges to show.
-        resolution: points of each coordinate.
-        center: constant to add to rewards.
-        names: of all d coordinates.
-        reward: name and unit of the reward.
-        axes: two axes of matplotlib to draw on; None for a figure of its own.
-
-    Returns:
-        The figure of matplotlib.
-
-    Raises:
-        InputError: if an argument does not fit.
-        MissingExtraError: if matplotlib is not installed.
-
-    Cost: as ``plot_line``, with resolution² points.
+    Arguments, result, errors and cost are those of ``plot_line``, but for ``coordinates``: two, None for the first two
+    of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); for ``resolution``, of
+    each coordinate; and for ``axes``: two axes of matplotlib, for the mean and the standard deviation.
     """
     where = _first_two(bandit) if coordinates is None else tuple(coordinates)
     if len(where) != 2:

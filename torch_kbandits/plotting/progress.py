@@ -24,7 +24,8 @@ class StatusLine:
         self._center = checks.finite_number("center", center)
         self._known, self._best = bandit.num_told, -float("inf")
         self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._last, self._round = time.monotonic(), bandit.round
+        self._began = self._last = time.monotonic()
+        self._round = bandit.round
 
     @property
     def is_due(self) -> bool:
@@ -33,9 +34,8 @@ class StatusLine:
 
     def read(self) -> str:
         """Return how the bandit is doing now; nothing changes for it."""
-        bandit, now = self._bandit, time.monotonic()
-        rate = max(bandit.round - self._round, 0) / max(now - self._last, 1e-9)
-        self._last, self._round = now, bandit.round
+        bandit, self._last = self._bandit, time.monotonic()
+        rate = max(bandit.round - self._round, 0) / max(self._last - self._began, 1e-9)
         # A bandit that loaded a shorter history begins anew.
         fresh = (bandit.told_since(min(self._known, bandit.num_told)).Y.double() + self._center).tolist()
         self._known = bandit.num_told
@@ -62,16 +62,16 @@ class Progress:
     Args:
         bandit: that is played; what it was told before does not enter the rewards.
         rounds: how many rounds there will be; None if that is not known.
-        interval: seconds between two looks at the bandit.
+        interval: seconds between two readings.
         center: constant to add to rewards: what you subtracted before you told them.
         stream: where the line goes; None for standard error.
-        name: what stands before the line.
+        name: before the line.
 
     Raises:
         InputError: if an argument does not fit.
         MissingExtraError: if tqdm is not installed.
 
-    Cost: a look at the clock in a round. In a look at the bandit O(rewards since the last one) for these, never the
+    Cost: reading the clock in a round. A reading of the bandit costs O(rewards since the last one) for these, never the
     whole history, O(m d) for the dictionary, and what the width costs, which ``ask`` computes as well.
     """
 

@@ -1,6 +1,6 @@
 """The posterior of a saved bandit, as files of figures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
@@ -51,41 +51,26 @@ def plot_saved(
     """
     checks.one_of("format", format, FORMATS)
     bandit = Bandit.load(path)
-    if at is None and _has_context(bandit) and bandit.num_told:
+    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_told:
         at = bandit.history.X[-1]
+    words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
     drawn = {}
-    for name, draw in _figures(bandit, coordinates, {"at": at, "center": checks.finite_number("center", center)}):
+    if not coordinates:
+        drawn["line"] = plot_line(bandit, **words)
+        with suppress(InputError):  # there may be no second coordinate to draw over
+            drawn["plane"] = plot_plane(bandit, **words)
+    for each in coordinates:
+        drawn[f"line-{str(each).replace(' ', '-').replace('/', '-')}"] = plot_line(bandit, each, **words)
+    if len(coordinates) > 1:
+        drawn["plane"] = plot_plane(bandit, coordinates[:2], **words)
+    for name, draw in (("leverage", plot_leverage), ("dictionary", plot_dictionary)):
         with suppress(EmptyHistoryError):
-            drawn[Path(directory) / f"{name}.{format}"] = draw()
+            drawn[name] = draw(bandit)
+    files = {Path(directory) / f"{name}.{format}": figure for name, figure in drawn.items()}
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise file_error("written", directory, error) from error
-    for file, figure in drawn.items():
+    for file, figure in files.items():
         write_figure(file, figure, bbox_inches="tight")
-    return list(drawn)
-
-
-def _has_context(bandit: Bandit) -> bool:
-    candidates = bandit.candidates
-    return candidates.context_dim > int(candidates.is_timed)
-
-
-def _figures(
-    bandit: Bandit, coordinates: Sequence[int | str], words: dict[str, Any]
-) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the names of figures, and what draws them."""
-    if not coordinates:
-        yield "line", lambda: plot_line(bandit, **words)
-        with suppress(InputError):  # there may be no second coordinate to draw over
-            plane = plot_plane(bandit, **words)
-            yield "plane", lambda: plane
-    for coordinate in coordinates:
-        yield (
-            f"line-{str(coordinate).replace(' ', '-').replace('/', '-')}",
-            lambda coordinate=coordinate: plot_line(bandit, coordinate, **words),
-        )
-    if len(coordinates) > 1:
-        yield "plane", lambda: plot_plane(bandit, coordinates[:2], **words)
-    yield "leverage", lambda: plot_leverage(bandit)
-    yield "dictionary", lambda: plot_dictionary(bandit)
+    return list(files)

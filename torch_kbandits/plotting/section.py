@@ -1,24 +1,22 @@
-"""Where a posterior is looked at: one or two coordinates vary, the others are fixed, at the recommended point."""
+"""The points at which a posterior is drawn: one or two coordinates vary, the others are fixed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import torch
-from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms, Configurations, ContextualActions, UnitCube
+from torch_kbandits.candidates import Arms, Configurations, ContextualActions
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
-from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.columns import Number
 
-#: Points whose posterior is computed at a time; and spread over a box to seek the best action of a context among them.
-_BLOCK, _SPREAD = 4096, 1024
+#: Points whose posterior is computed at a time.
+_BLOCK = 4096
 
 
 class Moments(NamedTuple):
@@ -39,42 +37,28 @@ def moments(bandit: Bandit, X: Tensor) -> Moments:
 
 
 def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
-    """Return the point (1, d) of the largest posterior mean now; None if nothing was learned that may be played.
+    """Return the point (1, d) that ``recommend`` returns now; None if nothing was learned that has weight.
 
-    It is what ``recommend`` returns, but for boxes with contexts: there it is the best of the actions played and of
-    1,024 spread over the box. Where actions differ from round to round and none are given, it is the best of those
-    played. ``recommend`` itself may ask an expert, which would be seen in the bandit's state.
-
-    Raises:
-        InputError: if the context or the actions do not fit.
+    Where actions differ from round to round and none are given, it is of those played. A bandit that asks an expert
+    would remember the question; for it the point is the played one of the largest posterior mean.
     """
-    kinds = bandit.candidates
-    played = bandit.history.X[bandit.weights > 0.0]
+    kinds, played = bandit.candidates, bandit.history.X[bandit.weights > 0.0]
     now, offers = max(bandit.now, 0.0), untimed(kinds)
-    if kinds.is_contextual:
-        by_round = isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None
-        if by_round and candidates is None:
-            if len(played) == 0:
-                return None
-            candidates = kinds.actions(played)
-        domain = kinds.in_round(context, candidates, now).to(kinds.device)
-        if domain.arms is not None:
-            offered = domain.arms
-        elif domain.blocks is not None:
-            offered = torch.cat([block[moments(bandit, block).mean.argmax(), None] for block in domain.blocks()])
-        elif domain.cube is not None:
-            offered = domain.in_context(distinct(played)[0])
-        else:
-            spread = draw_sobol_samples(cast(Any, offers).bounds, n=_SPREAD, q=1, seed=0).squeeze(-2)
-            actions = torch.cat([spread.to(kinds.device), kinds.actions(played)])
-            offered = torch.cat([cast(Tensor, domain.context).expand(len(actions), -1), actions], dim=-1)
-    else:
-        kinds.in_round(context, candidates, now)
-        offered = distinct(played)[0]
-        offered = offered[kinds.recommends(offered.cpu())]
-    if len(played) == 0 or len(offered) == 0:
+    if candidates is None and isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None:
+        if len(played) == 0:
+            return None
+        candidates = kinds.actions(played)
+    kinds.in_round(context, candidates, now)
+    if len(played) == 0:
         return None
-    return offered[moments(bandit, offered).mean.argmax(), None].clone()
+    if asks_expert(bandit):
+        return played[moments(bandit, played).mean.argmax(), None].clone()
+    return kinds.points(bandit.recommend(context=context, candidates=candidates), context, now).to(kinds.device)
+
+
+def asks_expert(bandit: Bandit) -> bool:
+    """Say whether a bandit asks an expert, also where it recommends."""
+    return "expert" in bandit.state_dict()
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +117,7 @@ def section(
     resolution: int = 200,
     names: Sequence[str] | None = None,
 ) -> Section:
-    """Return where coordinates, given by name or number, are to be looked at; the words are those of ``plot_line``.
-
-    Raises:
-        InputError: if an argument does not fit; the message says what was expected.
-    """
+    """Return the section along coordinates, given by name or number; the words are those of ``plot_line``."""
     d = bandit.candidates.example.shape[-1]
     names = coordinate_names(bandit) if names is None else tuple(names)
     if len(names) != d or not all(isinstance(name, str) for name in names):
@@ -231,27 +211,13 @@ def _values(
 
 def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
     """Return between which values a coordinate of what may be played lies; of what was played, if that is not known."""
-    offered, known = _offered(bandit), bandit.history.X[:, column]
-    start = bandit.candidates.context_dim
-    if offered is not None and column >= start:
-        known = offered[:, column - start]
+    known = bandit.history.X[:, column]
+    if column >= bandit.candidates.context_dim:
+        offered = bandit.candidates.ranges[:, column - bandit.candidates.example.shape[-1]]
+        known = offered if bool(offered.isfinite().all()) else known
     if len(known) == 0 or not bool(known.min() < known.max()):
         raise InputError(f"It is not known in which range {name!r} is to be shown: give bounds=.")
     return float(known.min()), float(known.max())
-
-
-def _offered(bandit: Bandit) -> Tensor | None:
-    """Return the corners of the actions that may be played, (2, a); None where every round brings its own."""
-    candidates: Any = untimed(bandit.candidates)
-    if isinstance(candidates, Arms):
-        corners = torch.stack([torch.stack([each.amin(0), each.amax(0)]) for _, each in candidates.source.blocks()])
-        return torch.stack([corners[:, 0].amin(0), corners[:, 1].amax(0)])
-    if isinstance(candidates, ContextualActions) and candidates.set is not None:
-        return torch.stack([candidates.set.amin(0), candidates.set.amax(0)])
-    if isinstance(candidates, (Configurations, UnitCube)):
-        sides = candidates.example[:, candidates.context_dim :]
-        return torch.cat([torch.zeros_like(sides), torch.ones_like(sides)])
-    return candidates.bounds
 
 
 def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> tuple[Tensor, bool]:
@@ -265,7 +231,7 @@ def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> 
     best = recommended_point(bandit, context, candidates)
     if best is not None:
         return best, True
-    offered = _offered(bandit)
-    if offered is None:
+    middle = own.ranges[:, own.context_dim - example.shape[-1] :].mean(0, keepdim=True)
+    if not bool(middle.isfinite().all()):
         raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
-    return own.points(offered.mean(0, keepdim=True).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False
+    return own.points(middle.to(example).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False

@@ -53,6 +53,15 @@ def clean(ax: Any) -> None:
     ax.tick_params(labelsize=TEXT)
 
 
+def labelled(ax: Any, x: str, y: str, title: str = "") -> Any:
+    """Name what axes show, make them ``clean``, and return their figure."""
+    ax.set_xlabel(x, fontsize=TEXT)
+    ax.set_ylabel(y, fontsize=TEXT)
+    ax.set_title(title, fontsize=SMALL, loc="left", color="0.3")
+    clean(ax)
+    return ax.get_figure(root=True)
+
+
 def plain_logarithmic(axis: Any, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
     """Label a logarithmic axis with plain numbers, in each decade with these: 1, 2, 5, 10 and so on."""
     ticker = require("matplotlib.ticker")

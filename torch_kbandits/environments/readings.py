@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import ReplayedArms, SensorReplay
 from torch_kbandits.environments.csv_files import Table, is_text, read_rows
-from torch_kbandits.environments.options import NORMS, choice, nearest, norm_of_values, stationary_kernel
+from torch_kbandits.environments.options import NORMS, norm_of_values, pick, stationary_kernel, unknown
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PrecomputedKernel
 
@@ -66,7 +66,8 @@ def sensors(
             none; if a sensor is constant in training.
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
-    choice("norm", norm, (*NORMS, None))
+    if norm is not None:
+        pick("norm", "norm", norm, NORMS)
     names, values, first = _read(csv, gaps, header, times, delimiter)
     covariance, known, test = _learn(csv, names, values, first, fraction, noise_fraction)
     known["norm_bound"] = norm_of_values(covariance, test.mean(0) - known["center"], norm)
@@ -159,12 +160,11 @@ def _read(
     path: str, gaps: str, header: bool | None, times: bool | None, delimiter: str
 ) -> tuple[list[str], Tensor, int]:
     """Return the names of the sensors (A,), their readings (times, A) and the number of the first one's column."""
-    choice("gaps", gaps, _GAPS)
-    for name, value in (("header", header), ("times", times)):
-        choice(name, value, (True, False, None))
+    pick("gaps", "way with gaps", gaps, _GAPS)
+    header, times = (checks.optional(checks.flag)(*each) for each in (("header", header), ("times", times)))
     rows = read_rows("csv", path, delimiter)
     top = rows[0][1]
-    if header is None:  # a first cell that may stand over times is not looked at
+    if header is None:  # a first cell may be the name of the times
         header = all(map(is_text, top if times is False or len(top) == 1 else top[1:]))
     rows = rows[header:]
     if times is None:
@@ -202,7 +202,7 @@ def _locations(path: str, names: Sequence[str], delimiter: str) -> Tensor:
     found: dict[str, list[float]] = {}
     for line, (name, *cells) in table.rows:
         if name not in names:
-            raise InputError(f"{path}, line {line}: there are no readings of a sensor {name!r}{nearest(name, names)}.")
+            raise unknown(f"{path}, line {line}", "sensor of which there are readings", name, names)
         if name in found:
             raise InputError(f"{path}, line {line}: the sensor {name!r} is there twice.")
         found[name] = [table.number(line, i, cell, "coordinate") for i, cell in enumerate(cells, start=1)]
