@@ -302,9 +302,9 @@ def constrained_branin(x1, x2):
 
 @pytest.mark.slow
 def test_constrained_branin_is_minimised_and_a_constraint_may_be_relative_to_a_baseline():
-    """The median of three seeds comes within 1 of 0.398 in 20 trials."""
+    """The median of five seeds comes within 1 of 0.398 in 20 trials."""
     found = []
-    for seed in range(3):
+    for seed in range(5):
         client = client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed)
         seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
         found.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
