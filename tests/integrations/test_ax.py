@@ -209,6 +209,7 @@ def test_in_a_context_the_others_make_room_for_it():
     tried, _ = play(client, lambda x, y: y, 7, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
     assert all(each["x"] + each["y"] <= 0.5 + 1e-8 for each in tried)
     assert recommend(client, {"x": 0.3})["y"] == pytest.approx(0.2, abs=1e-3)
+    assert recommend(client, {"x": 0.3, "y": 0.1}) == {"x": 0.3, "y": 0.1}
     with pytest.raises(InputError, match=r"fixed_parameters \{'x': 0.8\} break the constraint .* whatever"):
         client.get_next_trials(1, fixed_parameters={"x": 0.8})
 
