@@ -302,7 +302,7 @@ def constrained_branin(x1, x2):
 
 
 @pytest.mark.slow
-def test_constrained_branin_is_minimised_and_a_constraint_may_be_relative_to_a_baseline():
+def test_constrained_branin_is_minimised():
     """The median of five seeds comes within 1 of 0.398 in 20 trials."""
     found = []
     for seed in range(5):
@@ -310,10 +310,13 @@ def test_constrained_branin_is_minimised_and_a_constraint_may_be_relative_to_a_b
         seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
         found.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
     assert np.median(found) < 1.4
+
+
+def test_a_constraint_may_be_relative_to_a_baseline():
     client = client_of(UNIT, outcomes=["heat <= 1.25 * baseline"], **KNOWN)
     first = client.attach_baseline({"x": 0.3})  # a heat of 59, so at most 73.75: x up to 0.487
     client.complete_trial(first, heat(0.3))
-    measured(client, heat, 8)
+    measured(client, heat, 6)
     assert recommend(client)["x"] == pytest.approx(0.487, abs=0.02)
 
 

@@ -200,5 +200,12 @@ class KernelBanditGenerators(GeneratorRegistryBase):
     @property
     def GENERATOR_KEY_TO_GENERATOR_SETUP(self) -> dict[str, GeneratorSetup]:  # noqa: N802 (Ax's name)
         """The parts of the generator, by its value."""
-        setup = GeneratorSetup(BanditAdapter, BanditGenerator, [Derelativize], not_saved_generator_kwargs=["settings"])
+        setup = GeneratorSetup(
+            BanditAdapter,
+            BanditGenerator,
+            [Derelativize],
+            # There is no posterior of the baseline before the first trials: it counts as it was measured.
+            standard_adapter_kwargs={"transform_configs": {"Derelativize": {"use_raw_status_quo": True}}},
+            not_saved_generator_kwargs=["settings"],
+        )
         return {self.BANDIT.value: setup}
