@@ -209,6 +209,7 @@ def test_in_a_context_the_others_make_room_for_it():
     tried, _ = play(client, lambda x, y: y, 7, fixed=lambda t: {"x": 0.1 + 0.2 * (t % 2)})
     assert all(each["x"] + each["y"] <= 0.5 + 1e-8 for each in tried)
     assert recommend(client, {"x": 0.3})["y"] == pytest.approx(0.2, abs=1e-3)
+    assert recommend(client, {"x": 0.3, "y": 0.1}) == {"x": 0.3, "y": 0.1}
     with pytest.raises(InputError, match=r"fixed_parameters \{'x': 0.8\} break the constraint .* whatever"):
         client.get_next_trials(1, fixed_parameters={"x": 0.8})
 
@@ -301,18 +302,21 @@ def constrained_branin(x1, x2):
 
 
 @pytest.mark.slow
-def test_constrained_branin_is_minimised_and_a_constraint_may_be_relative_to_a_baseline():
-    """The median of three seeds comes within 1 of 0.398 in 20 trials."""
+def test_constrained_branin_is_minimised():
+    """The median of five seeds comes within 1 of 0.398 in 20 trials."""
     found = []
-    for seed in range(3):
+    for seed in range(5):
         client = client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed)
         seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
         found.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
     assert np.median(found) < 1.4
+
+
+def test_a_constraint_may_be_relative_to_a_baseline():
     client = client_of(UNIT, outcomes=["heat <= 1.25 * baseline"], **KNOWN)
     first = client.attach_baseline({"x": 0.3})  # a heat of 59, so at most 73.75: x up to 0.487
     client.complete_trial(first, heat(0.3))
-    measured(client, heat, 8)
+    measured(client, heat, 6)
     assert recommend(client)["x"] == pytest.approx(0.487, abs=0.02)
 
 

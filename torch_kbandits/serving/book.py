@@ -18,10 +18,7 @@ FORGOTTEN, EXPIRED, BY_POINT = "forgotten", "expired", "told by its action, or e
 
 
 class Book:
-    """The latest requests with a key and their answers, and the latest ids told with what they were told.
-
-    Both are of JSON, and at most ``REMEMBERED``.
-    """
+    """The latest requests with a key and their answers, and the latest ids with what they were told, as JSON has it."""
 
     def __init__(self) -> None:
         self._keys: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -29,11 +26,7 @@ class Book:
         self._points = 0
 
     def answer(self, key: str | None, words: str) -> dict[str, Any] | None:
-        """Return the answer to the request of this key and fingerprint; None if the key is new or there is none.
-
-        Raises:
-            KeyReusedError: if the key came with another request.
-        """
+        """Return the answer to the request of this key and fingerprint; None if the key is new or there is none."""
         if key is None or key not in self._keys:
             return None
         known, answer = self._keys[key]
@@ -85,11 +78,7 @@ class Book:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """Return the book of what ``content`` returned.
-
-        Raises:
-            TypeError, ValueError, KeyError: if it is nothing that this returned.
-        """
+        """Return the book of what ``content`` returned; of anything else a TypeError, ValueError or KeyError."""
         book = cls()
         for key, words, answer in content["keys"]:
             checks.instance("key", key, str, "a text")

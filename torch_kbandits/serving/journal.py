@@ -54,15 +54,12 @@ class Journal:
         self._changed = Condition()
         self._appended = self._durable = 0
         self._syncing = False
-        self._failure: str | None = None
+        #: Why nothing can be appended any more; None while all is well.
+        self.failure: str | None = None
 
     @classmethod
     def create(cls, path: str | PathLike[str], first: Mapping[str, Any]) -> Self:
-        """Return a journal with one record, which takes the place of an old one at once or not at all.
-
-        Raises:
-            FileError: if it cannot be written.
-        """
+        """Return a journal with one record, which takes the place of an old one at once or not at all."""
         line, digest = _line(first, _SEED)
         write_whole(path, _FIRST_LINE + line)
         return cls(Path(path), len(_FIRST_LINE) + len(line), digest)
@@ -96,16 +93,10 @@ class Journal:
         return self._durable == self._appended
 
     @property
-    def failure(self) -> str | None:
-        """Why nothing can be appended any more; None while all is well."""
-        with self._changed:
-            return self._failure
-
-    @property
     def displaced(self) -> str | None:
         """What others did to the file under our hands; None while it is there and ours."""
         with self._changed:
-            if self._failure is not None:
+            if self.failure is not None:
                 return None
             ours = os.fstat(self._file)
             try:
@@ -116,37 +107,26 @@ class Journal:
                 return REPLACED
             return REMOVED if ours.st_size < self.size else None
 
-    def fail(self, reason: str) -> None:
-        """Refuse every later call for a reason."""
-        with self._changed:
-            self._failure = reason
-
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record behind all others. One thread at a time.
-
-        Raises:
-            NotSavingError: if this or an earlier record could not be written.
-        """
+        """Write a record behind all others, one thread at a time; ``NotSavingError`` if that or one before failed."""
         line, digest = _line(record, self._digest)
         with self._changed:
             self.require_working()
-            self._failure = "a record was interrupted"
+            self.failure = "a record was interrupted"
             try:
-                _write(self._file, line)
+                left = memoryview(line)
+                while left:
+                    left = left[os.write(self._file, left) :]
             except OSError as error:
-                self._failure = error.strerror or str(error)
+                self.failure = error.strerror or str(error)
                 self.require_working()
-            self._failure = None
+            self.failure = None
             self._digest = digest
             self.size += len(line)
             self._appended += 1
 
     def commit(self, position: int) -> None:
-        """Return once so many records are on the disk. Any number of threads.
-
-        Raises:
-            NotSavingError: if they may not be.
-        """
+        """Return once so many records are on the disk, in any thread; ``NotSavingError`` if they may not be."""
         with self._changed:
             while True:
                 if self._durable >= position:
@@ -167,15 +147,14 @@ class Journal:
             if failure is None:
                 self._durable = max(self._durable, reached)
             else:
-                self._failure = failure
+                self.failure = failure
             self._changed.notify_all()
         self.require_working()
 
     def renew(self, first: Mapping[str, Any]) -> None:
-        """Go on in a new file with one record, in the place of this one. All that was appended must be committed.
+        """Go on in a new file with one record in the place of this one, all of which is committed.
 
-        Raises:
-            FileError: if it cannot be written; then the old file goes on.
+        After a ``FileError`` the old file goes on.
         """
         line, digest = _line(first, _SEED)
         with self._changed:
@@ -183,10 +162,10 @@ class Journal:
                 self._changed.wait()
             self.require_working()
             write_whole(self.path, _FIRST_LINE + line)
-            self._failure = "the new file could not be opened"
+            self.failure = "the new file could not be opened"
             os.close(self._file)
             self._file = _opened(self.path)
-            self._failure = None
+            self.failure = None
             self._digest, self.size = digest, len(_FIRST_LINE) + len(line)
 
     def close(self) -> None:
@@ -194,19 +173,15 @@ class Journal:
         with self._changed:
             while self._syncing:
                 self._changed.wait()
-            if self._failure != _CLOSED:
-                self._failure = _CLOSED
+            if self.failure != _CLOSED:
+                self.failure = _CLOSED
                 os.close(self._file)
 
     def require_working(self) -> None:
-        """Raise if nothing can be appended any more.
-
-        Raises:
-            NotSavingError: if so; it says why.
-        """
-        if self._failure is not None:
+        """Raise ``NotSavingError``, which says why, if nothing can be appended any more."""
+        if self.failure is not None:
             raise NotSavingError(
-                f"{str(self.path)!r} cannot be written ({self._failure}), so nothing is answered any more: make room, "
+                f"{str(self.path)!r} cannot be written ({self.failure}), so nothing is answered any more: make room, "
                 "or look at the disk, and start the server anew."
             )
 
@@ -218,18 +193,12 @@ REMOVED, REPLACED = "it was removed or cut by another process", "another process
 
 
 def read(path: str | PathLike[str]) -> Contents:
-    """Return what a journal holds, without the beginning of a last record that was cut while it was written.
-
-    Raises:
-        FileError: if it cannot be read.
-        DamagedFileError: if it was changed in any other way, or has no whole record.
-        StateMismatchError: if it is of another format.
-    """
+    """Return what a journal holds, without the beginning of a last record that was cut; errors as of ``open``."""
     return parsed(read_whole(path), repr(os.fspath(path)))
 
 
 def parsed(content: bytes, file: str) -> Contents:
-    """Return what ``read`` returns, of the bytes of a file; its name is for messages."""
+    """Return what ``read`` does, of the bytes of a file; its name is for messages."""
     if not content.startswith(_FIRST_LINE):
         first = content.partition(b"\n")[0]
         if first.startswith(_KIND) and first[len(_KIND) :].isdigit() and first + b"\n" != _FIRST_LINE:
@@ -295,9 +264,3 @@ def _opened(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_APPEND)
     except OSError as error:
         raise file_error("written", path, error) from error
-
-
-def _write(file: int, line: bytes) -> None:
-    left = memoryview(line)
-    while left:
-        left = left[os.write(file, left) :]

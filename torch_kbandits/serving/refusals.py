@@ -9,77 +9,56 @@ class RefusedError(KernelBanditError):
     #: Of the response.
     status = 422
 
+    def __init_subclass__(cls, *, status: int) -> None:
+        cls.status = status
 
-class MalformedRequestError(RefusedError):
+
+class MalformedRequestError(RefusedError, status=400):
     """The body is no JSON object within the limits, or the request is no HTTP that this server takes."""
 
-    status = 400
 
-
-class UnauthorizedError(RefusedError):
+class UnauthorizedError(RefusedError, status=401):
     """The token is missing or another."""
 
-    status = 401
 
-
-class UnknownPathError(RefusedError):
+class UnknownPathError(RefusedError, status=404):
     """There is nothing of this name."""
 
-    status = 404
 
-
-class UnknownIdError(RefusedError):
+class UnknownIdError(RefusedError, status=404):
     """No point of this id was ever asked for."""
 
-    status = 404
 
-
-class MethodError(RefusedError):
+class MethodError(RefusedError, status=405):
     """What is there takes another method."""
 
-    status = 405
 
-
-class SlowRequestError(RefusedError):
+class SlowRequestError(RefusedError, status=408):
     """The body did not arrive in time."""
 
-    status = 408
 
-
-class AlreadyToldError(RefusedError):
+class AlreadyToldError(RefusedError, status=409):
     """An id was told other values, or forgotten."""
 
-    status = 409
 
-
-class KeyReusedError(RefusedError):
+class KeyReusedError(RefusedError, status=409):
     """A key came with another request."""
 
-    status = 409
 
-
-class TooLargeError(RefusedError):
+class TooLargeError(RefusedError, status=413):
     """The request is larger than the limit."""
 
-    status = 413
 
-
-class MediaTypeError(RefusedError):
+class MediaTypeError(RefusedError, status=415):
     """The body does not say that it is JSON."""
 
-    status = 415
 
-
-class BusyError(RefusedError):
+class BusyError(RefusedError, status=503):
     """Too many requests wait; try again after a moment."""
 
-    status = 503
 
-
-class NotSavingError(RefusedError):
+class NotSavingError(RefusedError, status=503):
     """The journal could not be written, so nothing is answered any more until the server is started anew."""
-
-    status = 503
 
 
 def status_of(error: KernelBanditError) -> int:

@@ -21,6 +21,17 @@ LONGEST_KEY = 200
 #: Lists and objects within each other.
 DEEPEST = 8
 
+#: The fields of requests.
+_FIELDS = {
+    "ask": ("q", "context", "candidates", "time", "key"),
+    "tell": ("ids", "actions", "context", "y", "time", "outcomes", "failed", "key"),
+    "forget": ("ids", "actions", "context", "all", "key"),
+    "recommend": ("context", "candidates", "time"),
+    "belief": ("points", "context"),
+}
+#: Which of them are numbers, and whether these must be in lists of lists.
+_VECTORS = {"context": 1, "candidates": 2, "actions": 2, "points": 2}
+
 
 def parsed(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body; nothing for an empty one.
@@ -47,11 +58,7 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 
 def key_of(request: Mapping[str, Any]) -> str | None:
-    """Return the key of a request, by which it is known when it comes again; None without.
-
-    Raises:
-        InputError: if it is no text of a fitting length.
-    """
+    """Return the key of a request, by which it is known when it comes again; None without."""
     key = request.get("key")
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY):
         raise InputError(f"key must be a text of 1 to {LONGEST_KEY} letters, got {checks.describe(key)}.")
@@ -59,11 +66,7 @@ def key_of(request: Mapping[str, Any]) -> str | None:
 
 
 def ids_of(request: Mapping[str, Any]) -> list[int] | None:
-    """Return the ids of a request, at least one, all different; None without.
-
-    Raises:
-        InputError: if they are none.
-    """
+    """Return the ids of a request, at least one, all different; None without."""
     given = request.get("ids")
     if given is None:
         return None
@@ -76,11 +79,7 @@ def ids_of(request: Mapping[str, Any]) -> list[int] | None:
 
 
 def time_of(request: Mapping[str, Any]) -> Any:
-    """Return the time of a request, a number or a date, or of each of its points; None without.
-
-    Raises:
-        InputError: if it is a text and no date.
-    """
+    """Return the time of a request, a number or a date, or of each of its points; None without."""
     time = request.get("time")
     return [_date(each) for each in time] if isinstance(time, list) else _date(time)
 
@@ -100,79 +99,40 @@ class Reader:
 
     example: Tensor
 
-    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``ask``.
+    def words(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a method, or the points of which a belief is wanted; what is not given is left out.
 
         Raises:
-            InputError: if a field is unknown or does not fit, here and in all the others.
+            InputError: if a field is unknown or does not fit.
         """
-        _require_known(request, "q", "context", "candidates", "time", "key")
-        q = request.get("q", 1)
-        if q is not None and checks.positive_integer("q", q) > LARGEST_BATCH:
-            raise InputError(f"q must be at most {LARGEST_BATCH:,} in a request, got {checks.shown(q)}.")
-        return {"q": q} | self._round(request)
-
-    def tell(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``tell``; what is not given is left out."""
-        _require_known(request, "ids", "actions", "context", "y", "time", "outcomes", "failed", "key")
-        words = self._which(request)
-        if request.get("y") is not None:
-            words["y"] = _numbers("y", request["y"])
-        if request.get("outcomes") is not None:
-            outcomes = request["outcomes"]
-            if not isinstance(outcomes, dict):
-                raise InputError(f"outcomes must be an object of names and numbers, got {checks.describe(outcomes)}.")
-            words["outcomes"] = {name: _measured(f"outcomes.{name}", value) for name, value in outcomes.items()}
-        if request.get("failed") is not None:
-            checks.instance("failed", request["failed"], bool, "true or false")
-            words["failed"] = request["failed"]
-        if "y" not in words and not words.get("failed"):
-            raise InputError('y is missing: give a reward for each point, or "failed": true.')
-        return words | _when(request)
-
-    def forget(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``forget``."""
-        _require_known(request, "ids", "actions", "context", "all", "key")
-        if (every := request.get("all")) is None:
-            return self._which(request)
-        if every is not True or len(request.keys() - {"all", "key"}):
-            raise InputError('Give ids, or actions, or "all": true alone, to forget all that is pending.')
-        return {}
-
-    def recommend(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of ``recommend``."""
-        _require_known(request, "context", "candidates", "time")
-        return self._round(request)
-
-    def belief(self, request: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return points and the context that they are in."""
-        _require_known(request, "points", "context")
-        if request.get("points") is None:
+        for name in request:
+            if name not in (known := _FIELDS[operation]):
+                near = checks.nearest_name(name, known)
+                hint = f"did you mean {near!r}? " if near else ""
+                raise InputError(f"{checks.shown(name)} is no field here: {hint}There are {', '.join(known)}.")
+        given = {name: value for name, value in request.items() if value is not None}
+        words = {name: self._vectors(name, given[name], least) for name, least in _VECTORS.items() if name in given}
+        if "time" in given:
+            words["time"] = time_of(given)
+        if operation == "ask":
+            q = request.get("q", 1)
+            if q is not None and checks.positive_integer("q", q) > LARGEST_BATCH:
+                raise InputError(f"q must be at most {LARGEST_BATCH:,} in a request, got {checks.shown(q)}.")
+            return {"q": q} | words
+        if operation == "forget" and "all" in given:
+            if given["all"] is not True or len(request.keys() - {"all", "key"}):
+                raise InputError('Give ids, or actions, or "all": true alone, to forget all that is pending.')
+            return {}
+        if operation == "belief" and "points" not in given:
             raise InputError("points is missing: give a list of points, each a list of numbers.")
-        context = None if request.get("context") is None else self._vectors("context", request["context"])
-        return self._vectors("points", request["points"], least=2), context
+        if operation in ("tell", "forget"):
+            ids = ids_of(given)
+            if (ids is None) == ("actions" not in given) or (ids is not None and "context" in given):
+                raise InputError("Give ids, or actions and the context if there are any: an id stands for its point.")
+            words |= {"x": words.pop("actions")} if ids is None else {"ids": ids}
+        return words | _told(given) if operation == "tell" else words
 
-    def _round(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        words = _when(request)
-        if request.get("context") is not None:
-            words["context"] = self._vectors("context", request["context"])
-        if request.get("candidates") is not None:
-            words["candidates"] = self._vectors("candidates", request["candidates"], least=2)
-        return words
-
-    def _which(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what says which points are meant: ids, or actions and their context."""
-        ids, actions = ids_of(request), request.get("actions")
-        if (ids is None) == (actions is None) or (ids is not None and request.get("context") is not None):
-            raise InputError("Give ids, or actions and the context if there are any: an id stands for its point.")
-        if ids is not None:
-            return {"ids": ids}
-        words = {"x": self._vectors("actions", actions, least=2)}
-        if request.get("context") is not None:
-            words["context"] = self._vectors("context", request["context"])
-        return words
-
-    def _vectors(self, name: str, value: Any, least: int = 1) -> Any:
+    def _vectors(self, name: str, value: Any, least: int) -> Any:
         """Return a list of numbers, or of such lists, as a tensor; objects of named values as they are."""
         rows = value if isinstance(value, list) else [value]
         if rows and all(isinstance(each, dict) for each in rows):
@@ -219,17 +179,19 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, str)) else str(value)
 
 
-def _when(request: Mapping[str, Any]) -> dict[str, Any]:
-    time = time_of(request)
-    return {} if time is None else {"time": time}
-
-
-def _require_known(request: Mapping[str, Any], *names: str) -> None:
-    for name in request:
-        if name not in names:
-            near = checks.nearest_name(name, names)
-            hint = f"did you mean {near!r}? " if near else ""
-            raise InputError(f"{checks.shown(name)} is no field here: {hint}There are {', '.join(names)}.")
+def _told(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was measured, as ``tell`` takes it."""
+    words: dict[str, Any] = {"y": _numbers("y", given["y"])} if "y" in given else {}
+    if "outcomes" in given:
+        if not isinstance(outcomes := given["outcomes"], dict):
+            raise InputError(f"outcomes must be an object of names and numbers, got {checks.describe(outcomes)}.")
+        words["outcomes"] = {name: _measured(f"outcomes.{name}", value) for name, value in outcomes.items()}
+    if "failed" in given:
+        checks.instance("failed", given["failed"], bool, "true or false")
+        words["failed"] = given["failed"]
+    if "y" not in words and not words.get("failed"):
+        raise InputError('y is missing: give a reward for each point, or "failed": true.')
+    return words
 
 
 def _numbers(name: str, value: Any) -> float | list[float]:

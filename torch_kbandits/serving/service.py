@@ -1,11 +1,9 @@
 """A bandit whose every change is in its journal before it is answered."""
 
 import hashlib
-import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -26,6 +24,8 @@ from torch_kbandits.serving.views import VIEWS
 
 #: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
 COMPACT_AFTER = 1000
+
+_CHANGES = ("ask", "tell", "forget")
 
 _Found = TypeVar("_Found")
 
@@ -49,24 +49,12 @@ class Service:
     """
 
     def __init__(self, bandit: Bandit, path: Path, lock: FileLock, compact_after: int) -> None:
-        self.bandit = bandit
-        self.path = path
+        self.bandit, self.path = bandit, path
         self._sole, self._compact_after = lock, compact_after
         self._reader = Reader(bandit.candidates.example.to(bandit.candidates.device))
-        self._told_words = set(inspect.signature(bandit.tell).parameters)
-        self._turns = RLock()
-        self._is_between = False
-        self._changes = 0
-        self._book = Book()
-        self._fits = last_fits(bandit)
-        self._file = _identity(path)
-        self._journal = self._recovered()
-        self._operations: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-            "ask": self._ask,
-            "tell": self._tell,
-            "forget": self._forget,
-            **{name: partial(view, bandit, self._reader) for name, view in VIEWS.items()},
-        }
+        self._turns, self._is_between, self._changes = RLock(), False, 0
+        self._book, self._fits = Book(), last_fits(bandit)
+        self._file, self._journal = _identity(path), self._recovered()
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, into: Bandit | None = None, compact_after: int = COMPACT_AFTER) -> Self:
@@ -126,7 +114,10 @@ class Service:
         """
         with self._turns:
             self._require_in_place()
-            found = self._operations[checks.one_of("operation", operation, self._operations)](request)
+            if (view := VIEWS.get(checks.one_of("operation", operation, (*_CHANGES, *VIEWS)))) is not None:
+                found = view(self.bandit, self._reader, request)
+            else:
+                found = self._once(operation, request)
             if self._changes >= self._compact_after or last_fits(self.bandit) != self._fits:
                 try:
                     self.compact()
@@ -136,11 +127,7 @@ class Service:
             return found, self._journal.position
 
     def wait(self, position: int) -> None:
-        """Return once an answer may be seen: so many changes are on the disk. Others who wait share the effort.
-
-        Raises:
-            NotSavingError: if they may not be.
-        """
+        """Return once so many changes are on the disk, so that an answer may be seen; else ``NotSavingError``."""
         self._journal.commit(position)
 
     @property
@@ -182,12 +169,23 @@ class Service:
 
     # ---------------------------------------------------------------- changes
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        words, key, known = self._reader.ask(request), key_of(request), fingerprint("ask", request)
-        if (kept := self._book.answer(key, known)) is not None:
-            return kept
+    def _once(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out a request unless it was before, save and remember it; return the answer."""
+        words, ids, values = self._read(operation, request)
+        key, known = key_of(request), fingerprint(operation, request)
+        kept = self._book.answer(key, known)
+        if operation == "ask":
+            return self._asked(words, key, known, request.get("time")) if kept is None else kept
+        if not (already := kept is not None or (ids is not None and self._was_done(ids, values))):
+            record = {"op": operation, "key": key, "request": without_key(request)}
+            self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
+            self._book.keep(key, known, {})
+        return {"already": already} | ({"told": self.bandit.num_told} if operation == "tell" else {})
+
+    def _asked(self, words: Mapping[str, Any], key: str | None, known: str, time: Any) -> dict[str, Any]:
+        """Ask; save and remember what was answered."""
         # What a crash needs is the answer, not the candidates of the round.
-        about = {"op": "ask", "key": key, "known": known, "time": request.get("time")}
+        about = {"op": "ask", "key": key, "known": known, "time": time}
         found = self._saved(
             lambda: self._noted(lambda: self.bandit.ask(**words, return_ids=True), EXPIRED, {}),
             lambda asked: {**about, "ids": list(asked.ids), **recorded(self.bandit, len(asked.ids))},
@@ -196,41 +194,11 @@ class Service:
         self._book.keep(key, known, answer)
         return answer
 
-    def _tell(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        words, ids, key = self._reader.tell(request), ids_of(request), key_of(request)
-        if self._book.answer(key, fingerprint("tell", request)) is not None:
-            return self._told(already=True)
-        for word in ("outcomes", "failed"):
-            if word in words and word not in self._told_words:
-                raise InputError(f"This bandit learns rewards alone, without {word}.")
-        values = values_of(words, 1 if ids is None else len(ids))
-        if ids is not None and self._was_done(ids, values):
-            return self._told(already=True)
-        self._settled("tell", request, words, ids, values)
-        return self._told()
-
-    def _forget(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        words, ids, key = self._reader.forget(request), ids_of(request), key_of(request)
-        if self._book.answer(key, fingerprint("forget", request)) is not None:
-            return {"already": True}
-        if ids is not None and self._was_done(ids, [FORGOTTEN] * len(ids)):
-            return {"already": True}
-        self._settled("forget", request, words, ids, [])
-        return {"already": False}
-
-    def _settled(
-        self,
-        operation: str,
-        request: Mapping[str, Any],
-        words: Mapping[str, Any],
-        ids: list[int] | None,
-        values: list[Any],
-    ) -> None:
-        """Tell or forget, save and remember it."""
-        key, asked_for = key_of(request), without_key(request)
-        record = {"op": operation, "key": key, "request": asked_for}
-        self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
-        self._book.keep(key, fingerprint(operation, asked_for), {})
+    def _read(self, operation: str, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[int] | None, list[Any]]:
+        """Return the arguments of a method, the ids that it is about, and what each is told."""
+        words, ids = self._reader.words(operation, request), ids_of(request)
+        number = 1 if ids is None else len(ids)
+        return words, ids, values_of(words, number) if operation == "tell" else [FORGOTTEN] * number
 
     def _carry_out(self, operation: str, words: Mapping[str, Any], ids: list[int] | None, values: list[Any]) -> None:
         """Tell or forget, and note what became of the points."""
@@ -254,9 +222,6 @@ class Service:
                     "from 0."
                 )
         return self._book.was_done(ids, values, self.bandit.pending_ids)
-
-    def _told(self, *, already: bool = False) -> dict[str, Any]:
-        return {"already": already, "told": self.bandit.num_told}
 
     # ---------------------------------------------------------------- inside
 
@@ -292,7 +257,7 @@ class Service:
             reason += f"; all that was answered is saved in {str(place)!r}"
         except FileError as error:
             reason += f"; and what was answered could not be saved: {error}"
-        self._journal.fail(reason)
+        self._journal.failure = reason
         self._require_whole()
 
     @property
@@ -362,9 +327,7 @@ class Service:
             return
         checks.one_of("op", operation, ("tell", "forget"))
         request = record["request"]
-        ids, words = ids_of(request), getattr(self._reader, operation)(request)
-        values = values_of(words, 1 if ids is None else len(ids)) if operation == "tell" else []
-        self._carry_out(operation, words, ids, values)
+        self._carry_out(operation, *self._read(operation, request))
         self._book.keep(key_of(record), fingerprint(operation, request), {})
 
     def _beginning(self, snapshot: str) -> dict[str, Any]:

@@ -12,36 +12,33 @@ from torch_kbandits.serving.requests import Reader, plain
 
 def recommend(bandit: Bandit, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the action to use if the run ended now."""
-    found = bandit.recommend(**reader.recommend(request))
+    found = bandit.recommend(**reader.words("recommend", request))
     return {"actions": plain(found if isinstance(found, Tensor) else [found])}
 
 
 def belief(bandit: Bandit, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return posterior means and standard deviations of the function at points, in reward units."""
-    points, context = reader.belief(request)
-    found = moments(bandit, bandit.candidates.points(points, context, max(bandit.now, 0.0)))
+    words = reader.words("belief", request)
+    X = bandit.candidates.points(words["points"], words.get("context"), max(bandit.now, 0.0))
+    found = moments(bandit, X)
     return {"means": found.mean.tolist(), "deviations": found.deviation.tolist()}
 
 
 def pending(bandit: Bandit, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the points asked for and not told: their ids, as actions, as the kernel sees them, and their ages."""
-    points = bandit.pending
+    points, ages = bandit.pending, plain(bandit.pending_ages)
     actions = plain(bandit.candidates.actions(points)) if len(points) else []
-    ages = getattr(bandit, "pending_ages", None)
-    found = {"ids": list(bandit.pending_ids), "actions": actions, "points": points.tolist()}
-    return found if ages is None else found | {"ages": plain(ages)}
+    return {"ids": list(bandit.pending_ids), "actions": actions, "points": points.tolist(), "ages": ages}
 
 
 def health(bandit: Bandit, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return counts, and what the bandit says of itself."""
-    report = getattr(bandit, "health", None)
-    return _counts(bandit) | ({} if report is None else {"bandit": plain(report().as_dict())})
+    return _counts(bandit) | {"bandit": plain(bandit.health().as_dict())}
 
 
 def metrics(bandit: Bandit, reader: Reader, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return counts, and what the bandit says of itself to Prometheus."""
-    report = getattr(bandit, "health", None)
-    return _counts(bandit) | ({} if report is None else {"bandit": report().to_prometheus()})
+    return _counts(bandit) | {"bandit": bandit.health().to_prometheus()}
 
 
 #: By name.

@@ -64,7 +64,7 @@ class BanditAdapter(Adapter):
         fixed = check_fixed({} if fixed_features is None else fixed_features.parameters, self._search_space)
         waiting = max(pending_observations.values(), key=len, default=[])
         recommends = (model_gen_options or {}).get(RECOMMEND, False)
-        if recommends and not self._told.means:
+        if recommends and not self._told.num_outcomes:
             raise EmptyHistoryError("Nothing can be recommended: no trial has an outcome yet.")
         if self._is_first and not recommends:
             found = self._spread(n, fixed, waiting)
@@ -138,10 +138,11 @@ class BanditAdapter(Adapter):
 
     @property
     def _is_first(self) -> bool:
-        """Whether the next trial is one of the first: too few were made, or none has an outcome."""
-        lost = (TrialStatus.FAILED, TrialStatus.ABANDONED)
+        """Whether the next trial is one of the first: too few were made, or too few for a fit have an outcome."""
+        lost, settings = (TrialStatus.FAILED, TrialStatus.ABANDONED), self.generator.settings
         made = sum(trial.status not in lost for trial in self._experiment.trials.values())
-        return made < self.generator.settings.initialization_trials or not self._told.means
+        needed = 2 if settings.kernel is None or settings.regularization is None else 1
+        return made < settings.initialization_trials or self._told.num_outcomes < needed
 
     def _shown(self) -> Played:
         """Return the bandit of the last trial, or one of what was told since."""
@@ -199,5 +200,12 @@ class KernelBanditGenerators(GeneratorRegistryBase):
     @property
     def GENERATOR_KEY_TO_GENERATOR_SETUP(self) -> dict[str, GeneratorSetup]:  # noqa: N802 (Ax's name)
         """The parts of the generator, by its value."""
-        setup = GeneratorSetup(BanditAdapter, BanditGenerator, [Derelativize], not_saved_generator_kwargs=["settings"])
+        setup = GeneratorSetup(
+            BanditAdapter,
+            BanditGenerator,
+            [Derelativize],
+            # There is no posterior of the baseline before the first trials: it counts as it was measured.
+            standard_adapter_kwargs={"transform_configs": {"Derelativize": {"use_raw_status_quo": True}}},
+            not_saved_generator_kwargs=["settings"],
+        )
         return {self.BANDIT.value: setup}

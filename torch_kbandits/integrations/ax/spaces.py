@@ -42,15 +42,14 @@ class TrialSpace:
         kinds = {name: _kind(each) for name, each in known.items()}
         self.names = [name for name, kind in kinds.items() if kind.count > 1]
         self.whole = ParameterSpace(kinds)
-        held = [self.names[group] in fixed for group in self.whole.groups]
+        self.free, left = None, {name: kind for name, kind in kinds.items() if name not in fixed}
+        if any(kind.columns for kind in left.values()):
+            bounds = [each for each in space.parameter_constraints if each.constraint_dict.keys() - fixed.keys()]
+            self.free = ParameterSpace(left, [_without(fixed, each) for each in bounds])
+        held = [self.free is not None and self.names[group] in fixed for group in self.whole.groups]
         self.order = torch.tensor(held).logical_not().long().argsort(stable=True)
         chosen = {name: kind for name, kind in kinds.items() if name in fixed}
         self.context = ParameterSpace(chosen).encode([self._placed(fixed)])[0] if any(held) else torch.zeros(0).double()
-        self.free = None
-        if not all(held):
-            bounds = [each for each in space.parameter_constraints if each.constraint_dict.keys() - fixed.keys()]
-            left = {name: kind for name, kind in kinds.items() if name not in fixed}
-            self.free = ParameterSpace(left, [_without(fixed, each) for each in bounds])
 
     def points(self, rows: Sequence[Parameters]) -> Tensor:
         """Return parameterizations as points (n, d), whatever is fixed now."""

@@ -43,6 +43,11 @@ class Told(NamedTuple):
         """The present: one after the latest trial."""
         return float(self.times[-1]) + 1.0 if len(self.times) else 0.0
 
+    @property
+    def num_outcomes(self) -> int:
+        """Of how many trials something was measured."""
+        return len(self.times) - int(self.failed.sum())
+
     def mean(self, metric: str) -> Tensor:
         """Return what was measured of a metric, (n,)."""
         return self.means.get(metric, torch.full_like(self.times, torch.nan))

@@ -1,11 +1,9 @@
 """What the trials of a study say, told to a bandit one after another."""
 
-import bisect
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from optuna.trial import FrozenTrial, TrialState
@@ -13,7 +11,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InfeasibleError, InputError
-from torch_kbandits.integrations.optuna.sought import Keeping, Range, Sought
+from torch_kbandits.integrations.optuna.sought import Keeping, Measured, Reading
 from torch_kbandits.integrations.optuna.trees import Tree
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
@@ -28,22 +26,7 @@ _FAILED = 20
 #: By so much of the range of the front the reference of its scalarisation lies below the worst of it.
 _MARGIN = 0.1
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How trials become rewards.
-
-    Attributes:
-        sought: what the study seeks.
-        pruned: whether pruned trials are learned.
-        failed: whether failed trials are learned.
-        dates: whether the bandit's time is that of the calendar.
-    """
-
-    sought: Sought
-    pruned: Literal["learn", "ignore"]
-    failed: Literal["learn", "ignore"]
-    dates: bool
+_Found = tuple[FrozenTrial, Tensor, Measured]
 
 
 class StudyBelief:
@@ -57,9 +40,11 @@ class StudyBelief:
         space: the same, as a space of parameters.
         bandit: one that was told nothing, on that space.
         reading: how trials become rewards.
+        keeping: how constraints are kept.
         num_initial: trials that are learned before the bandit chooses.
         seed: of the first points, which cover the space evenly.
-        keeping: how constraints are kept.
+        dates: whether the bandit's time is that of the calendar.
+        waits: whether what failed is not learned and stays pending.
     """
 
     def __init__(
@@ -68,21 +53,17 @@ class StudyBelief:
         space: ParameterSpace,
         bandit: Bandit,
         reading: Reading,
+        keeping: Keeping,
+        *,
         num_initial: int,
         seed: int,
-        keeping: Keeping,
+        dates: bool,
+        waits: bool,
     ) -> None:
-        self.tree = tree
-        self.space = space
-        self.bandit = bandit
-        self.reading = reading
-        self.num_initial = num_initial
-        self.seed = seed
-        self.keeping = keeping
+        self.tree, self.space, self.bandit, self.reading, self.keeping = tree, space, bandit, reading, keeping
+        self.num_initial, self.seed, self._dates, self._waits = num_initial, seed, dates, waits
         self._read: dict[int, FrozenTrial] = {}
         self._numbers: list[int] = []
-        self._completed: list[float] = []
-        self._ranges: dict[str, Range] = {}
 
     @property
     def num_read(self) -> int:
@@ -100,15 +81,17 @@ class StudyBelief:
         Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
         """
         new = [trial for trial in finished if trial.number not in self._read]
-        found = self._found(sorted(new, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number)))
-        if self.bandit.num_told or len(found) < 2:
-            for each in found:
-                words: dict[str, Any] = {"failed": True} if each.failed else {"y": each.reward}
-                self.bandit.tell(each.point, time=self._time(each.trial), outcomes=each.outcomes or None, **words)
-                self._note([each])
-        else:
+        new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
+        if self.bandit.num_told == 0 and len(found := self._found(new, reading := self.reading.copied())) > 1:
             self.bandit.replay(self._history(found))
-            self._note(found)
+            self._note(found, reading)
+        else:
+            for trial in new:
+                found = self._found([trial], reading := self.reading.copied())
+                for _, point, measured in found:
+                    words: dict[str, Any] = {"failed": True} if measured.failed else {"y": measured.reward}
+                    self.bandit.tell(point, time=self._time(trial), outcomes=measured.outcomes or None, **words)
+                self._note(found, reading)
         self._read |= {trial.number: trial for trial in new}
 
     def suggest(
@@ -173,43 +156,33 @@ class StudyBelief:
         worst, best = values.amin(-1), values.amax(-1)
         return goals.value(values, goals.sought(), worst - _MARGIN * (best - worst))
 
-    def _found(self, ended: Sequence[FrozenTrial]) -> list["_Found"]:
-        """Return what there is to learn of trials, in the order in which they ended."""
-        completed, found, ranges = list(self._completed), list[_Found](), dict(self._ranges)
-        for trial in ended:
-            point, reward = self._point(trial), self._reward(trial, completed)
-            if point is not None and reward is not None:
-                outcomes = self.reading.sought.outcomes(trial, ranges)
-                found.append(_Found(trial, point, reward, outcomes))
-                _widen(ranges, outcomes)
-                if trial.state == TrialState.COMPLETE and not found[-1].failed:
-                    bisect.insort(completed, reward)
-        return found
+    def _found(self, ended: Sequence[FrozenTrial], reading: Reading) -> list[_Found]:
+        """Return what there is to learn of trials: each with its point (1, d) and what was measured."""
+        placed = ((trial, self._point(trial)) for trial in ended)
+        read = ((trial, point, reading.read(trial)) for trial, point in placed if point is not None)
+        return [(trial, point, measured) for trial, point, measured in read if measured is not None]
 
-    def _history(self, found: Sequence["_Found"]) -> History:
+    def _history(self, found: Sequence[_Found]) -> History:
         """Return trials as the rounds of a bandit that is told one after another."""
-        X, rounds = torch.cat([each.point for each in found]), torch.arange(len(found))
-        times = [Clock().moved_to(self._time(each.trial), number).now for number, each in enumerate(found)]
-        names, rewards = self.bandit.outcomes, X.new_tensor([each.reward for each in found])
-        measured = X.new_tensor([[each.outcomes.get(name, math.nan) for name in names] for each in found])
-        return History(X, rewards, rounds, times=X.new_tensor(times), outcomes=measured if names else None)
+        X, rounds = torch.cat([point for _, point, _ in found]), torch.arange(len(found))
+        times = [Clock().moved_to(self._time(trial), number).now for number, (trial, _, _) in enumerate(found)]
+        names, rewards = self.bandit.outcomes, X.new_tensor([measured.reward for _, _, measured in found])
+        outcomes = X.new_tensor([[measured.outcomes.get(name, math.nan) for name in names] for _, _, measured in found])
+        return History(X, rewards, rounds, times=X.new_tensor(times), outcomes=outcomes if names else None)
 
-    def _note(self, found: Sequence["_Found"]) -> None:
-        """Note trials of which the bandit was told."""
-        for each in found:
-            self._numbers.append(each.trial.number)
-            _widen(self._ranges, each.outcomes)
-            if each.trial.state == TrialState.COMPLETE and not each.failed:
-                bisect.insort(self._completed, each.reward)
-            self._read[each.trial.number] = each.trial
+    def _note(self, found: Sequence[_Found], reading: Reading) -> None:
+        """Note trials of which the bandit was told, after which trials are read so."""
+        self.reading = reading
+        self._numbers += [trial.number for trial, _, _ in found]
+        self._read |= {trial.number: trial for trial, _, _ in found}
 
     def _time(self, trial: FrozenTrial) -> datetime | None:
         """Return when a trial ended; None where time is counted in trials."""
-        return trial.datetime_complete if self.reading.dates else None
+        return trial.datetime_complete if self._dates else None
 
     def _failed(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
         """Return trials that failed and were not learned: their points stay pending, to be tried last again."""
-        if self.reading.failed != "ignore":
+        if not self._waits:
             return []
         return [trial for trial in trials if trial.state == TrialState.FAIL][-_FAILED:]
 
@@ -227,53 +200,9 @@ class StudyBelief:
         except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
 
-    def _reward(self, trial: FrozenTrial, completed: Sequence[float]) -> float | None:
-        """Return the reward of a finished trial, NaN of a failure, or None if it is not to be learned.
-
-        Args:
-            trial: that ended.
-            completed: the rewards of the completed trials that ended before, ascending.
-        """
-        worst = completed[0] if completed else None
-        if trial.state == TrialState.FAIL:
-            return math.nan if self.reading.failed == "learn" else None
-        reward = self.reading.sought.reward(trial)
-        if reward is None or (trial.state == TrialState.PRUNED and self.reading.pruned == "ignore"):
-            return None
-        if self.reading.sought.is_broken_without_end(trial):
-            return math.nan
-        if trial.state == TrialState.COMPLETE and math.isfinite(reward):
-            return reward
-        if worst is None:
-            return None
-        middle = (len(completed) - 1) // 2
-        best = completed[-1 if trial.state == TrialState.COMPLETE else middle]
-        return min(max(reward, worst), best)
-
     def _not_before_the_last(self, time: datetime) -> datetime | None:
         """Return a time, but not before the last reward; None where time is counted in trials."""
-        if not self.reading.dates:
+        if not self._dates:
             return None
         ends = (trial.datetime_complete for trial in self._read.values())
         return max((end for end in ends if end is not None and end > time), default=time)
-
-
-class _Found(NamedTuple):
-    """What there is to learn of a trial: point (1, d), reward, NaN of a failure, what else was measured, by name."""
-
-    trial: FrozenTrial
-    point: Tensor
-    reward: float
-    outcomes: Mapping[str, float]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the trial failed, or broke a limit without end."""
-        return math.isnan(self.reward)
-
-
-def _widen(ranges: dict[str, Range], outcomes: Mapping[str, float]) -> None:
-    """Make ranges include further values."""
-    for name, value in outcomes.items():
-        least, largest = ranges.get(name, (value, value))
-        ranges[name] = min(least, value), max(largest, value)

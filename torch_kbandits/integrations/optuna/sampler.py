@@ -21,9 +21,8 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
-from torch_kbandits.integrations.optuna.belief import Reading, StudyBelief
-from torch_kbandits.integrations.optuna.distributions import space_of
-from torch_kbandits.integrations.optuna.sought import ConstraintMode, Keeping, Sought
+from torch_kbandits.integrations.optuna.belief import StudyBelief
+from torch_kbandits.integrations.optuna.sought import ConstraintMode, Keeping, Reading, Sought, Use
 from torch_kbandits.integrations.optuna.trees import Tree, tree_of
 from torch_kbandits.integrations.tuning import tuning_bandit, tuning_prior
 from torch_kbandits.memory import Memory
@@ -43,8 +42,6 @@ _BETA = 1.0
 _STARTED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 Clock = Literal["trials", "dates"]
-Pruned = Literal["learn", "ignore"]
-Failed = Literal["learn", "ignore"]
 
 
 class KernelBanditSampler(BaseSampler):
@@ -113,8 +110,8 @@ class KernelBanditSampler(BaseSampler):
         clock: Clock = "trials",
         clip: bool = True,
         n_startup_trials: int = 10,
-        pruned: Pruned = "learn",
-        failed: Failed = "learn",
+        pruned: Use = "learn",
+        failed: Use = "learn",
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraint_mode: ConstraintMode = "optimistic",
         constraint_beta: float | None = None,
@@ -124,7 +121,7 @@ class KernelBanditSampler(BaseSampler):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
-        for name, value, words in (("clock", clock, Clock), ("pruned", pruned, Pruned), ("failed", failed, Failed)):
+        for name, value, words in (("clock", clock, Clock), ("pruned", pruned, Use), ("failed", failed, Use)):
             checks.one_of(name, value, get_args(words))
         if theirs := sorted({"outcomes", "constraints", "objective"} & settings.keys()):
             raise InputError(f"Leave out {theirs[0]}: what is sought, and within which limits, the study says.")
@@ -146,8 +143,8 @@ class KernelBanditSampler(BaseSampler):
         self._keeping = Keeping(constraint_mode, list(safe_params), constraint_beta)
         self._kernel, self._clip, self._num_initial = kernel, clip, n_startup_trials
         self._clock = clock
-        self._pruned: Pruned = pruned
-        self._failed: Failed = failed
+        self._pruned: Use = pruned
+        self._failed: Use = failed
         self._independent = independent_sampler
         self._warn = warn_independent_sampling
         self._warned: set[str] = set()
@@ -201,7 +198,7 @@ class KernelBanditSampler(BaseSampler):
         self._warn_once(study, trial, param_name, param_distribution)
         if self._independent is not None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
-        space = space_of({param_name: param_distribution})
+        space = Tree({param_name: param_distribution}).space()
         point = space.sample(1, generator_for(self._seed, trial.number, f"parameter {param_name}"))
         return space.decode(point)[0][param_name]
 
@@ -256,7 +253,7 @@ class KernelBanditSampler(BaseSampler):
                 space = _searched(_leading(study, front, completed))
                 finished = [trial for trial in finished if _searched(trial) == space]
                 self._warn_of_kinds(len(finished), len(completed))
-                belief = self._new_belief(Sought.by(study, trials), Tree(space, {})) if space else None
+                belief = self._new_belief(Sought.by(study, trials), Tree(space)) if space else None
             if belief is not None:
                 belief.learn(finished)
             if belief is None or not belief.bandit.num_told:
@@ -280,10 +277,18 @@ class KernelBanditSampler(BaseSampler):
 
     def _new_belief(self, sought: Sought, tree: Tree) -> StudyBelief:
         """Return a belief about a space that was told nothing."""
-        space = space_of(tree.distributions, tree.conditions)
-        reading = Reading(sought, self._pruned, self._failed, self._clock == "dates")
-        bandit = self._bandit_on(space, sought)
-        return StudyBelief(tree, space, bandit, reading, self._num_initial, self._seed, self._keeping)
+        space, reading = tree.space(), Reading(sought, self._pruned, self._failed)
+        return StudyBelief(
+            tree,
+            space,
+            self._bandit_on(space, sought),
+            reading,
+            self._keeping,
+            num_initial=self._num_initial,
+            seed=self._seed,
+            dates=self._clock == "dates",
+            waits=self._failed == "ignore",
+        )
 
     def _bandit_on(self, space: ParameterSpace, sought: Sought) -> Bandit:
         """Return a bandit on a space that was told nothing."""
@@ -350,15 +355,14 @@ def _front(study: Study) -> list[FrozenTrial]:
     """Return the Pareto front of several objectives, without trials that are infinitely bad if there are others."""
     if len(study.directions) == 1:
         return []
-    signs, front = Sought.by(study, ()).signs, study.best_trials
-    return [t for t in front if -math.inf not in (s * v for s, v in zip(signs, t.values, strict=True))] or front
+    sought, front = Sought.by(study, ()), study.best_trials
+    return [trial for trial in front if -math.inf not in sought.values(trial)] or front
 
 
 def _leading(study: Study, front: Sequence[FrozenTrial], completed: Sequence[FrozenTrial]) -> FrozenTrial:
     """Return the best completed trial; of several objectives the first on the Pareto front."""
     if len(study.directions) == 1:
-        sought = Sought.by(study, ())
-        return max(completed, key=lambda trial: sought.reward(trial) or 0.0)
+        return max(completed, key=Sought.by(study, ()).values)
     return (front or completed)[0]
 
 

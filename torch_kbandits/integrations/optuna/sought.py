@@ -1,9 +1,10 @@
-"""What a study seeks: its directions and constraints, as the reward, outcomes, limits and objective of a bandit."""
+"""What a study seeks, and how its trials become rewards and outcomes of a bandit."""
 
+import bisect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -13,11 +14,23 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.outcomes import REWARD, AtMost, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior
 
-#: Of values of one name the least and the largest that were finite.
-Range = tuple[float, float]
-
 #: How constraints are kept; see ``Limit``.
 ConstraintMode = Literal["optimistic", "safe"]
+
+#: What becomes of trials that were pruned or failed.
+Use = Literal["learn", "ignore"]
+
+
+class Measured(NamedTuple):
+    """What there is to learn of a trial: its reward, NaN of a failure, and by name what else was measured."""
+
+    reward: float
+    outcomes: Mapping[str, float]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the trial failed, or broke a limit without end."""
+        return math.isnan(self.reward)
 
 
 @dataclass(frozen=True)
@@ -35,41 +48,17 @@ class Sought:
     @classmethod
     def by(cls, study: Study, trials: Iterable[FrozenTrial]) -> Self:
         """Return what a study seeks, as far as its finished trials say."""
-        signs = tuple(1.0 if each == StudyDirection.MAXIMIZE else -1.0 for each in study.directions)
-        return cls(
-            signs, tuple(sorted({name for each in trials if each.state.is_finished() for name in each.constraints}))
-        )
+        limits = {name for each in trials if each.state.is_finished() for name in each.constraints}
+        return cls(tuple(map(_sign, study.directions)), tuple(sorted(limits)))
 
     @property
     def has_several(self) -> bool:
         """Whether there are several values."""
         return len(self.signs) > 1
 
-    def reward(self, trial: FrozenTrial) -> float | None:
-        """Return the first value, much of which is sought; None if there is none."""
-        return self.signs[0] * trial.values[0] if trial.values else None
-
-    def outcomes(self, trial: FrozenTrial, known: Mapping[str, Range]) -> dict[str, float]:
-        """Return what else a trial measured, by the names of outcomes: values of which much is sought, and constraints.
-
-        An infinite value counts as the nearest finite one so far, an infinite constraint as one of its sign and of the
-        largest size so far; where there is none it was not measured. A trial that failed has constraints alone.
-
-        Args:
-            trial: that is finished.
-            known: the ranges so far.
-        """
-        found = {f"constraint {name}": value for name, value in self.constraints(trial).items()}
-        for name in found.keys() & known.keys():
-            size = max(map(abs, known[name]))
-            if not math.isfinite(found[name]) and size:  # 0 has no sign
-                found[name] = math.copysign(size, found[name])
-        for number, sign in list(enumerate(self.signs))[1:] if trial.state != TrialState.FAIL else ():
-            name, value = f"objective {number}", sign * trial.values[number] if trial.values else -math.inf
-            found[name] = (
-                min(max(value, known[name][0]), known[name][1]) if math.isinf(value) and name in known else value
-            )
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+    def values(self, trial: FrozenTrial) -> list[float]:
+        """Return the values of a trial, of all of which much is sought; none where it has none."""
+        return [sign * value for sign, value in zip(self.signs, trial.values or (), strict=False)]
 
     def constraints(self, trial: FrozenTrial) -> dict[str, float]:
         """Return the constraints of a finished trial that are limits, by name; infinite where one is not a number.
@@ -89,10 +78,6 @@ class Sought:
             found[name] = math.inf if math.isnan(value) else value
         return found
 
-    def is_broken_without_end(self, trial: FrozenTrial) -> bool:
-        """Say whether a constraint of a finished trial is infinite: then no value stands for how much it is broken."""
-        return math.inf in self.constraints(trial).values()
-
     def words(
         self, prior: LearnedPrior, bare: LearnedPrior, keeping: "Keeping", names: Iterable[str]
     ) -> dict[str, Any]:
@@ -104,13 +89,80 @@ class Sought:
             keeping: how constraints are kept.
             names: of the parameters.
         """
-        values = [f"objective {number}" for number in range(1, len(self.signs))]
-        outcomes = [Outcome(name, prior) for name in values] + [
-            Outcome(f"constraint {name}", bare) for name in self.limits
-        ]
+        values, limits = [f"objective {number}" for number in range(1, len(self.signs))], list(map(_named, self.limits))
+        outcomes = [Outcome(name, prior) for name in values] + [Outcome(name, bare) for name in limits]
         objective = Scalarization(dict.fromkeys([REWARD, *values], "maximize")) if self.has_several else None
-        limits = [keeping.limit(f"constraint {name}", tuple(names)) for name in self.limits]
-        return {"outcomes": outcomes, "constraints": limits, "objective": objective}
+        kept = [keeping.limit(name, tuple(names)) for name in limits]
+        return {"outcomes": outcomes, "constraints": kept, "objective": objective}
+
+
+class Reading:
+    """Trials of a study one after another, in the order in which they ended, as what a bandit learns of them.
+
+    Args:
+        sought: what the study seeks.
+        pruned: whether pruned trials are learned.
+        failed: whether failed trials are learned.
+    """
+
+    def __init__(self, sought: Sought, pruned: Use, failed: Use) -> None:
+        self.sought = sought
+        self._pruned: Use = pruned
+        self._failed: Use = failed
+        self._completed: list[float] = []
+        self._ranges: dict[str, tuple[float, float]] = {}
+
+    def copied(self) -> "Reading":
+        """Return one that goes on from here."""
+        copy = Reading(self.sought, self._pruned, self._failed)
+        copy._completed, copy._ranges = list(self._completed), dict(self._ranges)
+        return copy
+
+    def read(self, trial: FrozenTrial) -> Measured | None:
+        """Return what is to be learned of a trial; None if nothing."""
+        if (reward := self._reward(trial)) is None:
+            return None
+        found = Measured(reward, self._outcomes(trial))
+        for name, value in found.outcomes.items():
+            least, largest = self._ranges.get(name, (value, value))
+            self._ranges[name] = min(least, value), max(largest, value)
+        if trial.state == TrialState.COMPLETE and not found.failed:
+            bisect.insort(self._completed, reward)
+        return found
+
+    def _reward(self, trial: FrozenTrial) -> float | None:
+        """Return the reward of a trial, NaN of a failure. An infinite one is the worst or best that was finite."""
+        if trial.state == TrialState.FAIL:
+            return math.nan if self._failed == "learn" else None
+        values, completed = self.sought.values(trial), self._completed
+        if not values or (trial.state == TrialState.PRUNED and self._pruned == "ignore"):
+            return None
+        if math.inf in self.sought.constraints(trial).values():  # no value stands for how much it is broken
+            return math.nan
+        if trial.state == TrialState.COMPLETE and math.isfinite(values[0]):
+            return values[0]
+        if not completed:
+            return None
+        best = completed[-1 if trial.state == TrialState.COMPLETE else (len(completed) - 1) // 2]
+        return min(max(values[0], completed[0]), best)
+
+    def _outcomes(self, trial: FrozenTrial) -> dict[str, float]:
+        """Return what else a trial measured, by the names of outcomes: values of which much is sought, and constraints.
+
+        An infinite value counts as the nearest finite one so far, an infinite constraint as one of its sign and of the
+        largest size so far; where there is none it was not measured. A trial that failed has constraints alone.
+        """
+        ranges, found = self._ranges, {_named(name): value for name, value in self.sought.constraints(trial).items()}
+        for name in found.keys() & ranges.keys():
+            size = max(map(abs, ranges[name]))
+            if not math.isfinite(found[name]) and size:  # 0 has no sign
+                found[name] = math.copysign(size, found[name])
+        if trial.state != TrialState.FAIL and self.sought.has_several:
+            values = self.sought.values(trial) or [-math.inf] * len(self.sought.signs)
+            for name, value in ((f"objective {number}", value) for number, value in enumerate(values) if number):
+                least, largest = ranges.get(name, (value, value))
+                found[name] = min(max(value, least), largest) if math.isinf(value) else value
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,3 +210,12 @@ class Keeping:
             return AtMost(name, 0.0, mode="optimistic", beta=self.beta or 0.0)
         known = [{key: each[key] for key in names if key in each} for each in self.safe]
         return AtMost(name, 0.0, beta=self.beta, safe_seed=known)
+
+
+def _sign(direction: StudyDirection) -> float:
+    return 1.0 if direction == StudyDirection.MAXIMIZE else -1.0
+
+
+def _named(limit: str) -> str:
+    """Return the name of the outcome of a constraint."""
+    return f"constraint {limit}"

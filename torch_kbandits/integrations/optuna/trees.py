@@ -1,11 +1,14 @@
-"""Which parameters the trials of a study have, and on which others it depends whether they do."""
+"""Which parameters the trials of a study have, on which others it depends whether they do, and the space of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial
+
+from torch_kbandits.errors import InputError
+from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
 
 #: Whole numbers with more values than this say nothing about which parameters there are.
 _MOST_VALUES = 32
@@ -22,7 +25,22 @@ class Tree:
     """
 
     distributions: Mapping[str, BaseDistribution]
-    conditions: Mapping[str, tuple[str, tuple[float, ...]]]
+    conditions: Mapping[str, tuple[str, tuple[float, ...]]] = field(default_factory=dict)
+
+    def space(self) -> ParameterSpace:
+        """Return it as a space of parameters.
+
+        Raises:
+            InputError: if one is of another kind than Optuna's three, or has a range that double precision cannot hold;
+                the message names the parameter.
+        """
+        when = {
+            name: {other: tuple(map(self.distributions[other].to_external_repr, values))}
+            for name, (other, values) in self.conditions.items()
+        }
+        return ParameterSpace(
+            {name: _parameter(name, each, when.get(name, {})) for name, each in self.distributions.items()}
+        )
 
     def values_of(self, known: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> dict[str, Any]:
         """Return the part of a trial's parameters that the tree has and that were drawn from these distributions."""
@@ -111,3 +129,27 @@ def _values(distribution: BaseDistribution, within: set[float], without: set[flo
     every = range(whole.low, whole.high + 1, whole.step)
     nearest = {value: min(known, key=lambda other: (abs(other - value), other)) for value in every}
     return tuple(value for value in every if nearest[value] in within)
+
+
+def _parameter(name: str, distribution: BaseDistribution, when: Mapping[str, Any]) -> Parameter:
+    try:
+        if isinstance(distribution, FloatDistribution):
+            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
+        if isinstance(distribution, IntDistribution):
+            return Integer(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
+        if isinstance(distribution, CategoricalDistribution):
+            return Categorical(_told_apart(distribution.choices), when)
+    except InputError as error:
+        raise InputError(f"parameter {name!r} cannot be searched: {error}") from None
+    raise InputError(
+        f"parameter {name!r} has a {type(distribution).__name__}, which KernelBanditSampler does not know: use "
+        "suggest_float, suggest_int or suggest_categorical."
+    )
+
+
+def _told_apart(choices: Sequence[Any]) -> list[Any]:
+    """Return the choices without those that Optuna takes for an earlier one, such as 1 after True."""
+    try:
+        return list(dict.fromkeys(choices))
+    except TypeError:  # lists and dicts, which have no hash
+        return [choice for number, choice in enumerate(choices) if choices.index(choice) == number]
