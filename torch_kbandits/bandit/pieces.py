@@ -43,7 +43,7 @@ from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import LastFit
-from torch_kbandits.priors.means import depends_on_time, mean_over
+from torch_kbandits.priors.prior import depends_on_time, mean_over
 
 #: In single precision a regularization below this fraction of the prior variance drowns in rounding.
 _FLOAT32_REGULARIZATION = 1e-4

@@ -20,8 +20,7 @@ from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.observations.ledger import rewards
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.marginal import Data
-from torch_kbandits.priors.means import PriorMean
-from torch_kbandits.priors.prior import Prior
+from torch_kbandits.priors.prior import Prior, PriorMean
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12
