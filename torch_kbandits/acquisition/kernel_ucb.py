@@ -27,8 +27,7 @@ from torch_kbandits.acquisition.pending import (
 )
 from torch_kbandits.acquisition.rules import ArmPosterior, Domain, OptimisticRule
 from torch_kbandits.confidence import Width
-from torch_kbandits.confidence.base import multiplier
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode, multiplier
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of, posterior_variance
 from torch_kbandits.numerics.compiled import loops_over_each

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.outcomes.outcome import Outcome
 

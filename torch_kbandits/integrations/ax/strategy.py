@@ -17,7 +17,7 @@ from gpytorch.kernels import Kernel
 from torch_kbandits import checks
 from torch_kbandits.acquisition import KernelUCB
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
