@@ -1,8 +1,7 @@
 """What old observations still count for."""
 
-from torch_kbandits.memory.back_to_prior import BackToPrior
 from torch_kbandits.memory.base import KeepAll, Memory
-from torch_kbandits.memory.fading import Discount, UncertaintyInjection
+from torch_kbandits.memory.fading import BackToPrior, Discount, UncertaintyInjection
 from torch_kbandits.memory.growth import Exponential, Growth, Linear, Quadratic, ages, negligible
 from torch_kbandits.memory.windows import Restart, SlidingWindow
 
