@@ -18,7 +18,7 @@ from torch_kbandits import acquisition as rules
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
-from torch_kbandits.memory import BackToPrior, Discount, KeepAll, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, KeepAll, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
 
 LAMBDA = 0.1
@@ -110,7 +110,7 @@ AGEING = {
     "linear": UncertaintyInjection(kb.Linear(0.05)),
     "exponential to a limit": UncertaintyInjection(kb.Exponential(0.7), 0.5),
 }
-PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
+PRIORS_ON_TIME = {"prior on time": TemporalPrior(0.1), "prior on time to a limit": TemporalPrior(0.2, 0.5)}
 MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
 RULES = {
     "upper bound": rules.UpperConfidenceRule(),

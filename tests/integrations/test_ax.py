@@ -38,7 +38,7 @@ from torch_kbandits.errors import DamagedFileError, StateMismatchError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
 from torch_kbandits.integrations.ax.models import ModelSettings
 from torch_kbandits.integrations.ax.storage import value_classes
-from torch_kbandits.memory import BackToPrior, UncertaintyInjection
+from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
 FIXED = {"kernel": rbf(0.2, 1.0), "regularization": 0.01, "initialization_trials": 3}
@@ -351,7 +351,7 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
         ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
         ({"dictionary": 30}, "dictionary must be a rule"),
-        ({"memory": BackToPrior(0.1)}, "needs points that know their time"),
+        ({"memory": TemporalPrior(0.1)}, "needs points that know their time"),
         ({"beta": -1.0}, "must be a finite number of at least 0"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
         ({"prior_mean": np.nan}, "prior_mean must be a finite number"),

@@ -19,7 +19,7 @@ from torch_kbandits.acquisition import StagedRule, ThompsonRule, UniformRule, Up
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.confidence import SelfNormalizedWidth
 from torch_kbandits.dictionaries import FixedDictionary
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.priors import families
 
 #: The quick suite takes a case of each.
@@ -142,7 +142,7 @@ def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
 # ---------------------------------------------------------------- one hypothesis is none
 
 ALONE = [
-    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in a file", {"memory": BackToPrior(0.1)})),
+    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in a file", {"memory": TemporalPrior(0.1)})),
     *(("box", {"dictionary": DICTIONARIES["fresh"]}), ("actions", {"batches": BATCHES["global"]})),
     ("box of actions", {"batches": BATCHES["local"]}),
 ]

@@ -10,7 +10,7 @@ from problems import DOUBLE, data, dense, difference, matern, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.memory import BackToPrior, Discount, KeepAll, SlidingWindow
+from torch_kbandits.memory import Discount, KeepAll, SlidingWindow, TemporalPrior
 
 LAMBDA, LIMIT, RATE = 0.1, 0.6, 0.02
 #: More arms than an exact posterior keeps all covariances of.
@@ -36,7 +36,7 @@ MEMORIES = {
     "keep": KeepAll(),
     "window": SlidingWindow(9.0),
     "discount": Discount(0.9),
-    "prior": BackToPrior(RATE),
+    "prior": TemporalPrior(RATE),
 }
 
 

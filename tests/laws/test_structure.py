@@ -31,8 +31,8 @@ DEFAULTS = {
     | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
-    "memory": {"BackToPrior.prior", "Linear.scaled", "UncertaintyInjection.scaled"}
-    | {f"{name}.with_horizon" for name in ("BackToPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
+    "memory": {"TemporalPrior.prior", "Linear.scaled", "UncertaintyInjection.scaled"}
+    | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
     | {f"{name}.with_horizon" for name in ("UncertaintyInjection", "Linear", "Quadratic")},
     "priors": {"_Changing.with_horizon"},
     "models": {"NystromGP._is_batch", "NystromGP.condition_on_observations"},

@@ -16,10 +16,10 @@ from torch_kbandits import algorithms
 from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
-from torch_kbandits.memory import BackToPrior, KeepAll, Linear, SlidingWindow
+from torch_kbandits.memory import KeepAll, Linear, SlidingWindow, TemporalPrior
 
 START, MINUTE, SHARE, NOISE = datetime(2026, 11, 27), 60.0, 0.05, 0.05
-MEMORY = BackToPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
+MEMORY = TemporalPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
 KERNEL = oracles.in_time(oracles.rbf(0.4), SHARE)
 X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
 
@@ -116,7 +116,7 @@ def test_single_precision_chooses_as_double_does(kind, words):
 def test_a_state_of_points_in_single_precision_goes_on():
     """As it was saved before, with rounds as times, which single precision holds."""
     words = {"candidates": X, "kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "seed": 0}
-    bandit, again = (algorithms.GPUCB(memory=BackToPrior(0.05), **words) for _ in range(2))
+    bandit, again = (algorithms.GPUCB(memory=TemporalPrior(0.05), **words) for _ in range(2))
     for _ in range(6):
         x = bandit.ask()
         bandit.tell(x, wavy(x))

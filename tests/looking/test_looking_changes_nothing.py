@@ -10,7 +10,7 @@ from problems import data, rbf, reward
 from torch_kbandits import Categorical, Float, ParameterSpace, algorithms
 from torch_kbandits.looking import plot_dictionary, plot_leverage, plot_line, plot_plane
 from torch_kbandits.looking.section import coordinate_names
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 
 ARMS = data(25, 2)[0]
 #: What some algorithms need beside the rest.
@@ -94,7 +94,7 @@ def test_what_was_told_since():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.05)])
 def test_named_parameters_are_shown_by_their_names(memory):
     space = ParameterSpace({"rate": Float(1e-4, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
     seen, unseen = (

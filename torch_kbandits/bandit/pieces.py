@@ -233,7 +233,7 @@ class Pieces:
         if self.learning is not None and self.learning.learn_memory and self.memory is None:
             raise InputError(
                 "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several to "
-                "choose from: give memory=, such as BackToPrior(0.01), or leave out learn_memory."
+                "choose from: give memory=, such as TemporalPrior(0.01), or leave out learn_memory."
             )
         self._declare()
         own = self.candidates

@@ -1,12 +1,11 @@
 """What old observations still count for."""
 
 from torch_kbandits.memory.base import KeepAll, Memory
-from torch_kbandits.memory.fading import BackToPrior, Discount, UncertaintyInjection
+from torch_kbandits.memory.fading import Discount, TemporalPrior, UncertaintyInjection
 from torch_kbandits.memory.growth import Exponential, Growth, Linear, Quadratic, ages, negligible
 from torch_kbandits.memory.windows import Restart, SlidingWindow
 
 __all__ = [
-    "BackToPrior",
     "Discount",
     "Exponential",
     "Growth",
@@ -16,6 +15,7 @@ __all__ = [
     "Quadratic",
     "Restart",
     "SlidingWindow",
+    "TemporalPrior",
     "UncertaintyInjection",
     "ages",
     "negligible",

@@ -104,7 +104,7 @@ class Discount(Memory):
 
 
 @dataclass(frozen=True)
-class BackToPrior(Memory):
+class TemporalPrior(Memory):
     """Each unit of time replaces a share ε of the function by a new draw of the prior.
 
     The prior covariance of points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Observations keep
@@ -136,7 +136,7 @@ class BackToPrior(Memory):
     def __post_init__(self) -> None:
         checks.keep(self, forgetting=checks.share, least_correlation=checks.optional(checks.open_unit_interval))
 
-    def with_horizon(self, horizon: float) -> "BackToPrior":
+    def with_horizon(self, horizon: float) -> "TemporalPrior":
         """Return ε = 1 − e^(−2/h), at which a correlation is 1/e after the horizon."""
         return replace(self, forgetting=-math.expm1(-2.0 / horizon))
 

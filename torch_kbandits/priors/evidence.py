@@ -96,7 +96,7 @@ def fit_evidence(
     would take for noise what the dictionary leaves. Under a prior on time it is never taken, and the points are the
     latest: of 1,600 rewards with ε = 0.03 it made ε 0.005.
 
-    The ε of a ``BackToPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
     ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade.
 
     For other memories the likelihood is no guide. Where noise grows with the age it says that old rewards lie further

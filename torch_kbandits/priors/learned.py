@@ -110,7 +110,7 @@ class LearnedPrior:
             each column divided by its range: of what may be played as far as that is known, else of what was told.
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
-        learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``BackToPrior`` by the marginal
+        learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
             likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
             in force is ``bandit.memory``. See ``fit_evidence``.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
