@@ -19,7 +19,7 @@ from torch_kbandits import Bandit, LearnedPrior, Prior, algorithms, environments
 from torch_kbandits.environments.dynamic import DynamicEnvironment
 from torch_kbandits.memory import (
     Discount,
-    Linear,
+    LinearGrowth,
     Memory,
     Restart,
     SlidingWindow,
@@ -55,7 +55,7 @@ _TRIED: dict[str, tuple[Memory, ...]] = {
     "window": (SlidingWindow(50.0), SlidingWindow(20.0), SlidingWindow(100.0)),
     "restarts": (Restart(100.0), Restart(33.0)),
     "discount": (Discount(0.95), Discount(0.98)),
-    "growing noise": (UncertaintyInjection(Linear(0.01), 4.0),),
+    "growing noise": (UncertaintyInjection(LinearGrowth(0.01), 4.0),),
     "prior on time": (TemporalPrior(0.01), TemporalPrior(0.003), TemporalPrior(0.03)),
 }
 

@@ -32,7 +32,7 @@ from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.experiments.summary import Difference, difference, estimate
 from torch_kbandits.memory import (
     Discount,
-    Linear,
+    LinearGrowth,
     Memory,
     Restart,
     SlidingWindow,
@@ -101,7 +101,7 @@ _MEMORIES: dict[str, Memory] = {
     "window": SlidingWindow(50.0),
     "restarts": Restart(50.0),
     "discount": Discount(0.95),
-    "growing noise": UncertaintyInjection(Linear(0.01)),
+    "growing noise": UncertaintyInjection(LinearGrowth(0.01)),
     "prior on time": TemporalPrior(0.05),
 }
 

@@ -33,7 +33,15 @@ from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKern
 from problems import rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits import EmptyHistoryError, GreedyDictionary, InputError, Linear, confidence, dictionaries, memory
+from torch_kbandits import (
+    EmptyHistoryError,
+    GreedyDictionary,
+    InputError,
+    LinearGrowth,
+    confidence,
+    dictionaries,
+    memory,
+)
 from torch_kbandits.errors import DamagedFileError, StateMismatchError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
 from torch_kbandits.integrations.ax.models import ModelSettings
@@ -357,7 +365,7 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
         ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
         ({"constraint_mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
-        ({"memory": UncertaintyInjection(Linear(1.0), max_variance=3.0)}, "give regularization"),
+        ({"memory": UncertaintyInjection(LinearGrowth(1.0), max_variance=3.0)}, "give regularization"),
         ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
         ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
         ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
@@ -437,7 +445,7 @@ KERNELS = {
 VALUES = [
     memory.SlidingWindow(float("inf")),
     memory.SlidingWindow(7, "observations"),
-    memory.UncertaintyInjection(kb.Quadratic(0.5), max_variance=4.0),
+    memory.UncertaintyInjection(kb.QuadraticGrowth(0.5), max_variance=4.0),
     kb.RidgeLeverageSampling(2.0, "coupled"),
     kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
     confidence.IGPUCBWidth(
@@ -547,7 +555,7 @@ SAVED = {
     "fitted": (BRANIN, {"beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 0.1)}, 8),
     "mixed": (MIXED, {"transform_outcomes": True}, 7),
     "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
-    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.Linear(0.1)), "dictionary": kb.KORS()}, 8),
+    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.LinearGrowth(0.1)), "dictionary": kb.KORS()}, 8),
     "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
     "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),
 }

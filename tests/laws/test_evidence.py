@@ -16,13 +16,13 @@ from torch_kbandits import InputError, NumericalError, fit_prior
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import (
     Discount,
-    Exponential,
+    ExponentialGrowth,
     Growth,
-    KeepAll,
-    Linear,
-    Quadratic,
+    LinearGrowth,
+    QuadraticGrowth,
     Restart,
     SlidingWindow,
+    Stationary,
     TemporalPrior,
     UncertaintyInjection,
 )
@@ -54,7 +54,7 @@ def known(told, memory=None, kernel=None, **words):
 
 #: More memories, and the noise variances (n,) that they leave at times (n,).
 CASES = MEMORIES | {
-    "all": (KeepAll(), lambda t, now: np.full(len(t), LAMBDA)),
+    "all": (Stationary(), lambda t, now: np.full(len(t), LAMBDA)),
     "on time": (TemporalPrior(0.1), lambda t, now: np.full(len(t), LAMBDA)),
     "on time, a while": (
         TemporalPrior(0.1, 0.5),
@@ -142,9 +142,9 @@ def test_what_is_known_stays():
     assert not any(parameter.requires_grad for parameter in fit.kernel.parameters())
     assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
     assert fit.memory is None
-    kept = fit_evidence(Data(X, Y), fit.kernel, regularization=0.3, memory=KeepAll(), learn_memory=True, seed=0)
+    kept = fit_evidence(Data(X, Y), fit.kernel, regularization=0.3, memory=Stationary(), learn_memory=True, seed=0)
     assert kept.settled
-    assert kept.memory == KeepAll()
+    assert kept.memory == Stationary()
     assert kept.evidence == pytest.approx(fit.evidence, rel=1e-9)
 
 
@@ -246,7 +246,7 @@ def test_a_learned_share_is_close_also_from_few_rewards_and_from_anywhere():
 def test_of_a_function_that_stays_next_to_nothing_is_forgotten():
     told = drifting(0.0, 80, 3)
     assert learned(*told, TemporalPrior(0.1)).memory.forgetting < 2e-3  # not a tenth in 80 rounds
-    for memory in (SlidingWindow(9.0), UncertaintyInjection(Linear(1.0), 5.0)):
+    for memory in (SlidingWindow(9.0), UncertaintyInjection(LinearGrowth(1.0), 5.0)):
         assert learned(*told, memory).memory in [memory.with_horizon(horizon) for horizon in (64.0, 128.0, math.inf)]
 
 
@@ -278,9 +278,9 @@ def test_restarts_are_learned_also_where_the_next_one_is_now():
         (Restart(3.0, 1.0), Restart(50.0, 1.0)),
         (TemporalPrior(0.5, 0.1), TemporalPrior(1.0 - math.exp(-0.04), 0.1)),
         (Discount(0.5, 0.1), Discount(math.exp(-0.02), 0.1)),
-        (UncertaintyInjection(Linear(1.0), 7.0), UncertaintyInjection(Linear(0.02), 7.0)),
-        (UncertaintyInjection(Quadratic(1.0)), UncertaintyInjection(Quadratic(0.0004))),
-        (UncertaintyInjection(Exponential(0.5)), UncertaintyInjection(Exponential(math.exp(-0.02)))),
+        (UncertaintyInjection(LinearGrowth(1.0), 7.0), UncertaintyInjection(LinearGrowth(0.02), 7.0)),
+        (UncertaintyInjection(QuadraticGrowth(1.0)), UncertaintyInjection(QuadraticGrowth(0.0004))),
+        (UncertaintyInjection(ExponentialGrowth(0.5)), UncertaintyInjection(ExponentialGrowth(math.exp(-0.02)))),
     ],
 )
 def test_a_horizon_sets_the_number_of_a_memory_and_nothing_else(memory, expected):
@@ -292,13 +292,13 @@ def test_a_horizon_sets_the_number_of_a_memory_and_nothing_else(memory, expected
 
 
 def test_numbers_that_cannot_be_learned_are_refused():
-    class Odd(KeepAll):
+    class Odd(Stationary):
         """A memory of one's own."""
 
     class Cubic(Growth):
         """A growth of one's own."""
 
-        formula = staticmethod(Linear.formula)
+        formula = staticmethod(LinearGrowth.formula)
 
     X, Y = problem(9, 1)
     for memory in (Odd(), UncertaintyInjection(Cubic())):
@@ -308,7 +308,7 @@ def test_numbers_that_cannot_be_learned_are_refused():
         fit_evidence(Data(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
 
 
-@pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(Linear(0.03))])
+@pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(LinearGrowth(0.03))])
 def test_the_number_learned_predicts_rewards_best_from_those_before_them(memory):
     X, Y = problem(24, 2, 3)
     X[12:] = X[:12]

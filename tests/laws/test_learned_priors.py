@@ -17,7 +17,7 @@ from torch_kbandits import algorithms
 from torch_kbandits.algorithms.registry import signature
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import ResidualTrigger
-from torch_kbandits.memory import Discount, Linear, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
@@ -139,7 +139,7 @@ def test_a_state_is_refused_where_other_parameters_of_the_kernel_are_free():
         ({"memory": Restart(8.0)}, False),
         ({"memory": TemporalPrior(0.1), "learn_memory": True}, False),
         ({"memory": Discount(0.7), "learn_memory": True, "dictionary": DICTIONARIES["kors"]}, False),
-        ({"memory": UncertaintyInjection(Linear(0.01), 0.5)}, True),
+        ({"memory": UncertaintyInjection(LinearGrowth(0.01), 0.5)}, True),
         ({"trigger": ResidualTrigger()}, True),
         ({"batches": GlobalBatchRule(1.5)}, True),
     ],
@@ -302,7 +302,7 @@ def test_a_prior_is_given_once():
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):
-    needed = {"horizon": 30, "period": 9, "window": 9, "growth": Linear(0.1)}
+    needed = {"horizon": 30, "period": 9, "window": 9, "growth": LinearGrowth(0.1)}
     taken = signature(name).parameters
     words = {word: value for word, value in needed.items() if word in taken}
     bandit = algorithms.build(name, candidates=kb.Arms(ARMS), prior=kb.LearnedPrior(num_initial=4), seed=0, **words)

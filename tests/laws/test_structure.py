@@ -31,9 +31,10 @@ DEFAULTS = {
     | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
-    "memory": {"TemporalPrior.prior", "Linear.scaled", "UncertaintyInjection.scaled"}
-    | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow", "Exponential")}
-    | {f"{name}.with_horizon" for name in ("UncertaintyInjection", "Linear", "Quadratic")},
+    "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
+    | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
+    | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
+    | {"UncertaintyInjection.with_horizon"},
     "priors": {"_Changing.with_horizon"},
     "models": {"NystromGP._is_batch", "NystromGP.condition_on_observations"},
 }

@@ -18,7 +18,7 @@ from torch_kbandits.bandit.state import describe_value
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection
+from torch_kbandits.memory import Growth, QuadraticGrowth, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
@@ -84,7 +84,7 @@ class SparQGPUCB(Bandit):
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         num_swaps = checks.optional(checks.non_negative_integer)("num_swaps", num_swaps)
-        self.expert, self.growth = GuardedExpert(expert, max_questions), Quadratic() if growth is None else growth
+        self.expert, self.growth = GuardedExpert(expert, max_questions), QuadraticGrowth() if growth is None else growth
         if given.prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
         super().__init__(

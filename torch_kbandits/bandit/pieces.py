@@ -30,7 +30,7 @@ from torch_kbandits.confidence.guarantee import Hypothesis as Assumption
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.memory.windows import Latest
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
@@ -132,7 +132,7 @@ class Hypothesis:
     Attributes:
         prior: of the function at one time, and of its noise.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
-            one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
+            one that may get one starts with ``Stationary()``; a prior on time needs points that know the time.
         mean: the prior mean of points as the candidates have them; None for zero.
     """
 
@@ -344,7 +344,7 @@ class Pieces:
         """Yield those of the family; what one leaves out is as the bandit has it."""
         base, memory = self.start, self.memory
         # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = KeepAll() if memory is None and self._all_memories and self.memories is None else memory
+        memory = Stationary() if memory is None and self._all_memories and self.memories is None else memory
         for each in () if self.family is None else self.family.variants:
             own = {
                 name: word for name in ("kernel", "regularization", "mean") if (word := getattr(each, name)) is not None

@@ -250,8 +250,8 @@ def _refuse_time(kernel: Kernel) -> None:
             raise InputError(
                 f"A kernel on space, without the time, is wanted, and {type(part).__name__} in {type(kernel).__name__} "
                 "would take a column of space for the time. A memory that is a prior on time, TemporalPrior, and a "
-                "mean that depends on time take the kernel of the function at one time. Where a kernel on time is added to "
-                "others leave out that memory, give candidates=Timed(...), and put its ε into "
+                "mean that depends on time take the kernel of the function at one time. Where a kernel on time is "
+                "added to others leave out that memory, give candidates=Timed(...), and put its ε into "
                 "SpaceTimeKernel(space, ForgettingKernel(ε)) + on_time."
             )
 

@@ -182,7 +182,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     with ``times`` cannot be conditioned further.
 
     Args:
-        growth: ``Quadratic``, ``Linear`` or ``Exponential``.
+        growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
         regularization: λ > 0, in reward units squared.
         now: the time at which the posterior is asked for, not before any observation.
         time_column: which column of the inputs is the time; an input transform must leave it as it is.
@@ -217,7 +217,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         growth_constraint: Interval | None = None,
         batch_shape: torch.Size | tuple[int, ...] = (),
     ) -> None:
-        checks.instance("growth", growth, Growth, "a growth such as Quadratic(1.0)")
+        checks.instance("growth", growth, Growth, "a growth such as QuadraticGrowth(1.0)")
         checks.absent_or("growth_constraint", growth_constraint, Interval, "a GPyTorch constraint")
         regularization = checks.positive("regularization", regularization)
         if (time_column is None) == (times is None):

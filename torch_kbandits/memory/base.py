@@ -74,7 +74,7 @@ class Memory(ABC):
 
 
 @dataclass(frozen=True)
-class KeepAll(Memory):
+class Stationary(Memory):
     """All observations count alike for ever, as if nothing changed."""
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory.base import Memory, where_counted
-from torch_kbandits.memory.growth import Exponential, Growth, ages, negligible
+from torch_kbandits.memory.growth import ExponentialGrowth, Growth, ages, negligible
 
-#: ``Exponential`` stops growing at the variance that is negligible, to this relative accuracy.
+#: ``ExponentialGrowth`` stops growing at the variance that is negligible, to this relative accuracy.
 _ROUNDING = 1e-9
 
 
@@ -21,12 +21,13 @@ _ROUNDING = 1e-9
 class UncertaintyInjection(Memory):
     """The noise variance of an observation grows with its age.
 
-    Source: Brunzema, von Rohr and Trimpe, CDC 2022 (``Linear``); Mauduit et al., 2025, Eq. (10) (``Quadratic``).
-    Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward has age 1, where
-    the latter has 0.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022, for a linear growth; Mauduit et al., 2025, Eq. (10), for a
+    quadratic one. Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward
+    has age 1, where the latter has 0.
 
     Args:
-        growth: ``Quadratic``, ``Linear`` or ``Exponential``; its age is in rounds unless times are given to ``tell``.
+        growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``; its age is in rounds unless times are
+            given to ``tell``.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
             squared. Without it those are dropped that a squared rounding error outweighs.
 
@@ -40,7 +41,7 @@ class UncertaintyInjection(Memory):
     keeps_noise = False
 
     def __post_init__(self) -> None:
-        checks.instance("growth", self.growth, Growth, "a growth such as Quadratic(1.0)")
+        checks.instance("growth", self.growth, Growth, "a growth such as QuadraticGrowth(1.0)")
         checks.keep(self, max_variance=checks.optional(checks.positive))
 
     def with_horizon(self, horizon: float) -> "UncertaintyInjection":
@@ -87,9 +88,9 @@ class Discount(Memory):
         checks.keep(self, discount=checks.discount, least_weight=checks.optional(checks.open_unit_interval))
 
     @property
-    def growth(self) -> Exponential:
+    def growth(self) -> ExponentialGrowth:
         """How the noise variance grows with the age."""
-        return Exponential(self.discount)
+        return ExponentialGrowth(self.discount)
 
     def with_horizon(self, horizon: float) -> "Discount":
         """Return the discount e^(−1/h)."""

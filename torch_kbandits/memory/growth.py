@@ -63,7 +63,7 @@ class Growth(ABC):
 
 
 @dataclass(frozen=True)
-class Quadratic(Growth):
+class QuadraticGrowth(Growth):
     """λ (rate · age² + 1): the standard deviation grows in proportion to the age.
 
     It fits functions that drift in one direction. Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
@@ -94,7 +94,7 @@ class Quadratic(Growth):
 
 
 @dataclass(frozen=True)
-class Linear(Growth):
+class LinearGrowth(Growth):
     """λ + rate · age: the variance grows as that of a Wiener process.
 
     It fits functions that wander without a direction. Source: Brunzema, von Rohr and Trimpe, CDC 2022.
@@ -118,7 +118,7 @@ class Linear(Growth):
         """Return the growth of a horizon."""
         return replace(self, rate=1.0 / horizon)
 
-    def scaled(self, factor: float) -> "Linear":
+    def scaled(self, factor: float) -> "LinearGrowth":
         """Return the rate times the factor."""
         return replace(self, rate=self.rate * factor)
 
@@ -129,7 +129,7 @@ class Linear(Growth):
 
 
 @dataclass(frozen=True)
-class Exponential(Growth):
+class ExponentialGrowth(Growth):
     """λ η^(−age): the weight of an observation falls by the factor η in a unit of time.
 
     It stops growing at the variance of ``negligible``, so it stays finite.

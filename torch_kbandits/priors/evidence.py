@@ -19,7 +19,7 @@ from torch import Tensor
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
@@ -126,8 +126,8 @@ def fit_evidence(
     learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
     numbers O(100 u m²), m at most 128.
     """
-    kept = KeepAll() if memory is None else memory
-    learn, mean_variance = learn_memory and not isinstance(kept, KeepAll), 1.0 if learn_mean else 0.0
+    kept = Stationary() if memory is None else memory
+    learn, mean_variance = learn_memory and not isinstance(kept, Stationary), 1.0 if learn_mean else 0.0
     start = _Start(kernel, regularization, mean_variance, seed, exact_up_to)
     with _undisturbed():
         if learn and not kept.needs_time_column:
@@ -271,7 +271,7 @@ def _predicting(start: _Start, data: Data, memory: Memory) -> Fit:
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    counted, variance = memory if counts else KeepAll(), start.mean_variance
+    counted, variance = memory if counts else Stationary(), start.mean_variance
     posterior = MarginalPosterior(
         data, fit.kernel, fit.regularization, counted, False, start.exact_up_to, mean_variance=variance
     )
@@ -307,7 +307,7 @@ def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(Data(X[-size:], Y[-size:]), KeepAll(), climbs=1)
+        yield start.climbed(Data(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
     yield start.climbed(timed, _Changing(), learn=True, climbs=1)

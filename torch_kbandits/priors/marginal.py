@@ -18,7 +18,7 @@ from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import Growth, KeepAll, Memory, ages
+from torch_kbandits.memory import Growth, Memory, Stationary, ages
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct_in_order
@@ -111,7 +111,7 @@ class MarginalPosterior:
         X, Y, times, now = data.in_order()
         self.names = data.names
         level = _FIRST_NOISE if regularization is None else regularization
-        noise = (KeepAll() if learn else memory).noise(times, now, level)
+        noise = (Stationary() if learn else memory).noise(times, now, level)
         rows = noise.isfinite().nonzero().squeeze(-1)
         if len(rows) == 0:
             raise InputError(f"Of {len(Y)} reward(s) none counts at time {now:g} under {memory}: there is none to fit.")

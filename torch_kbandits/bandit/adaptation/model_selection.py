@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from torch_kbandits import checks
 from torch_kbandits.bandit.adaptation.memory_choice import Believe, Choice, MemoryChoice, Predictor, checked_memories
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Discount, KeepAll, Memory
+from torch_kbandits.memory import Discount, Memory, Stationary
 from torch_kbandits.observations.ledger import History
 
 #: A block of which less than this share is left counts no more.
@@ -105,7 +105,7 @@ class DynamicModelSelection(MemoryChoice):
 
 def default_discounts() -> tuple[Memory, ...]:
     """Return discounts that remember about 10, 20, 50 and 100 rounds, and the memory that keeps all."""
-    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), KeepAll())
+    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
 
 
 def _score(told: History, belief: Predictor) -> float:

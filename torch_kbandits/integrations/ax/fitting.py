@@ -18,7 +18,7 @@ from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.memory import Growth, Linear
+from torch_kbandits.memory import Growth, LinearGrowth
 from torch_kbandits.models import OnlineGP
 from torch_kbandits.numerics.random import seeded
 from torch_kbandits.priors.fitting import center_and_scale, default_kernel
@@ -42,7 +42,7 @@ class Ageing:
         """Return it for rewards times ``factor``."""
         growth = self.growth
         # The other growths are factors of λ.
-        return replace(self, growth=Linear(growth.rate * factor**2)) if isinstance(growth, Linear) else self
+        return replace(self, growth=LinearGrowth(growth.rate * factor**2)) if isinstance(growth, LinearGrowth) else self
 
     def likelihood(self, regularization: float) -> UncertaintyInjectionLikelihood:
         """Return the likelihood, its growth fixed and its λ not."""

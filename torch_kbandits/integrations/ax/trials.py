@@ -7,7 +7,7 @@ import torch
 from botorch.utils.datasets import SupervisedDataset
 from torch import Tensor
 
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 
 #: Most observations that hyperparameters are fitted to, so that a fit costs the same after ten thousand trials.
 MOST_FITTED = 200
@@ -59,7 +59,7 @@ class Trials:
 
     def seen_at(self, now: float, memory: Memory | None, regularization: float | None) -> Self:
         """Return the same observations with the noise that the memory makes of them at a time."""
-        memory = KeepAll() if memory is None else memory
+        memory = Stationary() if memory is None else memory
         if self.Yvar is None:
             noise = memory.noise(self.times, now, regularization or 1.0)
         else:
