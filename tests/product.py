@@ -19,7 +19,7 @@ from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, Stationary, TemporalPrior, UncertaintyInjection
-from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
+from torch_kbandits.priors.families import Balancing, Elimination, Family, ModelSpec, Prediction, Sampling
 
 LAMBDA = 0.1
 #: What bounds of outcomes may be off by, from one way of computing them to another.
@@ -205,7 +205,7 @@ class Combination:
             memory=MEMORIES[self.memory],
             seed=seed,
             constraints=LIMITS[self.limits],
-            family=family and Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
+            family=family and Family((ModelSpec(), ModelSpec(regularization=2.0 * LAMBDA, mean=0.3)), family),
         )
 
 

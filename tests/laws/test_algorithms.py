@@ -163,7 +163,7 @@ def test_each_constant_of_a_theorem_does_something_where_it_is_taken(name):
         """What a bandit does after a few rounds, as far as the constants of a theorem may change it."""
         bandit = make(name, beta=None, **words)
         bandit.tell(ARMS[:3], reward(ARMS[:3]))
-        hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().hypotheses]
+        hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().assumptions]
         return float(bandit.beta), bandit.dictionary, bandit.memory, hypotheses
 
     takes = algorithms.registry.signature(name).parameters

@@ -42,7 +42,7 @@ THEOREMS = {
 
 
 def named(guarantee: widths.Guarantee, status: str) -> set[str]:
-    return {each.name for each in guarantee.hypotheses if each.status == status}
+    return {each.name for each in guarantee.assumptions if each.status == status}
 
 
 def test_every_theorem_of_the_package_declares_its_hypotheses():

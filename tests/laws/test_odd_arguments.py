@@ -196,7 +196,7 @@ WITH: dict[str, dict[str, Any]] = {
     "SupKernelUCB": {"num_actions": None},
     "UncertaintyInjection": {"growth": QuadraticGrowth()},
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
-    "Variant": {"mean": None},
+    "ModelSpec": {"mean": None},
     **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
     "sample_k_dpp": {"num_swaps": 0},
     "synthetic_function": {"function": "rosenbrock"},
@@ -205,7 +205,7 @@ WITH: dict[str, dict[str, Any]] = {
 LEFT_OUT = {
     "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "BlindRule", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
-    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
+    "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineSample",
     "OptimisticRule", "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",

@@ -25,8 +25,7 @@ from torch_kbandits.candidates import ArmSource, Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, TheoremWidth, Width
-from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
-from torch_kbandits.confidence.guarantee import Hypothesis as Assumption
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, complaint, precise
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -518,7 +517,7 @@ class Pieces:
         given = {"memories": self.memories, "advice": self.advice}
         if others := [name for name, piece in given.items() if piece is not None]:
             raise InputError(
-                f"Leave out {others[0]} with a family: give a hypothesis its own memory, Variant(memory=...)."
+                f"Leave out {others[0]} with a family: give a hypothesis its own memory, ModelSpec(memory=...)."
             )
         if self.acquisition.num_stages or not self.acquisition.needs_observations:
             raise InputError(
@@ -683,7 +682,7 @@ class Pieces:
         )
         of_width = cast(Width, self.width).guarantee(known)
         numbers = () if self._learns_units else self._precision()
-        return replace(of_width, hypotheses=(*of_width.hypotheses, *numbers))
+        return replace(of_width, assumptions=(*of_width.assumptions, *numbers))
 
     def _precision(self) -> tuple[Assumption]:
         """Say whether λ is large enough for the dtype."""

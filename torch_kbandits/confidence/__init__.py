@@ -20,7 +20,7 @@ from torch_kbandits.confidence.gain import (
     information_gain,
 )
 from torch_kbandits.confidence.gp_ucb import BayesianGPUCBWidth, GPUCBWidth, RandomizedWidth, TVGPUCBWidth
-from torch_kbandits.confidence.guarantee import Guarantee, Hypothesis
+from torch_kbandits.confidence.guarantee import Assumption, Guarantee
 from torch_kbandits.confidence.igp_ucb import GPTSWidth, IGPUCBWidth
 from torch_kbandits.confidence.nystrom import BKBWidth, EKUCBWidth, KUCBWidth, NystromWidth
 from torch_kbandits.confidence.periods import restart_period, window_size
@@ -28,6 +28,7 @@ from torch_kbandits.confidence.self_normalized import FixedDesignWidth, GuessAnd
 from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_questions
 
 __all__ = [
+    "Assumption",
     "BKBWidth",
     "BayesianGPUCBWidth",
     "ConstantGain",
@@ -40,7 +41,6 @@ __all__ = [
     "GreedyGain",
     "Guarantee",
     "GuessAndDouble",
-    "Hypothesis",
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",

@@ -3,33 +3,33 @@
 import math
 from typing import Any
 
-from torch_kbandits.confidence.guarantee import Circumstances, Hypothesis, Status, said, settled
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Status, said, settled
 from torch_kbandits.dictionaries.promises import Promise, named, promised_accuracy, promised_projection, spans_all
 
 
-def bounded_norm(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def bounded_norm(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """‖f‖ <= B."""
     return said("‖f − m‖ <= B", "unknown", f"given as an assumption, B = {width.norm_bound:g}; m is the prior mean.")
 
 
-def bounded_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def bounded_noise(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """R-sub-Gaussian noise."""
     return said("R-sub-Gaussian noise", "unknown", f"given as an assumption, R = {width.noise_scale:g}.")
 
 
-def enough_gain(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def enough_gain(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """What stands for γ is at least the information gain."""
     status: Status = width.gain.is_bound
     why = {"holds": "which is", "fails": "which is a number", "unknown": "which is so up to a constant"}[status]
     return said("γ at least the information gain", status, f"γ is {width.gain!r}, {why}.")
 
 
-def drawn_from_the_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def drawn_from_the_prior(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """The Bayesian assumption."""
     return said("f drawn from the prior, noise N(0, λ)", "unknown", "given as an assumption, with the prior.")
 
 
-def fixed_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def fixed_prior(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """Kernel, λ and mean are fixed before the first reward."""
     name, expected = "a prior fixed beforehand", "kernel, λ and mean must not depend on the rewards"
     if known.prior == "fitted":
@@ -39,7 +39,7 @@ def fixed_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said(name, "holds", f"{expected}; they were given.")
 
 
-def exact_posterior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def exact_posterior(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """No dictionary, or one that spans all."""
     name, rule = "the exact posterior", known.dictionary
     if rule is None or spans_all(rule):
@@ -48,7 +48,7 @@ def exact_posterior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said(name, "fails", sentence)
 
 
-def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """One bound for all rounds needs observations that only become more."""
     name, expected = "observations only become more", "the bound is for all rounds of a function that stays"
     if known.forgets_by is None:
@@ -57,7 +57,7 @@ def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...
     return said(name, "fails", sentence)
 
 
-def whole_residual(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def whole_residual(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """Variances are those of DTC; nothing to say while they are."""
     if not known.learns_residual:
         return ()
@@ -65,7 +65,7 @@ def whole_residual(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said("DTC variances", "fails", sentence)
 
 
-def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def little_change(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """What old rewards say of a function that moved is covered by no width."""
     if known.forgets_by is None:
         return ()
@@ -73,7 +73,7 @@ def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said("a function that changes little within the memory", "unknown", sentence)
 
 
-def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def enough_bounds(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """Each set of observations that loses some, or whose weights fall, starts a bound of its own."""
     name, number = "as many bounds as sets of observations", getattr(width, "num_bounds", 1)
     if known.forgets_by is None:
@@ -82,7 +82,7 @@ def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said(name, "holds" if number > known.num_rewards else "unknown", sentence)
 
 
-def rewards_at_once(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def rewards_at_once(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """A batch, and points pending, make variances shrink before means follow; nothing to say without them."""
     if known.ratio == 1.0:
         return ()
@@ -92,14 +92,14 @@ def rewards_at_once(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return said(name, "fails", f"{expected}: scale the width by √{known.ratio:.4g}, as BBKB does.")
 
 
-def large_regularization(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def large_regularization(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """λ >= 1."""
     level = known.regularization
     advice = "" if level >= 1.0 else "; SelfNormalizedWidth holds at any λ"
     return settled("λ >= 1", level >= 1.0, f"the proof needs λ of at least 1, and it is {level:g}{advice}.")
 
 
-def small_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def small_noise(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """R <= √λ."""
     root, name = known.regularization**0.5, "R <= √λ"
     if known.noise_scale is None:
@@ -108,7 +108,7 @@ def small_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return settled(name, known.noise_scale <= root * (1.0 + 1e-6), sentence)  # λ = R² in whatever precision
 
 
-def few_arms(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def few_arms(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """The union bound is over at least as many arms as there are."""
     name, number = "at most A arms", known.num_arms
     if number is None:
@@ -116,7 +116,7 @@ def few_arms(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
     return settled(name, number <= width.num_arms, f"A is {width.num_arms}, and there are {number:.0f}.")
 
 
-def points_chosen_apart(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def points_chosen_apart(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """No point was chosen in the light of the rewards it is conditioned on with."""
     name, expected = "points chosen apart from rewards", "no point may be chosen in the light of another's reward"
     if known.is_staged:
@@ -124,7 +124,7 @@ def points_chosen_apart(known: Circumstances, width: Any) -> tuple[Hypothesis, .
     return said(name, "unknown", f"{expected}, and only a rule with stages sees to that.")
 
 
-def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """BKB's: variances within α of the exact ones, and a projection error of at most λ/(1 − ε)."""
     accuracy, rule, quality = width.accuracy, known.dictionary, known.quality
     name, alpha, most = (
@@ -144,7 +144,7 @@ def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Hypothesis, .
     return _promised(name, promised_accuracy(rule, accuracy, width.failure_probability, known.num_rewards))
 
 
-def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def small_projection(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """EK-UCB's: a projection error of at most μ."""
     level, rule, quality = known.regularization, known.dictionary, known.quality
     most = level if width.projection is None else width.projection
@@ -157,7 +157,7 @@ def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]
     return _promised(name, promised_projection(rule, most, level, width.failure_probability, known.num_rewards))
 
 
-def _promised(name: str, promise: Promise) -> tuple[Hypothesis]:
+def _promised(name: str, promise: Promise) -> tuple[Assumption]:
     if promise.is_made:
         return said(name, "holds", f"{promise.sentence}.")
     advice = "nothing is promised; guarantee(check=True) measures, and NystromWidth needs no promise"

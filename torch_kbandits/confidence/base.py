@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.guarantee import Circumstances, Condition, Guarantee, Hypothesis, Status, said, settled
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said, settled
 from torch_kbandits.errors import InputError
 
 #: Which edge of a confidence band says whether a limit is kept: the worse one for what is played to be surely within
@@ -73,14 +73,14 @@ class Width(ABC):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
 
-    def hypotheses(self, known: Circumstances) -> tuple[Hypothesis, ...]:
+    def assumptions(self, known: Circumstances) -> tuple[Assumption, ...]:
         """Return what the theorem assumes, and which of it holds in a bandit; nothing without a theorem."""
         return tuple(each for condition in self.assumes for each in condition(known, self))
 
     def guarantee(self, known: Circumstances) -> Guarantee:
         """Return what the theorem says of a bandit."""
         theorem = self.theorem if known.theory is None else known.theory.theorem
-        return Guarantee(repr(self), theorem, self.hypotheses(known), known.quality)
+        return Guarantee(repr(self), theorem, self.assumptions(known), known.quality)
 
 
 class InformationGain(ABC):
@@ -148,7 +148,7 @@ class _BeforeAny(NamedTuple):
     information_gain = projection_error = kernel_bound = mean_norm = effective_dimension
 
 
-def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """Compare a number with the theorem that it is in place of, if the constants of one were given."""
     theory = known.theory
     if theory is None:
@@ -162,7 +162,7 @@ def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Hypothesis
             "bound is not. That is what works in practice; leave out the theorem's constants to say so."
         )
         own = said(name, "fails", sentence)
-    return (*theory.hypotheses(replace(known, theory=None)), *own)
+    return (*theory.assumptions(replace(known, theory=None)), *own)
 
 
 @dataclass(frozen=True)
@@ -185,10 +185,10 @@ class ConstantWidth(Width):
         return evidence.regularization.new_full((), self.value)
 
 
-def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def _scaled(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """With a factor of √C a theorem covers batches, too, and below 1 it says nothing."""
     enough = width.factor >= known.ratio**0.5 * (1.0 - 1e-12)
-    of_width = width.width.hypotheses(replace(known, ratio=1.0) if enough else known)
+    of_width = width.width.assumptions(replace(known, ratio=1.0) if enough else known)
     if width.width.theorem is None:
         return of_width
     sentence = f"the theorem's width is times {width.factor:g}."

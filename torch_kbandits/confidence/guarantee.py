@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 Status = Literal["holds", "fails", "unknown"]
 
-#: The name of the hypothesis that is of numbers and not of a theorem.
+#: The name of the assumption that is of numbers and not of a theorem.
 _PRECISION = "λ above rounding"
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Assumption:
     """One thing that a theorem assumes.
 
     Attributes:
@@ -37,36 +37,36 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a theorem says of a bandit's confidence band, and which of its hypotheses hold.
+    """What a theorem says of a bandit's confidence band, and which of its assumptions hold.
 
     Attributes:
         width: the width in force, printed.
         theorem: where the theorem is; None if none stands behind the width.
-        hypotheses: of the theorem, and those of the numbers that it is computed with.
+        assumptions: of the theorem, and those of the numbers that it is computed with.
         quality: of the dictionary, if that was measured.
     """
 
     width: str
     theorem: str | None
-    hypotheses: tuple[Hypothesis, ...]
+    assumptions: tuple[Assumption, ...]
     quality: DictionaryQuality | None = None
 
     @property
     def holds(self) -> bool | None:
-        """Whether the theorem holds: False if there is none or a hypothesis fails, None if some are unknown."""
+        """Whether the theorem holds: False if there is none or an assumption fails, None if some are unknown."""
         if self.theorem is None or self.with_status("fails"):
             return False
         return None if self.with_status("unknown") else True
 
-    def with_status(self, status: Status) -> tuple[Hypothesis, ...]:
-        """Return the hypotheses that hold, fail or are unknown."""
-        return tuple(each for each in self.hypotheses if each.status == status)
+    def with_status(self, status: Status) -> tuple[Assumption, ...]:
+        """Return the assumptions that hold, fail or are unknown."""
+        return tuple(each for each in self.assumptions if each.status == status)
 
     def __str__(self) -> str:
-        """Return the theorem and a line for each hypothesis."""
-        verdict = {True: "holds", False: "does not hold", None: "holds if the unknown hypotheses do"}[self.holds]
+        """Return the theorem and a line for each assumption."""
+        verdict = {True: "holds", False: "does not hold", None: "holds if the unknown assumptions do"}[self.holds]
         lines = [f"{self.width}: no theorem." if self.theorem is None else f"{self.width}\n{self.theorem}: {verdict}."]
-        lines += map(str, self.hypotheses)
+        lines += map(str, self.assumptions)
         return "\n".join(lines + ([] if self.quality is None else [str(self.quality)]))
 
 
@@ -105,26 +105,26 @@ class Circumstances:
 
 
 #: Says of a bandit and a width what a theorem assumes; nothing where there is nothing to say.
-Condition = Callable[[Circumstances, Any], tuple[Hypothesis, ...]]
+Condition = Callable[[Circumstances, Any], tuple[Assumption, ...]]
 
 
-def said(name: str, status: Status, sentence: str) -> tuple[Hypothesis]:
-    """Return a hypothesis."""
-    return (Hypothesis(name, status, sentence),)
+def said(name: str, status: Status, sentence: str) -> tuple[Assumption]:
+    """Return an assumption."""
+    return (Assumption(name, status, sentence),)
 
 
-def settled(name: str, holds: bool, sentence: str) -> tuple[Hypothesis]:
-    """Return a hypothesis that holds or fails."""
+def settled(name: str, holds: bool, sentence: str) -> tuple[Assumption]:
+    """Return an assumption that holds or fails."""
     return said(name, "holds" if holds else "fails", sentence)
 
 
-def precise(is_enough: bool, sentence: str) -> tuple[Hypothesis]:
+def precise(is_enough: bool, sentence: str) -> tuple[Assumption]:
     """λ is not lost in rounding: asked of all widths, as it is of numbers and not of a theorem."""
     return settled(_PRECISION, is_enough, sentence)
 
 
 def complaint(guarantee: Guarantee) -> str | None:
-    """Return what a warning says of the hypotheses that fail; None if none does, or if no theorem is claimed."""
+    """Return what a warning says of the assumptions that fail; None if none does, or if no theorem is claimed."""
     failing = guarantee.with_status("fails")
     if guarantee.theorem is None:
         failing = tuple(each for each in failing if each.name == _PRECISION)

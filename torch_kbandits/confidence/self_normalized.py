@@ -18,7 +18,7 @@ from torch_kbandits.confidence.assumptions import (
 )
 from torch_kbandits.confidence.base import Evidence, InformationGain, TheoremWidth
 from torch_kbandits.confidence.gain import RealizedGain
-from torch_kbandits.confidence.guarantee import Circumstances, Hypothesis, said
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, said
 from torch_kbandits.errors import InputError
 
 
@@ -157,7 +157,7 @@ class FixedDesignWidth(TheoremWidth):
         return self.norm_bound + self.noise_scale * (2.0 * log_confidence / evidence.regularization).sqrt()
 
 
-def _of_a_guess(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def _of_a_guess(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """What the wrapped width assumes, with a first guess of at least ‖f − m‖ in place of B, and the exact posterior."""
     others = [each for each in width.width.assumes if each not in (bounded_norm, exact_posterior)]
     guess = said("a first guess >= ‖f − m‖", "unknown", f"given as an assumption, {width.width.norm_bound:g}.")

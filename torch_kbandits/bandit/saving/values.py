@@ -44,7 +44,7 @@ _BASES = (
     DictionaryRule,
     families.Family,
     families.FamilyRule,
-    families.Variant,
+    families.ModelSpec,
     Growth,
     InformationGain,
     Limit,

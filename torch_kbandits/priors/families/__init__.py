@@ -3,8 +3,8 @@
 from torch_kbandits.priors.families.base import (
     Family,
     FamilyRule,
+    ModelSpec,
     Trials,
-    Variant,
     of_length_scales,
     shrinking_scales,
 )
@@ -15,10 +15,10 @@ __all__ = [
     "Elimination",
     "Family",
     "FamilyRule",
+    "ModelSpec",
     "Prediction",
     "Sampling",
     "Trials",
-    "Variant",
     "of_length_scales",
     "shrinking_scales",
 ]

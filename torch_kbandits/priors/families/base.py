@@ -18,7 +18,7 @@ from torch_kbandits.priors.prior import PriorMean, own_mean
 
 
 @dataclass(frozen=True, eq=False)
-class Variant:
+class ModelSpec:
     """A hypothesis by what it assumes otherwise than the bandit: what is None is as the bandit has it.
 
     Args:
@@ -134,14 +134,14 @@ class Family:
     Cost: K times that of one hypothesis, in time and memory.
     """
 
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelSpec, ...]
     rule: FamilyRule
 
     def __post_init__(self) -> None:
         if not isinstance(self.variants, (tuple, list)) or not self.variants:
             raise InputError(f"variants must be one or more hypotheses, got {checks.describe(self.variants)}.")
         for number, variant in enumerate(self.variants):
-            checks.instance(f"variants[{number}]", variant, Variant, "a Variant(kernel=...)")
+            checks.instance(f"variants[{number}]", variant, ModelSpec, "a ModelSpec(kernel=...)")
         checks.instance("rule", self.rule, FamilyRule, "a rule such as Sampling() or Balancing()")
         object.__setattr__(self, "variants", tuple(self.variants))
 
@@ -159,7 +159,7 @@ def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
     return tuple(math.exp(-i / dimension) for i in range(number))
 
 
-def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[Variant, ...]:
+def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec, ...]:
     """Return hypotheses whose kernels have the length scales of a kernel, all of them, times each number.
 
     Args:
@@ -172,7 +172,7 @@ def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[Variant, 
     if not isinstance(scales, (tuple, list)) or not scales:
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
     factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
-    return tuple(Variant(kernel=_stretched(kernel, factor)) for factor in factors)
+    return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
 
 
 def _stretched(kernel: Kernel, factor: float) -> Kernel:
