@@ -20,7 +20,7 @@ class DMSTVGPUCB(Bandit):
 
     It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five
     rounds the ε of best predictions is taken, and the posterior computed under it. Unlike in ``DMSGPUCB``, whose
-    observations grow noisy, the prior says how sure one may be of what was not looked at for long.
+    observations grow noisy, the prior says how sure one may be of what was not played for long.
 
     Source: ours, from Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS
     2016, and Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",

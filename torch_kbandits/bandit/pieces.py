@@ -30,7 +30,7 @@ from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning, TheoryWarning
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.memory.windows import Latest
+from torch_kbandits.memory.windows import LastObservations
 from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import check_kernel, prior_mean, prior_variance
 from torch_kbandits.numerics.random import generator_for
@@ -456,7 +456,7 @@ class Pieces:
             return EnsembleBelief(parts, self.family.rule, width, keeps_all=not self._all_memories)
         num_stages, memory = self.acquisition.num_stages, hypothesis.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
-        under = hypothesis if num_latest is None else replace(hypothesis, memory=Latest())
+        under = hypothesis if num_latest is None else replace(hypothesis, memory=LastObservations())
         terms = self._terms(under, self._beside)
         belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
         if stages:

@@ -84,7 +84,7 @@ class MappedFile:
 class ArmSource:
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
 
-    A file must stay as it is while a bandit uses it. Its size and modification time are looked at before every read; a
+    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read; a
     change that keeps both is not seen. It is mapped for each read, so that pages already read do not stay with the
     process.
 

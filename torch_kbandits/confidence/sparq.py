@@ -29,7 +29,7 @@ class SparQWidth(TheoremWidth):
     once. Noise variances above the real ones, as those of aged observations, do no harm: see ``MemoryWidth``.
 
     Assumes: ‖f_t‖_k <= B, the noise of observation s conditionally √λ_s-sub-Gaussian, the exact posterior of what is
-    retained, answers for the present f_t. That recent rewards are those of a function that has moved is not covered.
+    retained, answers for the current f_t. That recent rewards are those of a function that has moved is not covered.
 
     Args:
         norm_bound: B > 0, a bound on the RKHS norm of every f_t.

@@ -164,7 +164,7 @@ class AgeingNoise(Noise):
 class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     """Gaussian noise whose variance grows with the age of an observation: what is old counts less.
 
-    An observation made at time s and looked at at time ``now`` has the variance ``growth.noise(now − s, λ)``. It fits
+    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``. It fits
     any exact GP of GPyTorch or BoTorch, and ``OnlineGP`` and ``NystromGP``, as ``likelihood``. A fresh observation,
     such as one predicted for ``now``, has variance λ.
 
@@ -249,7 +249,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
 
     @property
     def now(self) -> Tensor:
-        """The time at which observations are looked at, 0-dim."""
+        """The current time, 0-dim."""
         return self.noise_covar.now
 
     @now.setter

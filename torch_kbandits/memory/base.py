@@ -22,7 +22,7 @@ class Memory(ABC):
     keeps_noise: bool = True
 
     #: How many of the latest observations count, where that alone decides. None where the age of one decides whether it
-    #: counts, so that a part of a history may be looked at alone.
+    #: counts, so that a part of a history may be taken alone.
     num_latest: int | None = None
 
     #: Whether the first column of points must be the time at which they are played.
@@ -30,12 +30,12 @@ class Memory(ABC):
 
     @abstractmethod
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return the noise variances of observations as they are looked at now.
+        """Return the noise variances with which observations count now.
 
         Args:
             times: when their points were played, (n,), none after ``now``; in any order, since rewards come late. Of
                 those of one time the one told last is the latest.
-            now: the present time.
+            now: the current time.
             regularization: λ, the variance of a fresh observation, in reward units squared.
 
         Returns:

@@ -177,7 +177,7 @@ def ages(times: Tensor, now: Tensor) -> Tensor:
 
     Args:
         times: when they were made, (..., n).
-        now: 0-dim, the time at which they are looked at.
+        now: 0-dim, the current time.
 
     Raises:
         InputError: if an observation is later than ``now``, a time is NaN, or in single precision and too large for it.

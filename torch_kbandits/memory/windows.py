@@ -55,8 +55,8 @@ class SlidingWindow(Memory):
 
 
 @dataclass(frozen=True)
-class Latest(Memory):
-    """As many of the latest observations count as the present time says; for the parts of a history that is divided."""
+class LastObservations(Memory):
+    """As many of the latest observations count as the current time says; for the parts of a history that is divided."""
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ for the ``now`` latest and infinity for the others, (n,)."""
@@ -101,7 +101,7 @@ class Restart(Memory):
         return replace(self, period=horizon)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return λ in the present period and infinity before, (n,)."""
+        """Return λ in the current period and infinity before, (n,)."""
         if self.period == math.inf:
             return where_counted(torch.ones_like(times, dtype=torch.bool), regularization)
         periods = ((times - self.origin) / self.period).floor()

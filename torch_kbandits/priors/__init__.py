@@ -1,4 +1,4 @@
-"""What is believed before any reward: given, or fitted as rewards come."""
+"""What is assumed before any reward: given, or fitted as rewards come."""
 
 from torch_kbandits.priors.families import Family
 from torch_kbandits.priors.fitting import default_kernel, fit_prior

@@ -31,8 +31,7 @@ from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
 _REACH = 10.0
 
 #: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
-#: fits of 12 and 40 rewards the best of one, two, three and four was more than 0.1 nats below the best of seven in 7,
-#: 5, 3 and 1, all of them with a kernel whose parameters have no priors.
+#: fits the best of three was more than 0.1 nats below the best of seven in 3, of one in 7.
 _CLIMBS, _MOST_CLIMBS = 3, 6
 
 #: Of a climb.
@@ -59,7 +58,7 @@ class Fit:
         kernel: the prior covariance, which no fit moves any more.
         regularization: λ > 0, the noise variance of a fresh reward.
         memory: that given, with its number fitted where this was asked for.
-        evidence: the log density of the rewards looked at, in nats, and of what was fitted under its prior; NaN where
+        evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
             nothing settled.
         settled: whether a maximum was found; else all is as it was given.
         complaints: what is odd about the fit and what to do about it, in sentences.
@@ -90,32 +89,27 @@ def fit_evidence(
 
     What is maximised is the marginal posterior: log N(y | 0, K + Σ), and the log densities of the kernel's parameters
     and of λ under their priors, that of λ being BoTorch's. Σ has the noise variances that the memory leaves now; K is
-    the memory's prior on time if it has one. Rewards at one point are merged first, which changes nothing. Of more
-    distinct points than ``exact_up_to`` so many are taken, evenly spaced; from there the fit goes on with up to 5,000
-    and a bound of the density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these; else the bound
-    would take for noise what the dictionary leaves. Under a prior on time it is never taken, and the points are the
-    latest: of 1,600 rewards with ε = 0.03 it made ε 0.005.
+    the memory's prior on time if it has one. Of more distinct points than ``exact_up_to`` so many are taken, evenly
+    spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
+    density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
 
     The ε of a ``TemporalPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
-    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade.
-
-    For other memories the likelihood is no guide. Where noise grows with the age it says that old rewards lie further
-    apart, which they do not: of 300 rewards with ε = 0.03 it made the horizon of a discount 128 to 512 rounds where 4
-    to 16 predict best. Their number is that under which rewards are predicted best from those before them, one at a
-    time; with it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if
-    nothing changed, and of those under a prior on time.
+    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade. For other
+    memories the likelihood is no guide: noise that grows with the age says that old rewards lie further apart, which
+    they do not. Their number is that under which rewards are predicted best from those before them, one at a time; with
+    it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if nothing
+    changed, and of those under a prior on time.
 
     Args:
         data: what is fitted to.
         kernel: any GPyTorch kernel, which is copied; parameters that need no gradient stay as they are.
         regularization: λ, if it is known.
-        memory: what counts; all unless given.
+        memory: which rewards count; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
         learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0. The mean of the rewards is
-            none where a bandit chose what was played: of 200 with prior mean 0 and variance 1 it was 1.4 to 1.7, and
-            the one learned 0.1 to 0.5.
+            none where a bandit chose what was played.
         seed: of the points from which a fit starts.
-        exact_up_to: the most distinct points that the exact density looks at.
+        exact_up_to: the most distinct points of the exact density.
 
     Raises:
         InputError: if the memory is one whose number cannot be learned, or no reward counts.

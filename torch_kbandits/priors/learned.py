@@ -53,7 +53,7 @@ class Told:
             rewards may change.
         memory: which rewards count; None where all do.
         times: when the rewards were made, (n,); None without a memory.
-        now: the present.
+        now: the current time.
         groups: as in ``default_kernel``.
         names: as in ``Data``.
     """
@@ -90,18 +90,16 @@ class LearnedPrior:
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
     and the units of rewards. The first points are spread over the candidates, whatever the algorithm. Then the prior is
-    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; points that are pending
-    stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
-    by a positive number, or adding one to them, changes no choice where nothing that is given has their units.
+    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; pending points stay so.
+    In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards by a
+    positive number, or adding one to them, changes no choice where nothing that is given has their units.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
-    With all three only the memory's number is left to learn. Then no point is spread: from the first round on the
-    algorithm plays with them and with the memory as it is given. Nor is one where the mean is no number, but a value
-    for each arm or a function: it says where to look.
+    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is no
+    number, but a value for each arm or a function: it says where to look.
 
     A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
-    rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
-    nothing.
+    rewards or more.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its

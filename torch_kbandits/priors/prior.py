@@ -98,9 +98,9 @@ class TabulatedMean(Mean):
         self.register_buffer("values", values)
         keys, self._dtype = row_keys(points), points.dtype
         self._places = {key: place for place, key in enumerate(keys)}
-        twins = values[[self._places[key] for key in keys]]
-        if not torch.equal(values, twins):
-            row = int((values != twins).nonzero()[0])
+        first = values[[self._places[key] for key in keys]]
+        if not torch.equal(values, first):
+            row = int((values != first).nonzero()[0])
             raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
 
     def forward(self, x: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ class FamilyRule(ABC):
 
     @abstractmethod
     def weights(self, trials: Trials) -> Tensor:
-        """Return how much each hypothesis is believed, (K,), as the rule understands it; they sum to 1."""
+        """Return the weight of each hypothesis, (K,), as the rule understands it; they sum to 1."""
 
     @abstractmethod
     def leader(self, trials: Trials) -> int:

@@ -149,7 +149,7 @@ class Sampling(FamilyRule):
     """Draw a hypothesis from P(u | data) ∝ P(u) p(data | u) for each point, which that one chooses.
 
     With Thompson sampling as the rule of acquisition it is HP-GP-TS: a draw of the hypothesis, and then of its
-    function, is a draw of what is believed of the function. The leader is the most probable hypothesis.
+    function, is a draw of the posterior. The leader is the most probable hypothesis.
 
     log p(data | u) is the sum of what was predicted: of each reward, or of all that were told together, given those
     before. For exact posteriors of rewards that all count it is the log marginal likelihood. With a dictionary or a
