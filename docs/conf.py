@@ -38,6 +38,7 @@ nitpick_ignore = [
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "beliefs.base.Offered",
+        "candidates.arms.MappedFile",
         "environments.problem.Known",
         "experiments.trial.AlgorithmEntry",
         "experiments.trial.EnvironmentEntry",

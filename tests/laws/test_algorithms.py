@@ -1,5 +1,8 @@
 """Every named algorithm: what it believes, asks for and recommends, what its words do, and how it is found."""
 
+import re
+from functools import partial
+
 import oracles
 import pytest
 import torch
@@ -62,6 +65,14 @@ def test_the_model_and_the_recommendation(name):
     assert difference(variance, expected.variance.clip(1e-10)) < expected.rounding
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean
     assert float(best) == pytest.approx(float(believed(bandit, X)[0].max()), abs=1e-8)
+
+
+def test_help_has_every_word_that_an_algorithm_takes():
+    kinds = [kind for kind in map(partial(getattr, algorithms), algorithms.__all__) if isinstance(kind, type)]
+    assert len(kinds) == len(NAMES)
+    for kind in kinds:
+        explained = re.findall(r"^ {4}(\w+): ", kind.__doc__, re.MULTILINE)
+        assert sorted(explained) == sorted(algorithms.registry.signature(kind).parameters)
 
 
 def test_what_has_no_acquisition_function_says_so():

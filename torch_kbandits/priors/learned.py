@@ -250,24 +250,18 @@ class LearnedPrior:
         return units.kernel(self.kernel) if self._knows_kernel else self.kernel
 
 
-def given_prior(
-    prior: Prior | LearnedPrior | None,
-    kernel: Kernel | None = None,
-    regularization: float | None = None,
-    mean: PriorMean | None = None,
-) -> Prior:
-    """Return the prior that is given, as one word or as its parts, where none can be learned.
+def given_prior(prior: Prior | LearnedPrior) -> Prior:
+    """Return a prior, where none can be learned.
 
     Raises:
-        InputError: if both are given, a part is missing or does not fit, or the prior is to be learned.
+        InputError: if it is to be learned.
     """
-    found = prior_of(prior, kernel, regularization, mean)
-    if isinstance(found, LearnedPrior):
+    if isinstance(prior, LearnedPrior):
         raise InputError(
             "A family has hypotheses that are given, so none is learned: give a Prior or a kernel, or leave out the "
             "family."
         )
-    return found
+    return prior
 
 
 def prior_of(
