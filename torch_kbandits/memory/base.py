@@ -14,6 +14,8 @@ from torch_kbandits.errors import InputError
 class Memory(ABC):
     """Which observations count at a time, and with what noise. A value: it holds settings and no state.
 
+    An argument out of its range is an ``InputError``, here and of a ``Growth``.
+
     What no longer counts at one time never counts again later. Where noise grows with the age by a ``Growth`` that is
     the attribute ``growth``, from which fits take it.
     """

@@ -30,9 +30,6 @@ class UncertaintyInjection(Memory):
             given to ``tell``.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
             squared. Without it those are dropped that a squared rounding error outweighs.
-
-    Raises:
-        InputError: if the growth is none, or the variance is not positive.
     """
 
     growth: Growth
@@ -74,9 +71,6 @@ class Discount(Memory):
         discount: η, above 0 and at most 1; 1 forgets nothing.
         least_weight: observations of a smaller weight η^age are dropped, which bounds the cost of a round. None drops
             what a squared rounding error outweighs.
-
-    Raises:
-        InputError: if η is not in (0, 1], or the weight not in (0, 1).
     """
 
     discount: float
@@ -124,9 +118,6 @@ class TemporalPrior(Memory):
         forgetting: ε in [0, 1); 0 forgets nothing.
         least_correlation: observations are dropped whose correlation (1 − ε)^(age / 2) with the function of now is
             less, which bounds the cost of a round; None drops none.
-
-    Raises:
-        InputError: if ε is not in [0, 1), or the correlation not in (0, 1).
     """
 
     forgetting: float

@@ -70,9 +70,6 @@ class QuadraticGrowth(Growth):
 
     Attributes:
         rate: at least 0, per unit of time squared; 0 forgets nothing.
-
-    Raises:
-        InputError: if the rate is not a finite number of at least 0.
     """
 
     rate: float = 1.0
@@ -101,9 +98,6 @@ class LinearGrowth(Growth):
 
     Attributes:
         rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
-
-    Raises:
-        InputError: if the rate is not a finite number of at least 0.
     """
 
     rate: float
@@ -138,9 +132,6 @@ class ExponentialGrowth(Growth):
 
     Attributes:
         discount: η, above 0 and at most 1; 1 forgets nothing.
-
-    Raises:
-        InputError: if η is not in (0, 1].
     """
 
     discount: float

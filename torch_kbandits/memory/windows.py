@@ -27,9 +27,6 @@ class SlidingWindow(Memory):
         size: w: the largest age that counts, or with ``unit="observations"`` how many of the latest count. Infinite
             for no limit.
         unit: what the size counts; "time" is rounds unless times are given to ``tell``.
-
-    Raises:
-        InputError: if the size is not positive, or not a whole number of observations.
     """
 
     size: float
@@ -83,9 +80,6 @@ class Restart(Memory):
     Args:
         period: H, in units of time: rounds unless times are given to ``tell``. Infinite for no restarts.
         origin: the time at which a period starts.
-
-    Raises:
-        InputError: if the period is not positive, or the origin is not finite.
     """
 
     period: float
