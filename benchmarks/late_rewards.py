@@ -18,7 +18,7 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import Bandit, algorithms, environments
 from torch_kbandits.environments.base import DynamicEnvironment
-from torch_kbandits.memory import Discount, Linear, Memory, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, Memory, UncertaintyInjection
 
 #: Multiplier of the deviation for all.
 _BETA = 2.0
@@ -26,7 +26,7 @@ _BETA = 2.0
 #: As in learned_memories, where rewards come at once.
 _MEMORIES: dict[str, Memory] = {
     "discount 0.95": Discount(0.95, 1e-3),
-    "injection 0.01": UncertaintyInjection(Linear(0.01), 4.0),
+    "injection 0.01": UncertaintyInjection(LinearGrowth(0.01), 4.0),
 }
 
 

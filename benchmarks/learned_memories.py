@@ -18,12 +18,12 @@ from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import Bandit, LearnedPrior, Prior, algorithms, environments
 from torch_kbandits.environments.base import DynamicEnvironment
 from torch_kbandits.memory import (
-    BackToPrior,
     Discount,
-    Linear,
+    LinearGrowth,
     Memory,
     Restart,
     SlidingWindow,
+    TemporalPrior,
     UncertaintyInjection,
 )
 
@@ -55,8 +55,8 @@ _TRIED: dict[str, tuple[Memory, ...]] = {
     "window": (SlidingWindow(50.0), SlidingWindow(20.0), SlidingWindow(100.0)),
     "restarts": (Restart(100.0), Restart(33.0)),
     "discount": (Discount(0.95), Discount(0.98)),
-    "growing noise": (UncertaintyInjection(Linear(0.01), 4.0),),
-    "prior on time": (BackToPrior(0.01), BackToPrior(0.003), BackToPrior(0.03)),
+    "growing noise": (UncertaintyInjection(LinearGrowth(0.01), 4.0),),
+    "prior on time": (TemporalPrior(0.01), TemporalPrior(0.003), TemporalPrior(0.03)),
 }
 
 _CLAIMED = ("window", "discount", "prior on time")
@@ -87,7 +87,7 @@ def _players() -> dict[str, Callable[[DynamicEnvironment, int], Bandit]]:
             players[f"{kind}, {_number(memory):g}"] = lambda e, s, m=memory: known(e, s, m)
         players[f"{kind}, learned"] = lambda e, s, m=tried[0]: learned(e, s, m)
     players["kernel, λ, mean and ε of a prior on time, all learned"] = lambda e, s: learned(
-        e, s, BackToPrior(0.01), True
+        e, s, TemporalPrior(0.01), True
     )
     return players
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import LearnedPrior, Prior, algorithms
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
 
@@ -69,7 +69,7 @@ def regret(problem: Problem, rounds: int, bandit: algorithms.TVGPUCB) -> tuple[f
         row = int((problem.arms == x).all(-1).nonzero())
         total += float(problem.values[t].max() - problem.values[t, row])
         bandit.tell(x, problem.values[t, row] + problem.noise[t])
-    return total / rounds, None if bandit.memory is None else cast(BackToPrior, bandit.memory).forgetting
+    return total / rounds, None if bandit.memory is None else cast(TemporalPrior, bandit.memory).forgetting
 
 
 def run(quick: bool = False) -> Report:

@@ -23,7 +23,7 @@ from torch_kbandits import AtMost, Bandit, ConstantWidth, LearnedPrior, Outcome,
 from torch_kbandits.acquisition import UniformRule, UpperConfidenceRule
 from torch_kbandits.candidates import Arms, Candidates, ContextualActions
 from torch_kbandits.confidence import BayesianGPUCBWidth
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 
 #: Noise of rewards and of the outcome, standard deviations; the scale of the outcome is 1.
 NOISE, HEAT_NOISE = 0.2, 0.1
@@ -99,7 +99,7 @@ class InTime:
             values += math.sqrt(DRIFT) * root @ rng.standard_normal((len(self.arms), 2))
         self.noise = torch.tensor(rng.standard_normal((sizes.rounds, 2)))
         self.candidates: Candidates = Arms(self.arms)
-        self.words: dict[str, Any] = {"memory": BackToPrior(DRIFT)}
+        self.words: dict[str, Any] = {"memory": TemporalPrior(DRIFT)}
 
     def means(self, turn: int) -> tuple[Tensor, Tensor]:
         """Return the mean rewards and outcomes of all arms in a round, both (A,)."""

@@ -31,12 +31,12 @@ from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.experiments.summary import Difference, difference, estimate
 from torch_kbandits.memory import (
-    BackToPrior,
     Discount,
-    Linear,
+    LinearGrowth,
     Memory,
     Restart,
     SlidingWindow,
+    TemporalPrior,
     UncertaintyInjection,
 )
 
@@ -101,8 +101,8 @@ _MEMORIES: dict[str, Memory] = {
     "window": SlidingWindow(50.0),
     "restarts": Restart(50.0),
     "discount": Discount(0.95),
-    "growing noise": UncertaintyInjection(Linear(0.01)),
-    "prior on time": BackToPrior(0.05),
+    "growing noise": UncertaintyInjection(LinearGrowth(0.01)),
+    "prior on time": TemporalPrior(0.05),
 }
 
 _REMEMBERING: dict[str, Make] = {

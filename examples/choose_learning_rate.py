@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_kbandits import algorithms
-from torch_kbandits.memory import Linear, Memory, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import LinearGrowth, Memory, SlidingWindow, UncertaintyInjection
 from torch_kbandits.plotting.style import write_figure
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].
@@ -72,7 +72,7 @@ def contender(name: str, epochs: int, seed: int) -> tuple[Chooser, Callable[[flo
     memories = {
         "bandit, static": None,
         "bandit, window of 20": SlidingWindow(20),
-        "bandit, injection": UncertaintyInjection(Linear(0.0005)),
+        "bandit, injection": UncertaintyInjection(LinearGrowth(0.0005)),
     }
     if name in memories:
         return bandit_chooser(memories[name], seed)

@@ -9,7 +9,7 @@ from run_a_reactor_plant import DELAYS, LIMIT, SET_POINTS
 from torch import Tensor
 
 from torch_kbandits import AtMost, ContextualActions, Outcome, Prior, algorithms
-from torch_kbandits.memory import KeepAll, Linear, Memory, UncertaintyInjection
+from torch_kbandits.memory import LinearGrowth, Memory, Stationary, UncertaintyInjection
 from torch_kbandits.outcomes.limits import Mode
 
 #: Multipliers of σ: of the yield, and of the temperature where it is to be surely, or possibly, within the limit.
@@ -157,7 +157,7 @@ def rule_of_thumb(X: Tensor) -> Tensor:
 
 def fading(name: str) -> Memory:
     """Return a memory in which what is old counts less and less."""
-    return UncertaintyInjection(Linear(GROWTH[name]))
+    return UncertaintyInjection(LinearGrowth(GROWTH[name]))
 
 
 def limit(mode: Mode, memory: Memory) -> AtMost:
@@ -173,7 +173,7 @@ SAFE, STATIC = "safe limit", "safe limit, forgets nothing"
 
 POLICIES: dict[str, Callable[[int], Policy]] = {
     SAFE: lambda seed: Learning(seed, limit("safe", fading("temperature")), fading("yield")),
-    STATIC: lambda seed: Learning(seed, limit("safe", KeepAll()), KeepAll()),
+    STATIC: lambda seed: Learning(seed, limit("safe", Stationary()), Stationary()),
     "optimistic limit": lambda seed: Learning(seed, limit("optimistic", fading("temperature")), fading("yield")),
     "no limit": lambda seed: Learning(seed, None, fading("yield")),
     "operator's set-point": lambda seed: Operator(),

@@ -12,7 +12,7 @@ from problems import DOUBLE, data, dense, matern
 import torch_kbandits as kb
 from torch_kbandits import KORS, Arms, Bandit, Box, ConstantWidth, ContextualActions, RidgeLeverageSampling
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.memory import Discount, KeepAll, Memory, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, Memory, Restart, SlidingWindow, Stationary, UncertaintyInjection
 
 LAMBDA = 0.05
 BETA = 1.5
@@ -57,31 +57,34 @@ MEMORIES = {
         Discount(0.8, 0.3), lambda t, now: np.where(0.8 ** (now - t) < 0.3, np.inf, LAMBDA * 0.8 ** (t - now))
     ),
     "quadratic": Forgetting(
-        UncertaintyInjection(kb.Quadratic(0.7)), lambda t, now: LAMBDA * (0.7 * (now - t) ** 2 + 1.0)
+        UncertaintyInjection(kb.QuadraticGrowth(0.7)), lambda t, now: LAMBDA * (0.7 * (now - t) ** 2 + 1.0)
     ),
-    "linear": Forgetting(UncertaintyInjection(kb.Linear(0.04)), lambda t, now: LAMBDA + 0.04 * (now - t)),
-    "exponential": Forgetting(UncertaintyInjection(kb.Exponential(0.6)), lambda t, now: LAMBDA * 0.6 ** (t - now)),
+    "linear": Forgetting(UncertaintyInjection(kb.LinearGrowth(0.04)), lambda t, now: LAMBDA + 0.04 * (now - t)),
+    "exponential": Forgetting(
+        UncertaintyInjection(kb.ExponentialGrowth(0.6)), lambda t, now: LAMBDA * 0.6 ** (t - now)
+    ),
     "quadratic to a limit": Forgetting(
-        UncertaintyInjection(kb.Quadratic(0.7), 0.9), lambda t, now: _faded(LAMBDA * (0.7 * (now - t) ** 2 + 1.0), 0.9)
+        UncertaintyInjection(kb.QuadraticGrowth(0.7), 0.9),
+        lambda t, now: _faded(LAMBDA * (0.7 * (now - t) ** 2 + 1.0), 0.9),
     ),
     "linear to a limit": Forgetting(
-        UncertaintyInjection(kb.Linear(0.04), 0.31), lambda t, now: _faded(LAMBDA + 0.04 * (now - t), 0.31)
+        UncertaintyInjection(kb.LinearGrowth(0.04), 0.31), lambda t, now: _faded(LAMBDA + 0.04 * (now - t), 0.31)
     ),
     "exponential to a limit": Forgetting(
-        UncertaintyInjection(kb.Exponential(0.6), 0.5), lambda t, now: _faded(LAMBDA * 0.6 ** (t - now), 0.5)
+        UncertaintyInjection(kb.ExponentialGrowth(0.6), 0.5), lambda t, now: _faded(LAMBDA * 0.6 ** (t - now), 0.5)
     ),
 }
 
 #: All of them leave everything as it is.
 FORGETS_NOTHING = {
-    "keep all": KeepAll(),
+    "keep all": Stationary(),
     "window": SlidingWindow(math.inf),
     "window of observations": SlidingWindow(math.inf, "observations"),
     "restart": Restart(math.inf),
     "discount": Discount(1.0),
-    "quadratic": UncertaintyInjection(kb.Quadratic(0.0)),
-    "linear": UncertaintyInjection(kb.Linear(0.0)),
-    "exponential": UncertaintyInjection(kb.Exponential(1.0)),
+    "quadratic": UncertaintyInjection(kb.QuadraticGrowth(0.0)),
+    "linear": UncertaintyInjection(kb.LinearGrowth(0.0)),
+    "exponential": UncertaintyInjection(kb.ExponentialGrowth(1.0)),
 }
 
 DICTIONARIES = {

@@ -15,7 +15,7 @@ from torch_kbandits import algorithms
 from torch_kbandits.acquisition import StagedRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
-from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, TemporalPrior, UncertaintyInjection
 
 ARMS = data(60, 2)[0]
 MANY = data(600, 2)[0]
@@ -151,8 +151,8 @@ KINDS = {
     "capped": Kind(lambda: composed(dictionary=kb.CappedDictionary(COUPLED, 6, "stop"))),
     "growing": Kind(lambda: composed(dictionary=kb.RidgeLeverageSampling(2.0, "growth"))),
     "dates": Kind(lambda: make("bkb", memory=SlidingWindow(5 * 3600.0)), dated, replays=False),
-    "ageing": Kind(lambda: composed(memory=UncertaintyInjection(Linear(0.05), 0.5), dictionary=kb.KORS(3.0))),
-    "prior on time": Kind(lambda: composed(memory=BackToPrior(0.1, 0.3), batches=GlobalBatchRule(2.0))),
+    "ageing": Kind(lambda: composed(memory=UncertaintyInjection(LinearGrowth(0.05), 0.5), dictionary=kb.KORS(3.0))),
+    "prior on time": Kind(lambda: composed(memory=TemporalPrior(0.1, 0.3), batches=GlobalBatchRule(2.0))),
     "trigger": Kind(lambda: composed(trigger=ResidualTrigger(0.3), memories=MEMORY_CHOICE), told=jumping),
     "slow trigger in batches": Kind(
         lambda: composed(trigger=CumulatedTrigger(0.3), batches=LocalBatchRule(2.0), dictionary=kb.GreedyDictionary(9)),
@@ -181,7 +181,7 @@ KINDS = {
         told=measured,
     ),
     "outcomes in batches": Kind(
-        lambda: composed(outcomes=[HEAT, COST], batches=GlobalBatchRule(1.5), memory=BackToPrior(0.05)), told=measured
+        lambda: composed(outcomes=[HEAT, COST], batches=GlobalBatchRule(1.5), memory=TemporalPrior(0.05)), told=measured
     ),
     "safe": Kind(
         lambda: composed(constraints=[kb.AtLeast(HEAT, -0.5, safe_seed=ARMS[:9])], dictionary=COUPLED),

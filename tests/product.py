@@ -18,8 +18,8 @@ from torch_kbandits import acquisition as rules
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
-from torch_kbandits.memory import BackToPrior, Discount, KeepAll, Restart, SlidingWindow, UncertaintyInjection
-from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
+from torch_kbandits.memory import Discount, Restart, SlidingWindow, Stationary, TemporalPrior, UncertaintyInjection
+from torch_kbandits.priors.families import Balancing, Elimination, Family, ModelSpec, Prediction, Sampling
 
 LAMBDA = 0.1
 #: What bounds of outcomes may be off by, from one way of computing them to another.
@@ -98,7 +98,7 @@ DICTIONARIES = {
 }
 #: Memories under which observations keep their noise, those under which they age, and priors on time.
 KEEPING = {
-    "keep all": KeepAll(),
+    "keep all": Stationary(),
     "window": SlidingWindow(3.0),
     "window of observations": SlidingWindow(4, "observations"),
     "restart": Restart(5.0),
@@ -106,11 +106,11 @@ KEEPING = {
 AGEING = {
     "discount": Discount(0.8),
     "discount to a limit": Discount(0.7, 0.2),
-    "quadratic": UncertaintyInjection(kb.Quadratic(0.5)),
-    "linear": UncertaintyInjection(kb.Linear(0.05)),
-    "exponential to a limit": UncertaintyInjection(kb.Exponential(0.7), 0.5),
+    "quadratic": UncertaintyInjection(kb.QuadraticGrowth(0.5)),
+    "linear": UncertaintyInjection(kb.LinearGrowth(0.05)),
+    "exponential to a limit": UncertaintyInjection(kb.ExponentialGrowth(0.7), 0.5),
 }
-PRIORS_ON_TIME = {"prior on time": BackToPrior(0.1), "prior on time to a limit": BackToPrior(0.2, 0.5)}
+PRIORS_ON_TIME = {"prior on time": TemporalPrior(0.1), "prior on time to a limit": TemporalPrior(0.2, 0.5)}
 MEMORIES = {"none": None, **KEEPING, **AGEING, **PRIORS_ON_TIME}
 RULES = {
     "upper bound": rules.UpperConfidenceRule(),
@@ -205,7 +205,7 @@ class Combination:
             memory=MEMORIES[self.memory],
             seed=seed,
             constraints=LIMITS[self.limits],
-            family=family and Family((Variant(), Variant(regularization=2.0 * LAMBDA, mean=0.3)), family),
+            family=family and Family((ModelSpec(), ModelSpec(regularization=2.0 * LAMBDA, mean=0.3)), family),
         )
 
 

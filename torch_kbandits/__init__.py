@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from torch_kbandits.kernels import WienerKernel as WienerKernel
     from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood as UncertaintyInjectionLikelihood
     from torch_kbandits.likelihoods import at_time as at_time
-    from torch_kbandits.memory import Exponential as Exponential
-    from torch_kbandits.memory import Linear as Linear
-    from torch_kbandits.memory import Quadratic as Quadratic
+    from torch_kbandits.memory import ExponentialGrowth as ExponentialGrowth
+    from torch_kbandits.memory import LinearGrowth as LinearGrowth
+    from torch_kbandits.memory import QuadraticGrowth as QuadraticGrowth
     from torch_kbandits.models import NystromGP as NystromGP
     from torch_kbandits.models import OnlineGP as OnlineGP
     from torch_kbandits.numerics.linalg import NotPositiveDefiniteError as NotPositiveDefiniteError

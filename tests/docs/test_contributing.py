@@ -128,7 +128,7 @@ def pieces():
     widths = [kind for kind in vars(confidence).values() if isinstance(kind, type) and kind.__name__.endswith("Width")]
     wrapped = {"Width", "TheoremWidth", "ConstantWidth", "ScaledWidth"}
     found += [kind for kind in widths if kind.__name__ not in wrapped]
-    return [kind for kind in found if kind is not memory.KeepAll]
+    return [kind for kind in found if kind is not memory.Stationary]
 
 
 def knowing(name):

@@ -35,11 +35,19 @@ from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKern
 from problems import rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits import EmptyHistoryError, GreedyDictionary, InputError, Linear, confidence, dictionaries, memory
+from torch_kbandits import (
+    EmptyHistoryError,
+    GreedyDictionary,
+    InputError,
+    LinearGrowth,
+    confidence,
+    dictionaries,
+    memory,
+)
 from torch_kbandits.errors import DamagedFileError, StateMismatchError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
 from torch_kbandits.integrations.ax.storage import value_classes
-from torch_kbandits.memory import BackToPrior, UncertaintyInjection
+from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
 FIXED = {"kernel": rbf(0.2, 1.0), "regularization": 0.01, "initialization_trials": 3}
@@ -369,13 +377,13 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
         ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
         ({"dictionary": 30}, "dictionary must be a rule"),
-        ({"memory": BackToPrior(0.1)}, "needs points that know their time"),
+        ({"memory": TemporalPrior(0.1)}, "needs points that know their time"),
         ({"beta": -1.0}, "must be a finite number of at least 0"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
         ({"prior_mean": np.nan}, "prior_mean must be a finite number"),
         ({"initialization_trials": 0}, "initialization_trials must be a whole number of at least 1"),
         ({"constraint_mode": "sure"}, 'constraint_mode must be "safe" or "optimistic"'),
-        ({"memory": UncertaintyInjection(Linear(1.0), max_variance=3.0)}, "give regularization"),
+        ({"memory": UncertaintyInjection(LinearGrowth(1.0), max_variance=3.0)}, "give regularization"),
         ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
         ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
         ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
@@ -455,7 +463,7 @@ KERNELS = {
 VALUES = [
     memory.SlidingWindow(float("inf")),
     memory.SlidingWindow(7, "observations"),
-    memory.UncertaintyInjection(kb.Quadratic(0.5), max_variance=4.0),
+    memory.UncertaintyInjection(kb.QuadraticGrowth(0.5), max_variance=4.0),
     kb.RidgeLeverageSampling(2.0, "coupled"),
     kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
     confidence.IGPUCBWidth(
@@ -575,7 +583,7 @@ SAVED = {
     "fitted": (BRANIN, {"beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 0.1)}, 8),
     "mixed": (MIXED, {"clip": True}, 7),
     "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
-    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.Linear(0.1)), "dictionary": kb.KORS()}, 8),
+    "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.LinearGrowth(0.1)), "dictionary": kb.KORS()}, 8),
     "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
     "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),
 }

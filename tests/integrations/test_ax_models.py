@@ -34,7 +34,14 @@ from ax_clients import (
 from gpytorch.kernels import RBFKernel
 from problems import rbf
 
-from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic, UniformDictionary
+from torch_kbandits import (
+    FixedDictionary,
+    GreedyDictionary,
+    InputError,
+    LinearGrowth,
+    QuadraticGrowth,
+    UniformDictionary,
+)
 from torch_kbandits.integrations.ax import recommend
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
 
@@ -73,10 +80,10 @@ MEMORIES = {
     "restarted": (Restart(6), lambda fresh: fresh + np.inf),
     "discount": (Discount(0.8), lambda fresh: fresh * 0.8**-AGE),
     "dropping": (
-        UncertaintyInjection(Linear(7.0), max_variance=60.0),
+        UncertaintyInjection(LinearGrowth(7.0), max_variance=60.0),
         lambda fresh: np.where(fresh + 7.0 * AGE <= 60.0, fresh + 7.0 * AGE, np.inf),
     ),
-    "quadratic": (UncertaintyInjection(Quadratic(0.5)), lambda fresh: fresh * (0.5 * AGE**2 + 1.0)),
+    "quadratic": (UncertaintyInjection(QuadraticGrowth(0.5)), lambda fresh: fresh * (0.5 * AGE**2 + 1.0)),
 }
 QUICK = {("all", "nystrom", 0), ("window", "exact", 1), ("discount", "exact", 0)}
 
@@ -151,7 +158,7 @@ def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits)
     a, b = 1000.0, -7e4
     beliefs = []
     for scale, shift in ((1.0, 0.0), (a, b)):
-        memory = UncertaintyInjection(Linear(scale**2)) if grows else None
+        memory = UncertaintyInjection(LinearGrowth(scale**2)) if grows else None
         dictionary = GreedyDictionary(TRIALS) if model == "nystrom" else None
         client = client_of(BRANIN, model=model, memory=memory, dictionary=dictionary)
         rng = np.random.default_rng(0)

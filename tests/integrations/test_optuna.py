@@ -20,7 +20,7 @@ from torch_kbandits import EmptyHistoryError, InfeasibleError, InputError, Learn
 from torch_kbandits.algorithms import GPEI
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.optuna import KernelBanditSampler
-from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.memory import SlidingWindow, TemporalPrior
 from torch_kbandits.priors import default_kernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -412,7 +412,7 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [SlidingWindow(6), BackToPrior(0.1)])
+@pytest.mark.parametrize("memory", [SlidingWindow(6), TemporalPrior(0.1)])
 def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
     study = study_with(quick(memory=memory))
     play(study, peak, 6)

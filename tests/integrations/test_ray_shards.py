@@ -29,7 +29,15 @@ from torch_kbandits.dictionaries import KORS, FixedDictionary, RidgeLeverageSamp
 from torch_kbandits.extras import MissingExtraError
 from torch_kbandits.integrations import ray as integration
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
-from torch_kbandits.memory import Discount, KeepAll, Memory, Quadratic, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import (
+    Discount,
+    Memory,
+    QuadraticGrowth,
+    Restart,
+    SlidingWindow,
+    Stationary,
+    UncertaintyInjection,
+)
 
 RULES = {
     "exact": None,
@@ -53,9 +61,9 @@ MEMORIES = {
     "window": SlidingWindow(5.0),
     "observations": SlidingWindow(7, "observations"),
     "restart": Restart(6.0),
-    "all": KeepAll(),
+    "all": Stationary(),
     "discount": Discount(0.8, 0.05),
-    "injection": UncertaintyInjection(Quadratic(0.3), 30.0 * LAMBDA),
+    "injection": UncertaintyInjection(QuadraticGrowth(0.3), 30.0 * LAMBDA),
     "of one's own": Forgetful(),
 }
 

@@ -26,7 +26,7 @@ import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
 from torch_kbandits.kernels import GroupedKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
-from torch_kbandits.memory import Linear
+from torch_kbandits.memory import LinearGrowth
 
 X, Y = data(12, 2)
 T, LATER = data(6, 2, seed=1)
@@ -47,7 +47,7 @@ def single(**kwargs):
 
 
 def ageing():
-    likelihood = UncertaintyInjectionLikelihood(Linear(0.5), regularization=0.05, now=1.0, time_column=0)
+    likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.5), regularization=0.05, now=1.0, time_column=0)
     return online(likelihood=likelihood, regularization=None)
 
 

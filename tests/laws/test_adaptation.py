@@ -23,7 +23,7 @@ from torch_kbandits.bandit.adaptation import (
     exploration_rate,
     probabilities,
 )
-from torch_kbandits.memory import Discount, KeepAll, Linear, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Stationary, UncertaintyInjection
 
 ARMS = data(30, 2)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -273,7 +273,7 @@ def test_grids_rates_and_means_of_blocks():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), KeepAll(), SlidingWindow(4))])
+@pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), Stationary(), SlidingWindow(4))])
 @pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
 def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
     bandit, seen = over_bandits(memories, dictionary=dictionary), set()
@@ -303,7 +303,7 @@ def test_blocks_may_start_anew_and_a_restart_is_not_undone():
 
 # ---------------------------------------------------------------- memories chosen by what they predicted
 
-MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(Linear(0.02)), KeepAll())
+MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(LinearGrowth(0.02)), Stationary())
 
 
 def selecting(**settings):
@@ -347,8 +347,8 @@ def test_the_memory_in_force_predicted_best(q, score_discount):
 
 
 def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_short_one():
-    for jump, memory in ((lambda t: 1.0, KeepAll()), (lambda t: 3.0 * (-1.0) ** (t // 6), SlidingWindow(3.0))):
-        assert play(selecting(memories=[SlidingWindow(3.0), KeepAll()]), 18, jump).memory == memory
+    for jump, memory in ((lambda t: 1.0, Stationary()), (lambda t: 3.0 * (-1.0) ** (t // 6), SlidingWindow(3.0))):
+        assert play(selecting(memories=[SlidingWindow(3.0), Stationary()]), 18, jump).memory == memory
     far = selecting()
     far.tell(ARMS[:1], torch.tensor([1e6], dtype=DOUBLE))
     play(far, 8)  # one reward far away is no reason to fail

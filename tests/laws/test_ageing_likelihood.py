@@ -20,12 +20,12 @@ from torch_kbandits.memory import ages, negligible
 
 LEVEL, NOW = 0.05, 20.0
 FORMULAS = {
-    kb.Quadratic: lambda age: LEVEL * ((0.02 * age**2) + 1.0),
-    kb.Linear: lambda age: LEVEL + 0.03 * age,
-    kb.Exponential: lambda age: LEVEL * 0.8**-age,
+    kb.QuadraticGrowth: lambda age: LEVEL * ((0.02 * age**2) + 1.0),
+    kb.LinearGrowth: lambda age: LEVEL + 0.03 * age,
+    kb.ExponentialGrowth: lambda age: LEVEL * 0.8**-age,
 }
-GROWTHS = [kb.Quadratic(0.02), kb.Linear(0.03), kb.Exponential(0.8)]
-STILL = [kb.Quadratic(0.0), kb.Linear(0.0), kb.Exponential(1.0)]
+GROWTHS = [kb.QuadraticGrowth(0.02), kb.LinearGrowth(0.03), kb.ExponentialGrowth(0.8)]
+STILL = [kb.QuadraticGrowth(0.0), kb.LinearGrowth(0.0), kb.ExponentialGrowth(1.0)]
 SPACE = oracles.rbf(0.4)
 
 
@@ -114,8 +114,8 @@ def test_noise_is_finite_monotone_and_fresh_at_age_zero_and_of_what_is_still_exa
         assert copy.deepcopy(growth) == growth == pickle.loads(pickle.dumps(growth))
     for growth in STILL:
         assert torch.equal(growth.noise(age, level), level.expand(6))
-    assert kb.Quadratic() == kb.Quadratic(1)
-    assert kb.Linear(0.1) != kb.Linear(0.2)
+    assert kb.QuadraticGrowth() == kb.QuadraticGrowth(1)
+    assert kb.LinearGrowth(0.1) != kb.LinearGrowth(0.2)
 
 
 @pytest.mark.one_in(6)
@@ -144,7 +144,7 @@ def test_posteriors_are_the_dense_ones_as_time_passes(growth, make, of_times):
 @as_column_or_beside
 @over_models
 def test_predicted_observations_are_fresh_or_as_old_as_their_column_says(make, of_times):
-    model = make(X, Y, ageing(kb.Linear(0.03), X if of_times else None, max_variance=0.2))
+    model = make(X, Y, ageing(kb.LinearGrowth(0.03), X if of_times else None, max_variance=0.2))
     added = model.posterior(T, observation_noise=True).variance - model.posterior(T).variance
     assert difference(added, np.full((5, 1), LEVEL)) < 1e-12
     if not of_times:
@@ -175,7 +175,7 @@ def test_a_model_told_and_made_to_forget_while_time_passes_is_the_rebuilt_one(gr
     ("make", "of_times"), [(single_task, False), (online, False), (online, True), (nystrom, False), (nystrom, True)]
 )
 def test_conditioning_is_rebuilding_and_fantasies_join_at_age_zero(make, of_times):
-    growth = kb.Linear(0.03)
+    growth = kb.LinearGrowth(0.03)
     model = make(X, Y, ageing(growth, X if of_times else None))
     model.posterior(T)
     new = torch.tensor([[0.3], [-0.2]], dtype=DOUBLE)
@@ -211,7 +211,7 @@ def test_beyond_the_cut_off_observations_count_nothing(growth, make, of_times):
 
 
 def test_a_fresh_observation_is_never_cut_off_and_learning_sees_all():
-    likelihood = ageing(kb.Linear(0.03), max_variance=0.06)
+    likelihood = ageing(kb.LinearGrowth(0.03), max_variance=0.06)
     likelihood.noise = 0.5  # learned beyond the bound
     noise = online(X, Y, likelihood).likelihood.observation_noise(X)
     assert noise[-1].item() == pytest.approx(0.5, rel=1e-12)
@@ -219,7 +219,7 @@ def test_a_fresh_observation_is_never_cut_off_and_learning_sees_all():
     with_bound, without = (
         ExactMarginalLogLikelihood(part.likelihood, part)(part(X), part.train_targets, X).item()
         for part in (
-            single_task(X, Y, ageing(kb.Linear(0.03), **words)).train() for words in ({"max_variance": 0.2}, {})
+            single_task(X, Y, ageing(kb.LinearGrowth(0.03), **words)).train() for words in ({"max_variance": 0.2}, {})
         )
     )
     assert with_bound == without
@@ -265,11 +265,11 @@ def test_gradients_reach_the_growth(growth, make):
 
 @pytest.mark.parametrize("make", MODELS[:2])
 def test_single_precision_stays_finite_and_near(make):
-    noise = noise_of(kb.Linear(0.03), X)
+    noise = noise_of(kb.LinearGrowth(0.03), X)
     for bound in (None, 0.4):
         kept = noise <= (bound or math.inf)
         expected = oracles.exact(dense_space, X.numpy()[kept], Y[:, 0].numpy()[kept], noise[kept], T.numpy())
-        model = make(X.float(), Y.float(), ageing(kb.Linear(0.03), max_variance=bound))
+        model = make(X.float(), Y.float(), ageing(kb.LinearGrowth(0.03), max_variance=bound))
         model.covar_module.float()
         assert model.posterior(T.float()).mean.dtype == torch.float32
         assert difference(model.posterior(T.float()).mean.squeeze(-1), expected.mean) < 1e-3
@@ -287,7 +287,7 @@ def test_states_and_copies_keep_numbers_exactly(growth):
             assert twin.growth == growth
             assert twin.growth_parameter.item() == growth.value
             assert twin.noise.item() == pytest.approx(LEVEL, rel=1e-15)
-    other = ageing(kb.Exponential(0.5) if growth.parameter == "rate" else kb.Linear(0.5))
+    other = ageing(kb.ExponentialGrowth(0.5) if growth.parameter == "rate" else kb.LinearGrowth(0.5))
     with pytest.raises(RuntimeError, match="raw_"):
         other.load_state_dict(ageing(growth).state_dict())
 
@@ -298,9 +298,9 @@ def test_batches_of_data(make, of_times):
     batch_X, batch_Y = torch.stack([X, X.roll(3, 0)]), torch.stack([Y, Y + 0.5])
     batch_X[1, :, -1] = X[:, -1] / 2.0
     where = {"times": batch_X[..., -1], "time_column": None} if of_times else {}
-    posterior = make(batch_X, batch_Y, ageing(kb.Linear(0.03), **where)).posterior(T.expand(2, 5, 3))
+    posterior = make(batch_X, batch_Y, ageing(kb.LinearGrowth(0.03), **where)).posterior(T.expand(2, 5, 3))
     for i in range(2):
-        known = batch_X[i].numpy(), batch_Y[i, :, 0].numpy(), noise_of(kb.Linear(0.03), batch_X[i])
+        known = batch_X[i].numpy(), batch_Y[i, :, 0].numpy(), noise_of(kb.LinearGrowth(0.03), batch_X[i])
         expected = oracles.exact(dense_space, *known, T.numpy())
         assert difference(posterior.mean[i].squeeze(-1), expected.mean) < expected.rounding
         assert difference(posterior.mvn.covariance_matrix[i], expected.covariance) < expected.rounding
@@ -308,7 +308,7 @@ def test_batches_of_data(make, of_times):
 
 BAD_WORDS = [
     ({"growth": 0.1}, "growth must be"),
-    ({"growth": kb.Exponential(1e-20)}, "discount must be at least"),
+    ({"growth": kb.ExponentialGrowth(1e-20)}, "discount must be at least"),
     ({"time_column": None}, "Give either time_column"),
     ({"times": torch.zeros(3)}, "Give either time_column"),
     ({"time_column": 1.0}, "time_column must be a whole number"),
@@ -320,21 +320,25 @@ BAD_WORDS = [
 
 def test_what_makes_no_sense_is_named():
     for words, message in BAD_WORDS:
-        given = {"growth": kb.Linear(0.1), "regularization": LEVEL, "now": NOW, "time_column": -1, **words}
+        given = {"growth": kb.LinearGrowth(0.1), "regularization": LEVEL, "now": NOW, "time_column": -1, **words}
         with pytest.raises(kb.InputError, match=message):
             kb.UncertaintyInjectionLikelihood(given.pop("growth"), **given)
-    beside, likelihood, broken = ageing(kb.Linear(0.03), X), ageing(kb.Linear(0.03)), ageing(kb.Linear(0.03))
+    beside, likelihood, broken = (
+        ageing(kb.LinearGrowth(0.03), X),
+        ageing(kb.LinearGrowth(0.03)),
+        ageing(kb.LinearGrowth(0.03)),
+    )
     with_times, plain = online(X, Y, beside), single_task(X, Y, beside)
     plain.posterior(T)
     broken.noise_covar.raw_rate.data.fill_(-1.0)
     wrong = {
-        "rate must be a finite number of at least 0": lambda: kb.Quadratic(-0.1),
-        "discount must be above 0 and at most 1": lambda: kb.Exponential(1.01),
+        "rate must be a finite number of at least 0": lambda: kb.QuadraticGrowth(-0.1),
+        "discount must be above 0 and at most 1": lambda: kb.ExponentialGrowth(1.01),
         "now is 4, and 19 of 24 times are later or NaN, such as": lambda: ages(X[:, -1], torch.tensor(4.0)),
         "No part of the model": lambda: kb.at_time(kb.OnlineGP(X, Y, regularization=0.1, covar_module=space()), 30.0),
         "time_column instead of times": lambda: with_times.tell(X[:1], Y[:1]),
         "times has 24 observations and the model has 23": lambda: online(X[1:], Y[1:], beside).posterior(T),
-        "time_column is 7": lambda: online(X, Y, ageing(kb.Linear(0.03), time_column=7)).posterior(T),
+        "time_column is 7": lambda: online(X, Y, ageing(kb.LinearGrowth(0.03), time_column=7)).posterior(T),
         "make the time a column of the inputs": lambda: plain.condition_on_observations(X[:1], Y[:1]),
         "either a likelihood or a regularization": lambda: kb.OnlineGP(X, Y, likelihood=likelihood, regularization=0.1),
         "the inputs must be given": lambda: likelihood(single_task(X, Y, likelihood).train()(X)),
@@ -349,7 +353,7 @@ def test_what_makes_no_sense_is_named():
 
 @over_models
 def test_time_does_not_go_backwards_and_noise_is_said_by_the_age_alone(make):
-    model = make(X, Y, ageing(kb.Linear(0.03)))
+    model = make(X, Y, ageing(kb.LinearGrowth(0.03)))
     before, future = model.posterior(T).mean, T.clone()
     future[0, -1] = NOW + 1.0
     model.posterior(future)

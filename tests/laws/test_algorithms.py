@@ -1,5 +1,8 @@
 """Every named algorithm: what it believes, asks for and recommends, what its words do, and how it is found."""
 
+import re
+from functools import partial
+
 import oracles
 import pytest
 import torch
@@ -62,6 +65,14 @@ def test_the_model_and_the_recommendation(name):
     assert difference(variance, expected.variance.clip(1e-10)) < expected.rounding
     best = model.posterior(bandit.recommend().unsqueeze(0)).mean
     assert float(best) == pytest.approx(float(believed(bandit, X)[0].max()), abs=1e-8)
+
+
+def test_help_has_every_word_that_an_algorithm_takes():
+    kinds = [kind for kind in map(partial(getattr, algorithms), algorithms.__all__) if isinstance(kind, type)]
+    assert len(kinds) == len(NAMES)
+    for kind in kinds:
+        explained = re.findall(r"^ {4}(\w+): ", kind.__doc__, re.MULTILINE)
+        assert sorted(explained) == sorted(algorithms.registry.signature(kind).parameters)
 
 
 def test_what_has_no_acquisition_function_says_so():
@@ -163,7 +174,7 @@ def test_each_constant_of_a_theorem_does_something_where_it_is_taken(name):
         """What a bandit does after a few rounds, as far as the constants of a theorem may change it."""
         bandit = make(name, beta=None, **words)
         bandit.tell(ARMS[:3], reward(ARMS[:3]))
-        hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().hypotheses]
+        hypotheses = [(each.name, each.status, each.sentence) for each in bandit.guarantee().assumptions]
         return float(bandit.beta), bandit.dictionary, bandit.memory, hypotheses
 
     takes = algorithms.registry.signature(name).parameters

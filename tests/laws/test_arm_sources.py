@@ -14,7 +14,7 @@ from problems import DOUBLE, data, play, rbf, reward
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ThompsonRule, UniformRule
 from torch_kbandits.candidates import ArmSource
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 
 #: More arms than an exact posterior keeps the covariance of; two rows come twice.
 MANY = torch.cat([data(700, 2)[0], data(700, 2)[0][[3, 0]]])
@@ -91,7 +91,7 @@ BANDITS = {
     "uniform": composed(UniformRule()),
     "gp-ts": composed(ThompsonRule(), width=kb.ConstantWidth(1.0)),
     "gp-ts, exact": composed(ThompsonRule(), width=kb.ConstantWidth(1.0), dictionary=None),
-    "gp-ts, prior on time": composed(ThompsonRule(), width=kb.ConstantWidth(1.0), memory=BackToPrior(0.2)),
+    "gp-ts, prior on time": composed(ThompsonRule(), width=kb.ConstantWidth(1.0), memory=TemporalPrior(0.2)),
 }
 
 

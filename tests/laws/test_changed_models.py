@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from torch_kbandits import InputError, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import Linear
+from torch_kbandits.memory import LinearGrowth
 
 X, Y = data(14, 2)
 MORE = torch.cat([X, 3.0 * X[:4]])
@@ -150,7 +150,7 @@ def test_each_observations_noise_and_the_time_are_seen():
 
     def ageing():
         times = torch.arange(14, dtype=DOUBLE)
-        likelihood = UncertaintyInjectionLikelihood(Linear(0.1), regularization=0.03, now=14.0, times=times)
+        likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.1), regularization=0.03, now=14.0, times=times)
         return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
 
     for made, change in (

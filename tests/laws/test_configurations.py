@@ -16,7 +16,7 @@ from torch_kbandits.acquisition import (
 )
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.dictionaries import RidgeLeverageSampling
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.priors import default_kernel
 
 PARAMETERS = {
@@ -90,7 +90,7 @@ def test_every_algorithm_plays_configurations(name):
 TOGETHER = [
     {"dictionary": RidgeLeverageSampling(2.0), "memory": SlidingWindow(5.0), "batches": GlobalBatchRule(2.0)},
     {"rule": EI, "memory": Discount(0.9), "batches": LocalBatchRule(1.5)},
-    {"rule": PI, "memory": BackToPrior(0.05), "dictionary": RidgeLeverageSampling(2.0)},
+    {"rule": PI, "memory": TemporalPrior(0.05), "dictionary": RidgeLeverageSampling(2.0)},
     {"rule": ThompsonRule(), "batches": StayRule(1.69), "dictionary": RidgeLeverageSampling(2.0)},
 ]
 
@@ -113,7 +113,7 @@ def test_rules_dictionaries_memories_and_batches_go_with_it(words, contexts):
 
 @pytest.mark.one_in(6)
 @pytest.mark.parametrize("rule", [UPPER, EI, PI], ids=lambda rule: type(rule).__name__)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.05)])
 def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(rule, memory):
     bandit = put_together(rule, memory=memory)
     rows = LIMITED.decode(LIMITED.sample(12, torch.Generator().manual_seed(2)))

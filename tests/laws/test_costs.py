@@ -12,7 +12,7 @@ from problems import DOUBLE, data, dense, difference, exactly
 
 import torch_kbandits as kb
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule
-from torch_kbandits.memory import Discount, Linear, Quadratic, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, QuadraticGrowth, Restart, SlidingWindow, UncertaintyInjection
 
 LAMBDA = 0.02
 N, PART, CAP = 400, 80, 12
@@ -84,7 +84,7 @@ MEMORIES = {
     "window": SlidingWindow(24),
     "restart": Restart(60),
     "discount": Discount(0.95),
-    "injection": UncertaintyInjection(Quadratic(0.02), 2.0),
+    "injection": UncertaintyInjection(QuadraticGrowth(0.02), 2.0),
 }
 FEW_RULES = {
     "exact": None,
@@ -155,7 +155,7 @@ LASTING = {
     "none": None,
     "window": SlidingWindow(1e6),
     "discount": Discount(0.99),
-    "growing noise": UncertaintyInjection(Linear(1e-4)),
+    "growing noise": UncertaintyInjection(LinearGrowth(1e-4)),
 }
 
 

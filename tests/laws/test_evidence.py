@@ -15,15 +15,15 @@ from scipy.stats import gamma, lognorm, multivariate_normal
 from torch_kbandits import InputError, NumericalError, fit_prior
 from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import (
-    BackToPrior,
     Discount,
-    Exponential,
+    ExponentialGrowth,
     Growth,
-    KeepAll,
-    Linear,
-    Quadratic,
+    LinearGrowth,
+    QuadraticGrowth,
     Restart,
     SlidingWindow,
+    Stationary,
+    TemporalPrior,
     UncertaintyInjection,
 )
 from torch_kbandits.priors import default_kernel
@@ -54,10 +54,10 @@ def known(told, memory=None, kernel=None, **words):
 
 #: More memories, and the noise variances (n,) that they leave at times (n,).
 CASES = MEMORIES | {
-    "all": (KeepAll(), lambda t, now: np.full(len(t), LAMBDA)),
-    "on time": (BackToPrior(0.1), lambda t, now: np.full(len(t), LAMBDA)),
+    "all": (Stationary(), lambda t, now: np.full(len(t), LAMBDA)),
+    "on time": (TemporalPrior(0.1), lambda t, now: np.full(len(t), LAMBDA)),
     "on time, a while": (
-        BackToPrior(0.1, 0.5),
+        TemporalPrior(0.1, 0.5),
         lambda t, now: np.where(0.9 ** ((now - t) / 2.0) < 0.5, np.inf, LAMBDA),
     ),
 }
@@ -105,7 +105,7 @@ def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
     K = KERNEL(x[:, 1:], x[:, 1:]) * oracles.rbf(0.4)(x[:, :1], x[:, :1]) * 0.8 ** (ages / 2.0)
     expected, tolerance = density(y, K + LAMBDA * np.eye(15))
     kernel = SpaceTimeKernel(matern(), rbf(0.4))
-    assert abs(known(Data(X, Y, X[:, 0]), BackToPrior(0.2), kernel).evidence - expected) < tolerance
+    assert abs(known(Data(X, Y, X[:, 0]), TemporalPrior(0.2), kernel).evidence - expected) < tolerance
 
 
 def log_posterior(X, y, kernel, noise):
@@ -142,9 +142,9 @@ def test_what_is_known_stays():
     assert not any(parameter.requires_grad for parameter in fit.kernel.parameters())
     assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
     assert fit.memory is None
-    kept = fit_evidence(Data(X, Y), fit.kernel, regularization=0.3, memory=KeepAll(), learn_memory=True, seed=0)
+    kept = fit_evidence(Data(X, Y), fit.kernel, regularization=0.3, memory=Stationary(), learn_memory=True, seed=0)
     assert kept.settled
-    assert kept.memory == KeepAll()
+    assert kept.memory == Stationary()
     assert kept.evidence == pytest.approx(fit.evidence, rel=1e-9)
 
 
@@ -181,8 +181,8 @@ def test_else_some_stand_for_all_that_count_and_many_rewards_of_few_points_are_a
     rows = 20 + torch.linspace(0, 299, 30, dtype=DOUBLE).round().long()
     few = known(Data(X, Y), SlidingWindow(300.0), matern(0.1), exact_up_to=30)
     assert few.evidence == known(Data(X[rows], Y[rows]), kernel=matern(0.1)).evidence
-    latest = known(Data(X, Y, torch.arange(320.0)), BackToPrior(0.1), exact_up_to=30)
-    assert latest.evidence == known(Data(X[-30:], Y[-30:], torch.arange(290.0, 320.0)), BackToPrior(0.1)).evidence
+    latest = known(Data(X, Y, torch.arange(320.0)), TemporalPrior(0.1), exact_up_to=30)
+    assert latest.evidence == known(Data(X[-30:], Y[-30:], torch.arange(290.0, 320.0)), TemporalPrior(0.1)).evidence
     again = Data(X[:40].repeat(3, 1), Y[:120])
     assert known(again, exact_up_to=40).evidence == known(again, exact_up_to=120).evidence
     with pytest.raises(InputError, match=r"Of 5 reward\(s\) none counts at time 90"):
@@ -228,14 +228,16 @@ def learned(X, Y, times, memory, **words):
 @pytest.mark.parametrize("forgetting", [0.03, 0.01, 0.003])
 def test_a_learned_share_is_within_a_factor_of_two(forgetting):
     """In 8 of 10 seeds: of 18 trials on others none was off by more than 0.25 decades, and three must be by 0.3."""
-    found = [learned(*drifting(forgetting, 300, seed), BackToPrior(0.1)).memory.forgetting for seed in range(100, 110)]
+    found = [
+        learned(*drifting(forgetting, 300, seed), TemporalPrior(0.1)).memory.forgetting for seed in range(100, 110)
+    ]
     assert sum(0.5 <= each / forgetting <= 2.0 for each in found) >= 8, found
 
 
 @pytest.mark.slow
 def test_a_learned_share_is_close_also_from_few_rewards_and_from_anywhere():
     told = drifting(0.05, 60, 7)
-    found = [learned(*told, BackToPrior(start)).memory.forgetting for start in (0.0, 0.9)]
+    found = [learned(*told, TemporalPrior(start)).memory.forgetting for start in (0.0, 0.9)]
     assert 0.025 < found[0] < 0.1
     assert found[1] == pytest.approx(found[0], rel=1e-2)
 
@@ -243,8 +245,8 @@ def test_a_learned_share_is_close_also_from_few_rewards_and_from_anywhere():
 @pytest.mark.slow
 def test_of_a_function_that_stays_next_to_nothing_is_forgotten():
     told = drifting(0.0, 80, 3)
-    assert learned(*told, BackToPrior(0.1)).memory.forgetting < 2e-3  # not a tenth in 80 rounds
-    for memory in (SlidingWindow(9.0), UncertaintyInjection(Linear(1.0), 5.0)):
+    assert learned(*told, TemporalPrior(0.1)).memory.forgetting < 2e-3  # not a tenth in 80 rounds
+    for memory in (SlidingWindow(9.0), UncertaintyInjection(LinearGrowth(1.0), 5.0)):
         assert learned(*told, memory).memory in [memory.with_horizon(horizon) for horizon in (64.0, 128.0, math.inf)]
 
 
@@ -274,11 +276,11 @@ def test_restarts_are_learned_also_where_the_next_one_is_now():
         (SlidingWindow(3.0), SlidingWindow(50.0)),
         (SlidingWindow(3, "observations"), SlidingWindow(50, "observations")),
         (Restart(3.0, 1.0), Restart(50.0, 1.0)),
-        (BackToPrior(0.5, 0.1), BackToPrior(1.0 - math.exp(-0.04), 0.1)),
+        (TemporalPrior(0.5, 0.1), TemporalPrior(1.0 - math.exp(-0.04), 0.1)),
         (Discount(0.5, 0.1), Discount(math.exp(-0.02), 0.1)),
-        (UncertaintyInjection(Linear(1.0), 7.0), UncertaintyInjection(Linear(0.02), 7.0)),
-        (UncertaintyInjection(Quadratic(1.0)), UncertaintyInjection(Quadratic(0.0004))),
-        (UncertaintyInjection(Exponential(0.5)), UncertaintyInjection(Exponential(math.exp(-0.02)))),
+        (UncertaintyInjection(LinearGrowth(1.0), 7.0), UncertaintyInjection(LinearGrowth(0.02), 7.0)),
+        (UncertaintyInjection(QuadraticGrowth(1.0)), UncertaintyInjection(QuadraticGrowth(0.0004))),
+        (UncertaintyInjection(ExponentialGrowth(0.5)), UncertaintyInjection(ExponentialGrowth(math.exp(-0.02)))),
     ],
 )
 def test_a_horizon_sets_the_number_of_a_memory_and_nothing_else(memory, expected):
@@ -290,13 +292,13 @@ def test_a_horizon_sets_the_number_of_a_memory_and_nothing_else(memory, expected
 
 
 def test_numbers_that_cannot_be_learned_are_refused():
-    class Odd(KeepAll):
+    class Odd(Stationary):
         """A memory of one's own."""
 
     class Cubic(Growth):
         """A growth of one's own."""
 
-        formula = staticmethod(Linear.formula)
+        formula = staticmethod(LinearGrowth.formula)
 
     X, Y = problem(9, 1)
     for memory in (Odd(), UncertaintyInjection(Cubic())):
@@ -306,7 +308,7 @@ def test_numbers_that_cannot_be_learned_are_refused():
         fit_evidence(Data(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
 
 
-@pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(Linear(0.03))])
+@pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(LinearGrowth(0.03))])
 def test_the_number_learned_predicts_rewards_best_from_those_before_them(memory):
     X, Y = problem(24, 2, 3)
     X[12:] = X[:12]
@@ -361,7 +363,7 @@ def test_a_length_scale_that_goes_to_nothing_is_named():
     product.base_kernel.kernels[1].lengthscale = torch.tensor(1e-5, dtype=DOUBLE)
     assert "1e-05 of column 1 (from 0) is short" in said(X, Y, product.requires_grad_(False))
     on_time = torch.cat([torch.arange(80, dtype=DOUBLE)[:, None], X], -1)
-    assert "column 1 (from 0) is short" in said(on_time, Y, ard(2), memory=BackToPrior(0.0))
+    assert "column 1 (from 0) is short" in said(on_time, Y, ard(2), memory=TemporalPrior(0.0))
 
 
 @pytest.mark.slow

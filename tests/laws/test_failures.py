@@ -11,7 +11,7 @@ from kinds import KINDS, make, points
 from problems import DOUBLE, believed, data, dense, difference, matern, rbf, reward
 
 import torch_kbandits as kb
-from torch_kbandits.memory import Linear, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import LinearGrowth, SlidingWindow, UncertaintyInjection
 
 ARMS = data(30, 2, 5)[0]
 
@@ -80,7 +80,7 @@ def test_the_probability_is_that_of_a_dense_regression(space):
 
 
 @pytest.mark.parametrize("prior", [kb.Prior(rbf(0.4, 50.0), 0.01), kb.Prior(rbf(0.4, 1e-4), 1e-3), kb.LearnedPrior()])
-@pytest.mark.parametrize("memory", [None, SlidingWindow(50.0), UncertaintyInjection(Linear(1e-6), 1.0)])
+@pytest.mark.parametrize("memory", [None, SlidingWindow(50.0), UncertaintyInjection(LinearGrowth(1e-6), 1.0)])
 def test_one_failure_is_believed_unless_the_point_went_well(prior, memory):
     bandit = bandit_of(kernel=None, regularization=None, prior=prior, memory=memory)
     bandit.tell(ARMS[:1], failed=True)

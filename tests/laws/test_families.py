@@ -19,7 +19,7 @@ from torch_kbandits.acquisition import StagedRule, ThompsonRule, UniformRule, Up
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.confidence import SelfNormalizedWidth
 from torch_kbandits.dictionaries import FixedDictionary
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.priors import families
 
 #: The quick suite takes a case of each.
@@ -39,7 +39,7 @@ CHOICES = {"upper bound": UpperConfidenceRule(), "Thompson": ThompsonRule(64)}
 
 
 def family(rule, lengths=LENGTHS):
-    return families.Family(tuple(families.Variant(kernel=rbf(length)) for length in lengths), rule)
+    return families.Family(tuple(families.ModelSpec(kernel=rbf(length)) for length in lengths), rule)
 
 
 def bandit_of(rule, candidates=None, choice="upper bound", **words):
@@ -142,7 +142,7 @@ def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
 # ---------------------------------------------------------------- one hypothesis is none
 
 ALONE = [
-    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in a file", {"memory": BackToPrior(0.1)})),
+    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in a file", {"memory": TemporalPrior(0.1)})),
     *(("box", {"dictionary": DICTIONARIES["fresh"]}), ("actions", {"batches": BATCHES["global"]})),
     ("box of actions", {"batches": BATCHES["local"]}),
 ]
@@ -291,10 +291,10 @@ def test_a_hypothesis_that_the_rewards_contradict_is_rejected(name):
 def test_hypotheses_may_differ_in_all_that_is_assumed():
     """The one that leads speaks: its mean, memory and posterior are those that are shown."""
     variants = (
-        families.Variant(kernel=matern(0.3)),
-        families.Variant(regularization=0.4, memory=SlidingWindow(2.0)),
-        families.Variant(memory=Discount(0.5), mean=lambda X: torch.full_like(X[:, 0], 2.0)),
-        families.Variant(mean=0.0),
+        families.ModelSpec(kernel=matern(0.3)),
+        families.ModelSpec(regularization=0.4, memory=SlidingWindow(2.0)),
+        families.ModelSpec(memory=Discount(0.5), mean=lambda X: torch.full_like(X[:, 0], 2.0)),
+        families.ModelSpec(mean=0.0),
     )
     kernels = (oracles.matern52(0.3, 1.7), oracles.rbf(0.8), oracles.rbf(0.8), oracles.rbf(0.8))
     ages = np.arange(5.0, 0.0, -1)
@@ -345,8 +345,8 @@ def test_what_does_not_fit_is_refused():
     for make, message in (
         (lambda: families.Family((), families.Sampling()), "variants must be one or more"),
         (lambda: families.Family((rbf(),), families.Sampling()), r"variants\[0\] must be"),
-        (lambda: families.Variant(regularization=-1.0), "regularization must be"),
-        (lambda: families.Variant(kernel="rbf"), "kernel must be"),
+        (lambda: families.ModelSpec(regularization=-1.0), "regularization must be"),
+        (lambda: families.ModelSpec(kernel="rbf"), "kernel must be"),
         (lambda: families.Sampling((1.0, 0.0)), r"probabilities\[1\] must be"),
         (lambda: bandit_of(family(families.Sampling((1.0,)))), "probabilities must have a number for each of 3"),
         (lambda: families.of_length_scales(linear(), (1.0,)), "No part of this LinearKernel"),

@@ -16,7 +16,7 @@ from torch_kbandits import confidence as widths
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.confidence.guarantee import Circumstances
 from torch_kbandits.dictionaries import theoretical_kors_oversampling, theoretical_oversampling
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.models import DictionaryQuality, dictionary_quality
 
 ARMS, UNIT = data(60, 2)[0], torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -42,7 +42,7 @@ THEOREMS = {
 
 
 def named(guarantee: widths.Guarantee, status: str) -> set[str]:
-    return {each.name for each in guarantee.hypotheses if each.status == status}
+    return {each.name for each in guarantee.assumptions if each.status == status}
 
 
 def test_every_theorem_of_the_package_declares_its_hypotheses():
@@ -146,7 +146,7 @@ def test_a_bandit_supplies_the_facts():
     with pytest.warns(kb.TheoryWarning, match="SlidingWindow"):
         bandit = make(memory=SlidingWindow(10))
     assert named(bandit.guarantee(), "fails") == {"observations only become more"}
-    assert named(make(memory=BackToPrior(0.01)).guarantee(), "fails") == set()
+    assert named(make(memory=TemporalPrior(0.01)).guarantee(), "fails") == set()
     assert named(make(batches=StayRule(4.0)).guarantee(), "fails") == set()
     for rule in (GlobalBatchRule(4.0), LocalBatchRule(4.0)):
         with pytest.warns(kb.TheoryWarning, match="√4"):
@@ -211,7 +211,7 @@ def test_widths_of_functions_that_change_below_one():
         (algorithms.DMSGPUCB, {}, own),
         (algorithms.PEGPUCB, {}, at_once),
         (algorithms.PEGPTS, {}, widths.SelfNormalizedWidth(R, B, DELTA / 2.0)),
-        (algorithms.IGPUCB, {"memory": BackToPrior(0.01)}, at_once),
+        (algorithms.IGPUCB, {"memory": TemporalPrior(0.01)}, at_once),
     ):
         assert kind(**WORDS, **CONSTANTS, **words).width == width
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 
 U = torch.rand(50, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 
@@ -56,7 +56,7 @@ def choices(kind, factors=(1.0, 1.0), shifts=(0.0, 0.0), rounds=14, algorithm="g
 
 
 #: Each kind of candidates is played in each way, in units that take turns.
-WAYS = [{}, {"memory": BackToPrior(0.02)}, {"algorithm": "gp-ei"}, {"algorithm": "bkb"}]
+WAYS = [{}, {"memory": TemporalPrior(0.02)}, {"algorithm": "gp-ei"}, {"algorithm": "bkb"}]
 
 
 @pytest.mark.one_in(13)

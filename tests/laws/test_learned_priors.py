@@ -17,7 +17,7 @@ from torch_kbandits import algorithms
 from torch_kbandits.algorithms.registry import signature
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.bandit.adaptation import ResidualTrigger
-from torch_kbandits.memory import BackToPrior, Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 
 #: LinUCB has a kernel of its own, a family kernels that are given, and SparQ needs λ.
@@ -137,9 +137,9 @@ def test_a_state_is_refused_where_other_parameters_of_the_kernel_are_free():
         ({"memory": SlidingWindow(3.0)}, False),  # too few for a fit, always
         ({"memory": SlidingWindow(9.0)}, False),
         ({"memory": Restart(8.0)}, False),
-        ({"memory": BackToPrior(0.1), "learn_memory": True}, False),
+        ({"memory": TemporalPrior(0.1), "learn_memory": True}, False),
         ({"memory": Discount(0.7), "learn_memory": True, "dictionary": DICTIONARIES["kors"]}, False),
-        ({"memory": UncertaintyInjection(Linear(0.01), 0.5)}, True),
+        ({"memory": UncertaintyInjection(LinearGrowth(0.01), 0.5)}, True),
         ({"trigger": ResidualTrigger()}, True),
         ({"batches": GlobalBatchRule(1.5)}, True),
     ],
@@ -212,7 +212,7 @@ def test_a_kernel_of_which_nothing_is_free_is_in_reward_units(factor, tmp_path):
 
 @pytest.mark.one_in(5)
 @pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", [BackToPrior(0.3), Discount(0.6), SlidingWindow(9)])
+@pytest.mark.parametrize("memory", [TemporalPrior(0.3), Discount(0.6), SlidingWindow(9)])
 @pytest.mark.parametrize("mean", [0.0, 50.0])
 def test_where_only_the_number_of_a_memory_is_unknown_the_prior_is_played_from_the_first_round(memory, mean):
     """As a bandit that is given all of it, until a fit; then as one that is given the memory fitted."""
@@ -243,7 +243,7 @@ def test_the_memory_of_a_known_prior_is_what_fits_rewards_in_their_units():
     """Nothing of rewards is scaled or moved on the way: ε maximises the density of what was told."""
     kernel = fixed(rbf(0.3, 100.0))
     prior = kb.LearnedPrior(kernel, 4.0, 7.0, learn_memory=True, num_initial=12)
-    ours = learner(prior, BackToPrior(0.3))
+    ours = learner(prior, TemporalPrior(0.3))
     for number in range(12):
         x = ours.ask()
         ours.tell(x, 7.0 + 10.0 * torch.sin(5.0 * x[:, 0] + 0.2 * number))
@@ -271,7 +271,7 @@ class Profile(Mean):
 
 @pytest.mark.usefixtures("short_fits")
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.1)], ids=["no memory", "prior on time"])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.1)], ids=["no memory", "prior on time"])
 @pytest.mark.parametrize("mean", [profile_of, profile_of(ARMS), Profile()], ids=["function", "values", "module"])
 def test_a_mean_that_says_where_to_look_is_heard_from_the_first_round_on(mean, memory):
     """Where it is right, the best arm is played first, and none of the worst half among the first ten."""
@@ -302,7 +302,7 @@ def test_a_prior_is_given_once():
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_algorithm_takes_it(name):
-    needed = {"horizon": 30, "period": 9, "window": 9, "growth": Linear(0.1)}
+    needed = {"horizon": 30, "period": 9, "window": 9, "growth": LinearGrowth(0.1)}
     taken = signature(name).parameters
     words = {word: value for word, value in needed.items() if word in taken}
     bandit = algorithms.build(name, candidates=kb.Arms(ARMS), prior=kb.LearnedPrior(num_initial=4), seed=0, **words)
@@ -340,7 +340,7 @@ def test_candidates_know_what_their_columns_are():
 
 
 @pytest.mark.usefixtures("short_fits")
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.01)])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.01)])
 def test_a_category_of_contexts_has_one_length_scale(memory):
     """Also where points know the time for the sake of a memory."""
     offers = kb.ContextualActions([{"banner": "plain", "price": 9}], context_columns=VISITS, action_columns=OFFERS)

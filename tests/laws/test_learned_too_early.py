@@ -8,7 +8,7 @@ from problems import DOUBLE, rbf
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
-from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 INITIAL = 6
@@ -108,8 +108,8 @@ def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, co
     [
         (kb.Box(ARMS.new_tensor([[0.0, 0.0], [1.0, 1.0]])), {}),
         (kb.ContextualActions(ARMS[:, 1:], context_dim=1), {}),
-        (kb.Arms(ARMS), {"memory": BackToPrior(0.05)}),
-        (kb.Arms(ARMS), {"memory": UncertaintyInjection(kb.Linear(0.1))}),
+        (kb.Arms(ARMS), {"memory": TemporalPrior(0.05)}),
+        (kb.Arms(ARMS), {"memory": UncertaintyInjection(kb.memory.LinearGrowth(0.1))}),
         (kb.Arms(ARMS), {"constraints": [kb.AtMost("cost", 0.6, mode="optimistic")]}),
         (kb.Arms(ARMS), {"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}),
         (kb.Arms(ARMS), {"dictionary": True}),

@@ -27,7 +27,15 @@ from problems import DOUBLE, believed, data, difference, examples
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ThompsonRule
 from torch_kbandits.bandit.batches import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.memory import Discount, Exponential, KeepAll, Linear, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import (
+    Discount,
+    ExponentialGrowth,
+    LinearGrowth,
+    Restart,
+    SlidingWindow,
+    Stationary,
+    UncertaintyInjection,
+)
 
 
 def agrees(bandit, name, now, **part):
@@ -64,7 +72,7 @@ def test_noises_are_the_formulas_and_what_is_forgotten_never_counts_again(name, 
 def test_a_fresh_observation_has_the_noise_of_the_model():
     """Also where rounding could put the present into the past."""
     times = torch.tensor([0.1, 0.3, 0.7999999999999999, 1.7e9 + 0.1], dtype=DOUBLE)
-    for memory in (KeepAll(), *(case.memory for case in MEMORIES.values())):
+    for memory in (Stationary(), *(case.memory for case in MEMORIES.values())):
         for number in range(1, 5):
             noise = memory.noise(times[:number], float(times[number - 1]), LAMBDA)
             assert noise.shape == (number,)
@@ -76,7 +84,7 @@ def test_a_fresh_observation_has_the_noise_of_the_model():
 
 def test_ageing_without_a_limit_drops_what_counts_nothing_and_memories_are_values():
     times = torch.tensor([0.0, 99.0, 100.0], dtype=DOUBLE)
-    for memory in (Discount(0.01), Discount(0.01, 1e-300), UncertaintyInjection(Exponential(0.01), 1e300)):
+    for memory in (Discount(0.01), Discount(0.01, 1e-300), UncertaintyInjection(ExponentialGrowth(0.01), 1e300)):
         assert memory.noise(times, 100.0, LAMBDA).isfinite().tolist() == [False, True, True]
     assert (SlidingWindow(3), Discount(1)) == (SlidingWindow(3.0), Discount(1.0))
     assert len({case.memory for case in MEMORIES.values()} | {Restart(2), Restart(2, 1.0)}) == len(MEMORIES) + 2
@@ -92,8 +100,8 @@ def test_bad_settings_are_refused():
         (lambda: Discount(1.01), "above 0 and at most 1"),
         (lambda: Discount(0.9, 0.0), "between 0 and 1"),
         (lambda: UncertaintyInjection(0.5), "a growth"),
-        (lambda: UncertaintyInjection(Linear(1.0), 0.0), "above 0"),
-        (lambda: make(UncertaintyInjection(Linear(0.1), 0.01)), "as soon as it is made"),
+        (lambda: UncertaintyInjection(LinearGrowth(1.0), 0.0), "above 0"),
+        (lambda: make(UncertaintyInjection(LinearGrowth(0.1), 0.01)), "as soon as it is made"),
     ):
         with pytest.raises(kb.InputError, match=words):
             make_one()
@@ -114,7 +122,7 @@ def test_what_forgets_nothing_plays_as_without_a_memory(name, posterior, domain)
     assert difference(play(bandit, rounds), play(plain, rounds)) < (1e-6 if domain == "box" else 1e-15)
     points = (each.inducing_points.sort(0).values for each in (bandit, plain))
     assert domain == "box" or torch.equal(*points)
-    twins = [make(memory, posterior, acquisition=ThompsonRule()) for memory in (FORGETS_NOTHING[name], KeepAll())]
+    twins = [make(memory, posterior, acquisition=ThompsonRule()) for memory in (FORGETS_NOTHING[name], Stationary())]
     assert torch.equal(*(play(twin, 5) for twin in twins))  # the arms of no memory come from another form of the draw
 
 

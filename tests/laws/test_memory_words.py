@@ -11,7 +11,7 @@ from forgetting import ARMS, BETA, DOMAINS, KERNEL, LAMBDA, MEMORIES, TESTED, Fo
 from problems import dense, difference, matern
 
 from torch_kbandits import InputError, algorithms
-from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.memory import SlidingWindow, TemporalPrior
 
 #: What is a memory itself, and what else it needs.
 OWN = {
@@ -36,7 +36,7 @@ NAMES = ["window", "restart", "discount", "linear", PRIOR]
 RATE, OTHER_RATE = 0.01, 0.1
 MEMORIES = MEMORIES | {
     PRIOR: Forgetting(
-        BackToPrior(OTHER_RATE, 0.8),
+        TemporalPrior(OTHER_RATE, 0.8),
         lambda t, now: np.where((1.0 - OTHER_RATE) ** (0.5 * (now - t)) >= 0.8, LAMBDA, np.inf),
     )
 }

@@ -26,7 +26,7 @@ from problems import DOUBLE, data, rbf
 import torch_kbandits as kb
 from torch_kbandits import acquisition, algorithms, confidence
 from torch_kbandits.algorithms import registry
-from torch_kbandits.memory import Quadratic, SlidingWindow
+from torch_kbandits.memory import QuadraticGrowth, SlidingWindow
 
 ARMS = data(20, 2, 3)[0]
 X, Y = data(6, 2, 4)
@@ -194,9 +194,9 @@ WITH: dict[str, dict[str, Any]] = {
     "SensorReplay": {"readings": torch.stack([X[:, 0], X[:, 1]])},
     "SlidingWindow": {"size": 5, "unit": "observations"},
     "SupKernelUCB": {"num_actions": None},
-    "UncertaintyInjection": {"growth": Quadratic()},
-    "UncertaintyInjectionLikelihood": {"growth": Quadratic()},
-    "Variant": {"mean": None},
+    "UncertaintyInjection": {"growth": QuadraticGrowth()},
+    "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
+    "ModelSpec": {"mean": None},
     **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
     "sample_k_dpp": {"num_swaps": 0},
     "synthetic_function": {"function": "rosenbrock"},

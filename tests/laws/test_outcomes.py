@@ -16,7 +16,7 @@ from torch_kbandits import acquisition as rules
 from torch_kbandits import algorithms
 from torch_kbandits.bandit import GlobalBatchRule
 from torch_kbandits.confidence import ConstantWidth, SelfNormalizedWidth
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
 ARMS = data(60, 2, 3)[0]
 BOX = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=DOUBLE)
@@ -65,7 +65,7 @@ def test_outcomes_that_were_last_measured_before_a_restart_come_back():
 
 @pytest.mark.usefixtures("short_searches")
 def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_batch_rule_keeps_aside():
-    timed = play(make(outcomes=[kb.Outcome("heat", HEAT.prior, memory=BackToPrior(0.1)), COST]), 6)
+    timed = play(make(outcomes=[kb.Outcome("heat", HEAT.prior, memory=TemporalPrior(0.1)), COST]), 6)
     assert timed.outcome_model("heat").train_inputs[0].shape[-1] == 3
     assert torch.equal(timed.ask(), play(make(), 6).ask())
     held = make(batches=GlobalBatchRule(50.0))
@@ -84,7 +84,7 @@ def test_outcomes_have_memories_and_times_of_their_own_and_are_told_with_what_a_
 
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [None, Discount(0.95), BackToPrior(0.05)], ids=["all", "discount", "prior"])
+@pytest.mark.parametrize("memory", [None, Discount(0.95), TemporalPrior(0.05)], ids=["all", "discount", "prior"])
 def test_outcomes_may_be_told_before_the_reward(memory):
     """The heat is told at once, and the reward with the next play but one."""
     bandit, calm, waiting = make(memory=memory), make(memory=memory), []

@@ -14,7 +14,7 @@ from problems import DOUBLE, in_a_file, rbf, reward
 import torch_kbandits as kb
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.confidence import SelfNormalizedWidth
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.observations import Expiry
 
 LAMBDA = 0.05
@@ -77,7 +77,7 @@ def test_staying_plays_an_arm_until_its_variance_has_shrunk():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.1)], ids=["all", "prior on time"])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.1)], ids=["all", "prior on time"])
 @pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(1.0)], ids=["exact", "dictionary"])
 @pytest.mark.parametrize("rule", [GlobalBatchRule(2.0), LocalBatchRule(2.0), StayRule(4.0)], ids=repr)
 def test_rewards_told_one_by_one_count_when_the_batch_is_complete(rule, dictionary, memory):
@@ -137,7 +137,7 @@ def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
     assert torch.equal(bandit.ask(), first)  # as before
 
 
-@pytest.mark.parametrize("memory", ["discount", "window", BackToPrior(0.1)], ids=repr)
+@pytest.mark.parametrize("memory", ["discount", "window", TemporalPrior(0.1)], ids=repr)
 def test_what_expires_is_as_if_forgotten(memory):
     bandit, twin = timed(memory, expire_after=3.0), timed(memory)
     for time in (0.0, 1.0, 2.5):
@@ -203,7 +203,7 @@ def test_a_batch_goes_on_without_what_expired_and_expiry_belongs_to_a_state():
         Expiry(3.0, "tell")  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("memory", [None, "discount", "window", BackToPrior(0.1)], ids=repr)
+@pytest.mark.parametrize("memory", [None, "discount", "window", TemporalPrior(0.1)], ids=repr)
 def test_what_expires_may_count_as_failed(memory):
     """As if it had been told just before the call, in a round of its own."""
     bandit, twin = timed(memory, expire_after=Expiry(2.0, "fail")), timed(memory)

@@ -24,7 +24,7 @@ from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import Width
 from torch_kbandits.kernels import ForgettingKernel, GroupedKernel, SpaceTimeKernel
-from torch_kbandits.memory import BackToPrior, Memory
+from torch_kbandits.memory import Memory, TemporalPrior
 
 FEW = torch.cat([data(22, 2, 51)[0], data(4, 2, 51)[0]])
 #: More arms than those of which an exact posterior keeps all covariances.
@@ -109,8 +109,8 @@ def kernel_of_days():
 REMEMBERED = {
     "all": Remembered(None, untouched),
     **{name: Remembered(*case) for name, case in MEMORIES.items()},
-    "prior on time": Remembered(BackToPrior(RATE), untouched, IN_TIME, True),
-    "prior on time to a limit": Remembered(BackToPrior(RATE, 0.5), correlated, IN_TIME, True),
+    "prior on time": Remembered(TemporalPrior(RATE), untouched, IN_TIME, True),
+    "prior on time to a limit": Remembered(TemporalPrior(RATE, 0.5), correlated, IN_TIME, True),
     "a kernel of time": Remembered(None, untouched, of_days, True),
 }
 

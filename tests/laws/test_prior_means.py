@@ -11,7 +11,7 @@ from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combi
 
 import torch_kbandits as kb
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
-from torch_kbandits.memory import KeepAll
+from torch_kbandits.memory import Stationary
 
 SLOPE = 7.0
 
@@ -166,7 +166,7 @@ def test_what_is_no_mean_is_refused(candidates, mean, message):
 def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
     """The posterior is that of a bandit without a mean, told rewards less what was expected then, moved by now's."""
     ours = bandit(kb.Arms(ARMS), mean, memory=MEMORIES[memory])
-    theirs = bandit(kb.Arms(ARMS), 0.0, memory=MEMORIES[memory] or KeepAll())
+    theirs = bandit(kb.Arms(ARMS), 0.0, memory=MEMORIES[memory] or Stationary())
     for turn, rows in enumerate(([3, 4], [3], [9, 0, 3], [5], [4])):
         now = {"time": 0.6 * turn}
         expected = season(ARMS, torch.full((20,), 0.6 * turn, dtype=DOUBLE))
@@ -188,7 +188,7 @@ def test_a_prior_is_learned_around_a_mean_on_time():
             memory=memory,
             seed=0,
         )
-        for mean, memory in ((season, None), (0.0, KeepAll()))
+        for mean, memory in ((season, None), (0.0, Stationary()))
     )
     for number in range(10):
         X = ARMS[2 * number : 2 * number + 1]

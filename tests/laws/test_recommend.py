@@ -6,7 +6,7 @@ from problems import DOUBLE, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.algorithms import registry
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.spaces import LinearConstraint
 
 WORDS = {"kernel": rbf(0.5), "regularization": 0.01, "beta": 1.5, "seed": 0}
@@ -37,7 +37,7 @@ KINDS = {
 SETTINGS = {
     "gp-ucb": {},
     "gp-ei": {"prior": kb.LearnedPrior(num_initial=3), "kernel": None, "regularization": None},
-    "gp-ts": {"memory": BackToPrior(0.01)},
+    "gp-ts": {"memory": TemporalPrior(0.01)},
     "igp-ucb": {"constraints": [kb.AtMost("cost", 5.0, mode="optimistic")]},
     "random": {"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})},
 }

@@ -10,7 +10,7 @@ from problems import DOUBLE, data, dense, difference, matern, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.memory import BackToPrior, Discount, KeepAll, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, Stationary, TemporalPrior
 
 LAMBDA, LIMIT, RATE = 0.1, 0.6, 0.02
 #: More arms than an exact posterior keeps all covariances of.
@@ -33,10 +33,10 @@ DICTIONARIES = {
 }
 MEMORIES = {
     "none": None,
-    "keep": KeepAll(),
+    "keep": Stationary(),
     "window": SlidingWindow(9.0),
     "discount": Discount(0.9),
-    "prior": BackToPrior(RATE),
+    "prior": TemporalPrior(RATE),
 }
 
 

@@ -122,7 +122,7 @@ def pair(expert, growth, limit, candidates):
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("growth", [kb.Quadratic(1.0), kb.Linear(0.01)])
+@pytest.mark.parametrize("growth", [kb.QuadraticGrowth(1.0), kb.LinearGrowth(0.01)])
 def test_an_expert_that_always_fails_leaves_uncertainty_injection_with_a_cut_off(growth):
     bandit, plain = pair(failing, growth, 20.0, kb.Arms(ARMS))
     with pytest.warns(ExpertWarning, match="raised RuntimeError: the simulator is down") as said:
@@ -137,13 +137,13 @@ def test_an_expert_that_always_fails_leaves_uncertainty_injection_with_a_cut_off
 @pytest.mark.usefixtures("short_searches")
 def test_an_expert_that_is_late_is_not_asked_again_in_its_round_and_leaves_the_same_on_a_box_and_with_contexts():
     calls = []
-    bandit, plain = pair(lambda X, time: calls.append(time), kb.Quadratic(1.0), 6.0, kb.Box(BOUNDS))
+    bandit, plain = pair(lambda X, time: calls.append(time), kb.QuadraticGrowth(1.0), 6.0, kb.Box(BOUNDS))
     assert difference(play(bandit, 4), play(plain, 4)) < 1e-3  # the third last reward counts no longer
     for _ in range(3):
         bandit.ask()
     assert calls == [1, 2, 3, 4]
     assert bandit.expert.num_late == 4
-    bandits = pair(lambda X, time: None, kb.Quadratic(1.0), 6.0, kb.ContextualActions(ARMS[:, :1], context_dim=1))
+    bandits = pair(lambda X, time: None, kb.QuadraticGrowth(1.0), 6.0, kb.ContextualActions(ARMS[:, :1], context_dim=1))
     for t in range(6):
         context = torch.tensor([0.1 * (t % 4)], dtype=DOUBLE)
         x, y = (each.ask(context=context) for each in bandits)

@@ -19,7 +19,7 @@ from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.confidence import FixedDesignWidth
 from torch_kbandits.dictionaries import KORS
-from torch_kbandits.memory import BackToPrior, SlidingWindow
+from torch_kbandits.memory import SlidingWindow, TemporalPrior
 
 BETA, HORIZON = 0.4, 60  # so that a few rounds go through all three stages
 RATE = 0.02
@@ -41,7 +41,7 @@ DICTIONARIES = {
 NOISY = {"regularization": 1.0, "width": kb.ConstantWidth(1.0)}
 ALL = MEMORIES | {
     "none": Forgetting(None, lambda t, now: np.full(len(t), LAMBDA)),
-    "prior on time": Forgetting(BackToPrior(RATE), lambda t, now: np.full(len(t), LAMBDA)),
+    "prior on time": Forgetting(TemporalPrior(RATE), lambda t, now: np.full(len(t), LAMBDA)),
 }
 
 

@@ -16,14 +16,15 @@ from torch_kbandits import algorithms
 from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
-from torch_kbandits.memory import BackToPrior, KeepAll, Linear, SlidingWindow
+from torch_kbandits.memory import LinearGrowth, SlidingWindow, Stationary, TemporalPrior
 
 START, MINUTE, SHARE, NOISE = datetime(2026, 11, 27), 60.0, 0.05, 0.05
-MEMORY = BackToPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
+MEMORY = TemporalPrior(-np.expm1(np.log1p(-SHARE) / MINUTE))  # a share of 1/20 each minute
 KERNEL = oracles.in_time(oracles.rbf(0.4), SHARE)
 X = torch.rand(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
 
 
+COST = kb.Outcome("cost", memory=Stationary())
 BOTH = kb.Scalarization({"reward": "maximize", "cost": "minimize"})
 
 
@@ -81,8 +82,8 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
         ("arms", {"mean": lambda points, time: torch.sin(time / 100.0) + points[:, 0], "memory": SlidingWindow(1e6)}),
         ("arms", {"mean": LinearMean(2)}),
         ("arms", {"constraints": [kb.AtMost("cost", 0.8, mode="optimistic")]}),
-        ("arms", {"constraints": [kb.AtMost(kb.Outcome("cost", memory=KeepAll()), 0.8, mode="safe", safe_seed=X[:4])]}),
-        ("arms", {"outcomes": [kb.Outcome("cost", memory=KeepAll())], "objective": BOTH}),
+        ("arms", {"constraints": [kb.AtMost(COST, 0.8, mode="safe", safe_seed=X[:4])]}),
+        ("arms", {"outcomes": [COST], "objective": BOTH}),
         ("context", {}),
     ],
     ids=["box", "table", "function", "of time", "linear", "limit", "safe seed", "objectives", "dictionary"],
@@ -116,7 +117,7 @@ def test_single_precision_chooses_as_double_does(kind, words):
 def test_a_state_of_points_in_single_precision_goes_on():
     """As it was saved before, with rounds as times, which single precision holds."""
     words = {"candidates": X, "kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "seed": 0}
-    bandit, again = (algorithms.GPUCB(memory=BackToPrior(0.05), **words) for _ in range(2))
+    bandit, again = (algorithms.GPUCB(memory=TemporalPrior(0.05), **words) for _ in range(2))
     for _ in range(6):
         x = bandit.ask()
         bandit.tell(x, wavy(x))
@@ -135,7 +136,7 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
     models = []
     for dtype in (torch.float32, DOUBLE):
         likelihood = UncertaintyInjectionLikelihood(
-            Linear(0.01), regularization=NOISE, now=float(times[-1]), times=times
+            LinearGrowth(0.01), regularization=NOISE, now=float(times[-1]), times=times
         )
         model = kb.OnlineGP(X.to(dtype), wavy(X).to(dtype).unsqueeze(-1), covar_module=rbf(0.4), likelihood=likelihood)
         models.append(model.to(dtype))
@@ -143,7 +144,9 @@ def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
         assert models[-1].likelihood.now.item() == float(times[-1]) + 30.0
     means = [model.posterior(X[:5].to(model.train_targets)).mean.detach().double() for model in models]
     assert torch.allclose(*means, atol=1e-5)
-    again = UncertaintyInjectionLikelihood(Linear(0.01), regularization=1.0, now=0.0, times=torch.zeros(12)).float()
+    again = UncertaintyInjectionLikelihood(
+        LinearGrowth(0.01), regularization=1.0, now=0.0, times=torch.zeros(12)
+    ).float()
     again.load_state_dict(models[0].likelihood.state_dict())
     assert torch.equal(again.observation_noise(X), models[0].likelihood.observation_noise(X))
 
@@ -154,7 +157,9 @@ def test_columns_of_dates_in_single_precision_are_refused(kernel):
     assert torch.isfinite(kernel(dates).to_dense()).all()
     with pytest.raises(kb.InputError, match="128 apart in single precision"):
         kernel(dates.float()).to_dense()
-    likelihood = UncertaintyInjectionLikelihood(Linear(0.01), regularization=NOISE, now=1.8e9 + 60.0, time_column=0)
+    likelihood = UncertaintyInjectionLikelihood(
+        LinearGrowth(0.01), regularization=NOISE, now=1.8e9 + 60.0, time_column=0
+    )
     assert torch.isfinite(likelihood.observation_noise(dates)).all()
     with pytest.raises(kb.InputError, match="128 apart in single precision"):
         likelihood.observation_noise(dates.float())

@@ -8,7 +8,7 @@ from problems import DOUBLE, data, rbf
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.confidence import ConstantWidth, greedy_information_gain, restart_period, window_size
-from torch_kbandits.memory import Discount, Linear, Restart, SlidingWindow, UncertaintyInjection
+from torch_kbandits.memory import Discount, LinearGrowth, Restart, SlidingWindow, UncertaintyInjection
 
 LAMBDA = 0.05
 ARMS = data(30, 2, seed=4)[0]
@@ -18,7 +18,7 @@ CASES = {
     "r-gp-ucb": ({"period": 7}, Restart(7.0)),
     "sw-gp-ucb": ({"window": 7}, SlidingWindow(7.0)),
     "w-gp-ucb": ({"discount": 0.8, "least_weight": None}, Discount(0.8)),
-    "ui-gp-ucb": ({"growth": 0.03, "max_variance": 0.5}, UncertaintyInjection(Linear(0.03), 0.5)),
+    "ui-gp-ucb": ({"growth": 0.03, "max_variance": 0.5}, UncertaintyInjection(LinearGrowth(0.03), 0.5)),
 }
 
 

@@ -20,9 +20,9 @@ from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
-PRIOR = BackToPrior(0.1, 0.6)
+PRIOR = TemporalPrior(0.1, 0.6)
 EFFORT = {"num_restarts": 2, "raw_samples": 16}
 SAME = {
     "arms": (
@@ -86,9 +86,12 @@ def test_the_kernel_may_know_the_time_itself():
     kernel = SpaceTimeKernel(matern(0.5, 1.7), ForgettingKernel(0.2))
     theirs = kb.algorithms.TVGPUCB(candidates=ARMS, forgetting=0.2, beta=BETA, **WORDS)
     pairs = [
-        (make(Timed(kb.Arms(ARMS)), kernel=kernel, memory=None), make(kb.Arms(ARMS), memory=BackToPrior(0.2))),
-        (make(kb.Arms(ARMS), kernel=kernel, memory=BackToPrior(0.1)), make(kb.Arms(ARMS), memory=BackToPrior(0.28))),
-        (theirs, make(kb.Arms(ARMS), memory=BackToPrior(0.2))),
+        (make(Timed(kb.Arms(ARMS)), kernel=kernel, memory=None), make(kb.Arms(ARMS), memory=TemporalPrior(0.2))),
+        (
+            make(kb.Arms(ARMS), kernel=kernel, memory=TemporalPrior(0.1)),
+            make(kb.Arms(ARMS), memory=TemporalPrior(0.28)),
+        ),
+        (theirs, make(kb.Arms(ARMS), memory=TemporalPrior(0.2))),
     ]  # fmt: skip
     for one, other in pairs:
         assert torch.equal(play(one, range(6)), play(other, range(6)))
@@ -114,7 +117,7 @@ def test_points_are_known_again_whenever_they_are_told():
 @pytest.mark.parametrize("candidates", SAME["arms"][::3])
 def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
     """Each is in force as if it were alone: a window takes what it keeps for a function that stays."""
-    kinds, seen = (SlidingWindow(3.0), Discount(0.7), BackToPrior(0.3)), set()
+    kinds, seen = (SlidingWindow(3.0), Discount(0.7), TemporalPrior(0.3)), set()
     bandit = make(candidates(), memories=BanditOverBandit(kinds, 2, 1.0))
     for number in range(14):
         x, told, now = bandit.ask(), bandit.history, float(number)
@@ -183,13 +186,13 @@ OWN = SpaceTimeKernel(rbf(0.15), ForgettingKernel(0.01))
 CHOSEN = {"candidates": ARMS} | WORDS
 DAILY = {"candidates": Timed(kb.Arms(LINE)), "beta": 1.0, "seed": 0}
 WRONG = [
-    (lambda: BackToPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
-    (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
+    (lambda: TemporalPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
+    (lambda: TemporalPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
     (lambda: Timed(ARMS), "candidates must be"),
     (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
     (lambda: make(kb.Arms(ARMS), batches=StayRule()), "a time that the points know"),
-    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=BackToPrior(0.1), **CHOSEN), "a time that"),
+    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=TemporalPrior(0.1), **CHOSEN), "a time that"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=0.1, **CHOSEN), "forgettings must be several shares"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=(), **CHOSEN), "memories must be one or more"),
     (
@@ -203,11 +206,11 @@ WRONG = [
             ),
             "take a column of space for the time.*leave out",
         )
-        for words in ({"memory": BackToPrior(0.1)}, {"mean": no_mean})
+        for words in ({"memory": TemporalPrior(0.1)}, {"mean": no_mean})
         for kernel in (of_a_day(), rbf(0.2) + ForgettingKernel(0.1, active_dims=(0,)), ScaleKernel(OWN))
     ),
     (
-        lambda: kb.algorithms.GPUCB(**DAILY, prior=kb.LearnedPrior(OWN, mean=no_mean), memory=BackToPrior(0.1)),
+        lambda: kb.algorithms.GPUCB(**DAILY, prior=kb.LearnedPrior(OWN, mean=no_mean), memory=TemporalPrior(0.1)),
         "SpaceTimeKernel in ScaleKernel would take",
     ),
 ]

@@ -324,7 +324,7 @@ def test_widths_are_values_that_print_as_what_makes_them(width):
         (lambda: SumGain(()), "parts must be one or more information gains"),
         (lambda: SumGain((RealizedGain(),)), "parts must be gains of single kernels"),
         (lambda: GreedyGain("rbf", data(3, 1)[0], 5, 0.1), "kernel must be a GPyTorch kernel"),
-        (lambda: GreedyGain(matern(), torch.rand(2, 3, 2).double(), 5, 0.1), r"candidates must be \(A, d\)"),
+        (lambda: GreedyGain(matern(), torch.rand(2, 3, 2).double(), 5, 0.1), r"candidates must be \(n, d\)"),
         (lambda: GreedyGain(matern(), data(3, 1)[0], 0, 0.1), "horizon"),
         (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.25)(Known(6)), "up to horizon=5 observations and there are"),
         (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.1)(Known(3)), "give both the same"),

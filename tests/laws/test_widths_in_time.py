@@ -51,10 +51,10 @@ def dense_gain(places: np.ndarray, noise: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("growth", "formula"),
     [
-        (kb.Exponential(0.9), lambda age: LEVEL * 0.9**-age),
-        (kb.Exponential(1.0), lambda age: np.full(len(age), LEVEL)),
-        (kb.Quadratic(1.0), lambda age: LEVEL * (age**2 + 1.0)),
-        (kb.Linear(0.02), lambda age: LEVEL + 0.02 * age),
+        (kb.ExponentialGrowth(0.9), lambda age: LEVEL * 0.9**-age),
+        (kb.ExponentialGrowth(1.0), lambda age: np.full(len(age), LEVEL)),
+        (kb.QuadraticGrowth(1.0), lambda age: LEVEL * (age**2 + 1.0)),
+        (kb.LinearGrowth(0.02), lambda age: LEVEL + 0.02 * age),
     ],
 )
 @pytest.mark.parametrize("now", [12.0, 30.0])

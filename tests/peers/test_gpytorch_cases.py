@@ -16,7 +16,7 @@ from gpytorch.test.model_test_case import BaseModelTestCase
 from torch_kbandits import ForgettingKernel, NystromGP, OnlineGP, WienerKernel
 from torch_kbandits.kernels import PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.memory import Quadratic
+from torch_kbandits.memory import QuadraticGrowth
 
 
 class OneColumnCase(BaseKernelTestCase):
@@ -121,7 +121,7 @@ class TestUncertaintyInjectionLikelihood(BaseLikelihoodTestCase, unittest.TestCa
 
     def create_likelihood(self):
         times = torch.arange(5.0)
-        return UncertaintyInjectionLikelihood(Quadratic(0.1), regularization=0.5, now=5.0, times=times).float()
+        return UncertaintyInjectionLikelihood(QuadraticGrowth(0.1), regularization=0.5, now=5.0, times=times).float()
 
 
 class ModelCase(BaseModelTestCase):

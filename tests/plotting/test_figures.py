@@ -32,7 +32,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.cli import main
 from torch_kbandits.errors import DamagedFileError, EmptyHistoryError, FileError
-from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 from torch_kbandits.plotting import (
     history_columns,
     pareto_front,
@@ -180,7 +180,7 @@ def test_a_plane_has_the_mean_and_the_deviation():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.2)], ids=["lasting", "in time"])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.2)], ids=["lasting", "in time"])
 def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
     context = ColumnSpec([Number("hours", 1.0, 8.0, log=True), Category("channel", ["app", "web"])])
     action = ColumnSpec([Number("price", 16.0, 72.0)])
@@ -401,7 +401,7 @@ def test_it_is_the_front_of_dense_means_and_not_of_values():
     assert torch.equal(front.values, front.means[front.is_on_front])
 
 
-@pytest.mark.parametrize("memory", [SlidingWindow(5), BackToPrior(0.1)])
+@pytest.mark.parametrize("memory", [SlidingWindow(5), TemporalPrior(0.1)])
 def test_what_counts_at_the_present_time_is_compared(memory):
     bandit, X, *_ = told_of_outcomes(make(memory=memory))
     front = pareto_front(bandit)
@@ -449,7 +449,7 @@ def told_of_costs(candidates, contexts=False, **words):
     return bandit
 
 
-@pytest.mark.parametrize("memory", [None, Discount(0.5), BackToPrior(0.1)], ids=["none", "discount", "prior"])
+@pytest.mark.parametrize("memory", [None, Discount(0.5), TemporalPrior(0.1)], ids=["none", "discount", "prior"])
 def test_a_row_for_each_play(memory):
     bandit = told_of_costs(OF_COSTS, memory=memory)
     frame = pd.DataFrame(history_columns(bandit))

@@ -8,7 +8,7 @@ import torch
 from problems import data, rbf, reward
 
 from torch_kbandits import Categorical, Float, ParameterSpace, algorithms
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.plotting import plot_dictionary, plot_leverage, plot_line, plot_plane
 from torch_kbandits.plotting.section import coordinate_names
 
@@ -94,7 +94,7 @@ def test_what_was_told_since():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize("memory", [None, BackToPrior(0.05)])
+@pytest.mark.parametrize("memory", [None, TemporalPrior(0.05)])
 def test_named_parameters_are_shown_by_their_names(memory):
     space = ParameterSpace({"rate": Float(1e-4, 1.0, log=True), "kind": Categorical(["a", "b", "c"])})
     seen, unseen = (

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.confidence import Width
-from torch_kbandits.confidence.modes import Mode
+from torch_kbandits.confidence.base import Mode
 from torch_kbandits.errors import InputError
 
 

@@ -24,8 +24,7 @@ from torch_kbandits.acquisition.pending import (
 )
 from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
-from torch_kbandits.confidence.base import multiplier
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode, multiplier
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import loops_over_each

@@ -19,8 +19,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence import Width
-from torch_kbandits.confidence.base import multiplier
-from torch_kbandits.confidence.modes import Mode
+from torch_kbandits.confidence.base import Mode, multiplier
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import posterior_variance
 

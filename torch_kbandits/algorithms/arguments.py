@@ -31,7 +31,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import LearnedPrior, Prior, given_prior, prior_of
-from torch_kbandits.priors.families import Variant, of_length_scales
+from torch_kbandits.priors.families import ModelSpec, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
 
 #: What length scales are multiplied by if nobody says it.
@@ -178,7 +178,7 @@ class Arguments:
             gain = greedy_information_gain(self.prior.kernel, some, plays, self.prior.regularization)[-1]
         return formula(self.horizon, variation_budget, gain=float(gain))
 
-    def variants(self, default: Sequence[float] = _HALVES) -> tuple[Variant, ...]:
+    def variants(self, default: Sequence[float] = _HALVES) -> tuple[ModelSpec, ...]:
         """Return hypotheses: ``kernels``, or the kernel with its length scales times each of ``scales``.
 
         Raises:
@@ -193,7 +193,7 @@ class Arguments:
             raise InputError(f"kernels must be one kernel for each hypothesis, got {checks.describe(kernels)}.")
         for number, each in enumerate(kernels):
             checks.instance(f"kernels[{number}]", each, Kernel, "a GPyTorch kernel")
-        return tuple(Variant(kernel=each) for each in kernels)
+        return tuple(ModelSpec(kernel=each) for each in kernels)
 
     def oversampling(self, given: Any, theoretical: Callable[..., float], *settings: float) -> float:
         """Return a number as it is, and for "theory" the theorem's, which needs the horizon."""

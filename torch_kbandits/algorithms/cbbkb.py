@@ -13,7 +13,7 @@ class CBBKB(Bandit):
     """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
 
     Contexts differ from round to round, so what is kept up to date are the points played. A dictionary that is drawn
-    afresh, as the paper's, looks at all of them after each batch; with resampling "growth" only the points that
+    afresh, as the paper's, needs the scores of all after each batch; with resampling "growth" only the points that
     join it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., ICML 2020; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.

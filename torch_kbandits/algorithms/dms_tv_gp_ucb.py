@@ -11,7 +11,7 @@ from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.beliefs import are_few
 from torch_kbandits.confidence import TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 
 
 @described
@@ -20,11 +20,11 @@ class DMSTVGPUCB(Bandit):
 
     It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five
     rounds the ε of best predictions is taken, and the posterior computed under it. Unlike in ``DMSGPUCB``, whose
-    observations grow noisy, the prior says how sure one may be of what was not looked at for long.
+    observations grow noisy, the prior says how sure one may be of what was not played for long.
 
     Source: ours, from Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS
     2016, and Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
-    Technometrics 2010; see ``BackToPrior`` and ``DynamicModelSelection``. No regret bound is known.
+    Technometrics 2010; see ``TemporalPrior`` and ``DynamicModelSelection``. No regret bound is known.
 
     Args:
         kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared. Its scale
@@ -32,7 +32,7 @@ class DMSTVGPUCB(Bandit):
         forgettings: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from
             the largest to the least, which is in force first. Give others where times are not rounds.
         least_correlation: observations are dropped of which a memory has forgotten more, which bounds the cost of a
-            round unless ε is 0; see ``BackToPrior``. None drops none. "auto" is None on at most 512 arms in double
+            round unless ε is 0; see ``TemporalPrior``. None drops none. "auto" is None on at most 512 arms in double
             precision with an exact posterior, where the cost of a round is bounded anyway, and 1e-3 elsewhere.
         block_size: H, rounds between two choices.
         score_discount: α in (0, 1), the factor by which a score loses weight in a round.
@@ -61,6 +61,6 @@ class DMSTVGPUCB(Bandit):
         checks.instance("forgettings", forgettings, Sequence, "several shares ε, such as (0.1, 0.01)")
         if isinstance(least_correlation, str) and least_correlation == "auto":  # an array is compared number by number
             least_correlation = None if dictionary is None and are_few(given.candidates) else 1e-3
-        memories = tuple(BackToPrior(forgetting, least_correlation) for forgetting in forgettings)
+        memories = tuple(TemporalPrior(forgetting, least_correlation) for forgetting in forgettings)
         choice = DynamicModelSelection(memories, block_size, score_discount)
         super().__init__(**given.pieces(memories=choice, dictionary=dictionary, width=given.width(TVGPUCBWidth())))

@@ -25,7 +25,7 @@ class LinUCB(Bandit):
     same however many were played.
 
     Source: Li, Chu, Langford and Schapire, "A contextual-bandit approach to personalized news article recommendation",
-    WWW 2010, Algorithm 1. Differs: a constant feature beside the context; ties are broken by lot; any λ > 0.
+    WWW 2010, Algorithm 1. Differs: a constant feature beside the context; ties are broken at random; any λ > 0.
 
     Args:
         features: the kernel of the features, by default (1 + ⟨x, x'⟩) · 1[a = a'] on contexts x and actions a. Any

@@ -18,7 +18,7 @@ from torch_kbandits.bandit.settings import describe_value
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection
+from torch_kbandits.memory import Growth, QuadraticGrowth, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
@@ -30,13 +30,13 @@ class SparQGPUCB(Bandit):
     """SparQ-GP-UCB: where the function changes, few recent rewards and the answers of an expert to few questions.
 
     In round t = 1, 2, … it drops the rewards whose noise, grown with their age, is above λ g(t); draws past inputs by a
-    k-DPP, far apart yet at random; asks the expert for the present function there; and plays the point of the largest
+    k-DPP, far apart yet at random; asks the expert for the current function there; and plays the point of the largest
     upper confidence bound given both.
 
     The expert is asked once a round, by the first ``ask``, ``acquisition`` or ``recommend``; with ``ask(time=)`` once
     for each time in it. If it fails or answers "not yet", the round goes on without it and a warning says so: see
     ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, and the next round
-    drops them. Those of the present round are saved with the state, as is what was counted. A replayed bandit asks its
+    drops them. Those of the current round are saved with the state, as is what was counted. A replayed bandit asks its
     own expert in the round that it comes to, and may ask it all its questions.
 
     Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
@@ -84,7 +84,7 @@ class SparQGPUCB(Bandit):
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
         num_swaps = checks.optional(checks.non_negative_integer)("num_swaps", num_swaps)
-        self.expert, self.growth = GuardedExpert(expert, max_questions), Quadratic() if growth is None else growth
+        self.expert, self.growth = GuardedExpert(expert, max_questions), QuadraticGrowth() if growth is None else growth
         if given.prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
         super().__init__(

@@ -49,8 +49,8 @@ def _most_actions(candidates: Candidates, num_actions: int | None) -> int | None
     actions = untimed(candidates)
     if not actions.is_finite:
         raise InputError(
-            "SupKernelUCB looks at all actions one by one: give a finite set, candidates (A, a), or action_dim where "
-            "each round brings its own. On a box use KUCB or EKUCB, or a grid."
+            "SupKernelUCB goes through all actions one by one: give a finite set, candidates (A, a), or action_dim "
+            "where each round brings its own. On a box use KUCB or EKUCB, or a grid."
         )
     known = actions.source if isinstance(actions, Arms) else getattr(actions, "set", None)
     if num_actions is None:

@@ -13,7 +13,7 @@ from torch_kbandits.confidence import TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import BackToPrior
+from torch_kbandits.memory import TemporalPrior
 from torch_kbandits.priors import Prior
 
 
@@ -59,7 +59,7 @@ class TVGPUCB(Bandit):
         elif time_kernel is not None or memory is not None:
             raise InputError("A LearnedPrior is one at any time: leave out time_kernel and memory, or give a Prior.")
         else:
-            memory = BackToPrior(forgetting)
+            memory = TemporalPrior(forgetting)
         width = given.width(TVGPUCBWidth())
         super().__init__(
             **given.pieces(candidates=space, prior=prior, memory=memory, dictionary=dictionary, width=width)

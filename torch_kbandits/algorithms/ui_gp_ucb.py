@@ -6,7 +6,7 @@ from torch_kbandits.algorithms.arguments import Arguments
 from torch_kbandits.algorithms.words import DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import MemoryWidth
-from torch_kbandits.memory import Growth, Linear, UncertaintyInjection
+from torch_kbandits.memory import Growth, LinearGrowth, UncertaintyInjection
 
 
 @described
@@ -20,8 +20,8 @@ class UIGPUCB(Bandit):
     the round in which it is played, so the latest reward has age 1, where theirs has 0.
 
     Args:
-        growth: ``Linear(rate)``, ``Quadratic(rate)`` or ``Exponential(discount)``, or the rate of a linear growth in
-            reward units squared per round, or unit of time.
+        growth: ``LinearGrowth(rate)``, ``QuadraticGrowth(rate)`` or ``ExponentialGrowth(discount)``, or the rate of a
+            linear growth in reward units squared per round, or unit of time.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round.
         memory: refused, with the reason: ``growth`` says what an observation counts for.
         **words: see ``DictionaryWords``.
@@ -33,6 +33,6 @@ class UIGPUCB(Bandit):
         self, *, growth: Growth | float, max_variance: float | None = None, **words: Unpack[DictionaryWords]
     ) -> None:
         given = Arguments(DictionaryWords, words, forgets_by="growth")
-        memory = UncertaintyInjection(growth if isinstance(growth, Growth) else Linear(growth), max_variance)
+        memory = UncertaintyInjection(growth if isinstance(growth, Growth) else LinearGrowth(growth), max_variance)
         theory = given.theorem(MemoryWidth, num_bounds=given.horizon, gain=given.gain)
         super().__init__(**given.pieces(memory=memory, width=given.width(theory), theory=theory))

@@ -60,7 +60,7 @@ class TheoremWords(WidthWords, total=False):
 
 
 class GainWords(TheoremWords, total=False):
-    """The same, for widths in which the information gain stands."""
+    """The same, for widths that contain the information gain."""
 
     gain: InformationGain | None
 

@@ -106,7 +106,7 @@ class Bandit(BanditReports):
         acquisition: how the next point is chosen from the posterior.
         batches: when rewards are learned; None: at once.
         memory: which observations count at a time, and with what noise, where the function changes; None where all do.
-            Under a prior on time, ``BackToPrior``, the points of any candidates get the time as their first column.
+            Under a prior on time, ``TemporalPrior``, the points of any candidates get the time as their first column.
         seed: addresses all randomness.
         trigger: when to restart; None for never. The rewards of the round that triggered count after the restart: they
             are the first of the function that is new. What a batch rule held back before is forgotten.

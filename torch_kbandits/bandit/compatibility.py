@@ -67,7 +67,7 @@ def check_adaptation(config: Any) -> None:
     if config.learning is not None and config.learning.learn_memory and config.memory is None:
         raise InputError(
             "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several to "
-            "choose from: give memory=, such as BackToPrior(0.01), or leave out learn_memory."
+            "choose from: give memory=, such as TemporalPrior(0.01), or leave out learn_memory."
         )
 
 

@@ -27,8 +27,8 @@ from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
-from torch_kbandits.memory import KeepAll, Memory
-from torch_kbandits.memory.windows import Latest
+from torch_kbandits.memory import Memory, Stationary
+from torch_kbandits.memory.windows import LastObservations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
@@ -38,7 +38,7 @@ from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, de
 from torch_kbandits.priors import Family, LearnedPrior, Prior
 from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import LastFit
-from torch_kbandits.priors.means import depends_on_time, mean_over
+from torch_kbandits.priors.prior import depends_on_time, mean_over
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class ModelSpec:
     Attributes:
         prior: of the function at one time, and of its noise.
         memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
-            one that may get one starts with ``KeepAll()``; a prior on time needs points that know the time.
+            one that may get one starts with ``Stationary()``; a prior on time needs points that know the time.
         mean: the prior mean of points as the candidates have them; None for zero.
     """
 
@@ -144,7 +144,7 @@ class BanditConfig:
     def _all_specs(self) -> Iterator[ModelSpec]:
         memory = self.memory
         # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = KeepAll() if memory is None and self.all_memories and self.memories is None else memory
+        memory = Stationary() if memory is None and self.all_memories and self.memories is None else memory
         for each in () if self.family is None else self.family.variants:
             words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
             prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
@@ -295,7 +295,7 @@ class BanditConfig:
             return EnsembleBelief(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
         num_stages, memory = self.acquisition.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
-        under = spec if num_latest is None else replace(spec, memory=Latest())
+        under = spec if num_latest is None else replace(spec, memory=LastObservations())
         each = enumerate(self.of_outcomes)
         beside = tuple((number, own.spec.mean) for number, own in each if differs_in_numbers_alone(self, own))
         terms = self._terms(under, beside)

@@ -68,11 +68,11 @@ def guarantee(
                 f"regularization={level:g} is tiny for {example.dtype} (prior variance {scale:g}): the confidence "
                 "widths drown in rounding. Use float64 candidates.",
             )
-    return replace(of_width, hypotheses=(*of_width.hypotheses, *precision))
+    return replace(of_width, assumptions=(*of_width.assumptions, *precision))
 
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
-    """Say which hypotheses of the theorem the settings break, if any, as many calls above."""
+    """Say which assumptions of the theorem the settings break, if any, as many calls above."""
     said = complaint(guarantee(config, config.spec))
     if said is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)

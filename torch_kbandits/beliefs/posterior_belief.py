@@ -20,7 +20,7 @@ from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
 from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
@@ -170,7 +170,7 @@ class PosteriorBelief(Belief):
         self.outcome: int | None = None
         self._outcomes = outcomes
         self.place, self._online = place, online
-        self._memory: Memory = KeepAll() if memory is None else memory
+        self._memory: Memory = Stationary() if memory is None else memory
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
@@ -215,7 +215,7 @@ class PosteriorBelief(Belief):
     @property
     def _order(self) -> Places:
         """Places of the played points that count, in the order in which they first appear among what counts."""
-        if isinstance(self._memory, KeepAll):
+        if isinstance(self._memory, Stationary):
             return np.flatnonzero(self.posterior.told.counts)
         return in_order(array(self._counted.places))
 
@@ -334,7 +334,7 @@ class PosteriorBelief(Belief):
 
     def at(self, now: float) -> Self:
         """Return the belief at a time, which is not before the present one; this one stays as it is."""
-        if now == self._now or isinstance(self._memory, KeepAll):
+        if now == self._now or isinstance(self._memory, Stationary):
             return self
         other = self._copy()
         other._now = now
@@ -373,7 +373,7 @@ class PosteriorBelief(Belief):
             other._numbers = self._numbers.with_rows(told.X)
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
         weights = np.ones(len(told.Y))
-        if not isinstance(self._memory, KeepAll):
+        if not isinstance(self._memory, Stationary):
             every = self._weights(np.concatenate((array(self._counted.times), times)), self._now)
             before, weights = every[: len(self._counted)], every[len(self._counted) :]
             other._weigh(before)
@@ -431,7 +431,7 @@ class PosteriorBelief(Belief):
         rests = Y - posterior.told.expected.tensor.numpy()[places]
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             self.posterior = posterior.learned(*merged(places, weights, rests.T))
-        others = () if isinstance(self._memory, KeepAll) else (rests, times, weights, places)
+        others = () if isinstance(self._memory, Stationary) else (rests, times, weights, places)
         self._counted = self._counted.followed(X, Y, *others)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
@@ -463,7 +463,7 @@ class PosteriorBelief(Belief):
             handed = self._dictionary.weights
             weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
             state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
-        if not isinstance(self._memory, KeepAll):
+        if not isinstance(self._memory, Stationary):
             counting = told.counts[posterior.dictionary] > 0.0
             if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
                 posterior, state = self._pruned(posterior, state, rule, generator)
@@ -514,7 +514,7 @@ class PosteriorBelief(Belief):
         """Return the empty belief conditioned, at the present time, on what counts of a history."""
         other = self._copy()
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
-        weights = np.ones(len(times)) if isinstance(self._memory, KeepAll) else self._weights(times, self._now)
+        weights = np.ones(len(times)) if isinstance(self._memory, Stationary) else self._weights(times, self._now)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:

@@ -28,7 +28,8 @@ class StagedBelief(BeliefOf):
         everything: the belief of everything told, before any reward.
         stages: those of the stages, before any reward.
         num_latest: how many of the latest rewards of all stages count, which none can tell from its own; then the
-            memory of each is ``Latest``, and its time the number of its own among them. None where times decide.
+            memory of each is ``LastObservations``, and its time the number of its own among them. None where times
+            decide.
 
     Cost of a reward: that of everything, and that of its stage.
     """

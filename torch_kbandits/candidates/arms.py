@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -84,7 +85,7 @@ class MappedFile:
 class ArmSource:
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
 
-    A file must stay as it is while a bandit uses it. Its size and modification time are looked at before every read; a
+    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read; a
     change that keeps both is not seen. It is mapped for each read, so that pages already read do not stay with the
     process.
 
@@ -267,7 +268,7 @@ class Arms(LastingCandidates):
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device = source.tensor is None, source.device
         self._example = source.block(0, 1).cpu().clone()
-        self._domain = Domain(source.tensor, blocks=self._blocks if self.is_stored else None)
+        self._domain = Domain(source.tensor, blocks=partial(_blocks, source) if self.is_stored else None)
 
     @property
     def example(self) -> Tensor:
@@ -302,5 +303,6 @@ class Arms(LastingCandidates):
         source = self.source
         return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
 
-    def _blocks(self) -> Iterator[Tensor]:
-        return (block for _, block in self.source.blocks())
+
+def _blocks(source: ArmSource) -> Iterator[Tensor]:
+    return (block for _, block in source.blocks())

@@ -14,7 +14,7 @@ from torch_kbandits.numerics.places import on_host, sent
 
 
 class Candidates(ABC):
-    """What may be played. A value: what is believed of it is another object.
+    """What may be played. A value: the posterior is another object.
 
     Points are what the kernel sees. Where a round brings a context they are (context, action), and what is asked for
     and told is the action. Where points know when they are played, the time comes before both.

@@ -69,7 +69,7 @@ class Box(LastingCandidates):
 class UnitCube(LastingCandidates):
     """Points of the unit cube, in double precision, where some coordinates are numbers and others stand for choices.
 
-    A search looks at some thousand points that cover the cube, and at others near the best one played. For rules with a
+    A search evaluates some thousand points that cover the cube, and others near the best one played. For rules with a
     gradient it then goes on from the six best of both, see ``climb``. For named parameters give ``ParameterSpace``.
 
     Args:

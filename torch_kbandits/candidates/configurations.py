@@ -85,12 +85,8 @@ class Configurations(Candidates):
         """
         if candidates is not None:
             raise InputError("A bandit on a parameter space plays its configurations: leave out candidates.")
+        context = self._in(context)
         if not self.is_contextual:
-            if context is not None:
-                raise InputError(
-                    "This bandit has no contexts: give context_dim, the number of their columns, when it is made, or "
-                    "leave out context."
-                )
             return self.domain
         found = self._joint.in_round(context, self.example[:, self.context_dim :], now)
         return replace(found, arms=None, cube=self.space)
@@ -104,20 +100,17 @@ class Configurations(Candidates):
         if is_pandas(x):
             x = x.to_dict(orient="records") if hasattr(x, "columns") else x.to_dict()
         given = [x] if isinstance(x, Mapping) else x
-        if (
-            isinstance(x, Tensor)
-            or hasattr(x, "shape")
-            or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple)))
-        ):
+        if hasattr(x, "shape") or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple))):
             like = self.example[:, self.context_dim :]
-            X = checks.points("x", x, dimension=self.space.dimension, like=like)
-            return self._joint.points(self.space.snap(X), self._in(context), now)
-        if not isinstance(given, Sequence) or not given or not all(isinstance(each, Mapping) for each in given):
+            X = self.space.snap(checks.points("x", x, dimension=self.space.dimension, like=like))
+        elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
+            X = self.space.encode(given)
+        else:
             raise InputError(
                 "x must be a configuration, a mapping from names of parameters to values, or a list of them, as ask "
                 f"returns, or a data frame; got {checks.describe(x)}."
             )
-        return self._joint.points(self.space.encode(given), self._in(context), now)
+        return self._joint.points(X, self._in(context), now)
 
     def actions(self, X: Tensor) -> list[dict[str, Any]]:
         """Return the configurations of points (q, c + d)."""
@@ -145,7 +138,10 @@ class Configurations(Candidates):
 
     def _in(self, context: Any) -> Any:
         if context is not None and not self.is_contextual:
-            raise InputError("This bandit has no contexts: leave out context, or give context_dim when it is made.")
+            raise InputError(
+                "This bandit has no contexts: give context_dim, the number of their columns, when it is made, or leave "
+                "out context."
+            )
         return context
 
 

@@ -193,7 +193,7 @@ class ContextualActions(Candidates):
         return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=context)
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
-        """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is looked at once."""
+        """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
         if not checks.reaches(np.abs(joint.numpy()).max(), joint.dtype):
             checks.within_reach("context", contexts)

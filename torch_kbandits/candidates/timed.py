@@ -128,7 +128,7 @@ def some_points(candidates: Candidates, number: int, now: float, generator: torc
     """Return points (k, d), k at most ``number``, some of which may be played at a time.
 
     Of arms they are drawn with repetition, on a box uniformly, and on a cube they are points of those that a search
-    looks at first. None where what may be played depends on a context, or is not read here.
+    evaluates first. None where what may be played depends on a context, or is not read here.
 
     Args:
         candidates: what may be played.

@@ -1,41 +1,34 @@
-"""Confidence widths: the multiplier of the posterior standard deviation, one theorem a file."""
+"""Confidence widths: the multiplier of the posterior standard deviation, and the theorems behind it."""
 
 from torch_kbandits.confidence.base import (
     ConstantWidth,
     Evidence,
+    InformationGain,
     ScaledWidth,
     TheoremWidth,
     Width,
 )
-from torch_kbandits.confidence.bayesian_gp_ucb import BayesianGPUCBWidth
-from torch_kbandits.confidence.bkb import BKBWidth
-from torch_kbandits.confidence.ek_ucb import EKUCBWidth
-from torch_kbandits.confidence.fixed_design import FixedDesignWidth
 from torch_kbandits.confidence.gain import (
     ConstantGain,
     GreedyGain,
-    InformationGain,
     NystromGain,
     RateGain,
     RealizedGain,
     SumGain,
+    effective_dimension,
+    greedy_information_gain,
+    information_gain,
 )
-from torch_kbandits.confidence.gp_ts import GPTSWidth
-from torch_kbandits.confidence.gp_ucb import GPUCBWidth
-from torch_kbandits.confidence.guarantee import Guarantee, Hypothesis
-from torch_kbandits.confidence.guess_and_double import GuessAndDouble
-from torch_kbandits.confidence.igp_ucb import IGPUCBWidth
-from torch_kbandits.confidence.information import effective_dimension, greedy_information_gain, information_gain
-from torch_kbandits.confidence.k_ucb import KUCBWidth
-from torch_kbandits.confidence.memory_width import MemoryWidth
-from torch_kbandits.confidence.nystrom import NystromWidth
+from torch_kbandits.confidence.gp_ucb import BayesianGPUCBWidth, GPUCBWidth, RandomizedWidth, TVGPUCBWidth
+from torch_kbandits.confidence.guarantee import Assumption, Guarantee
+from torch_kbandits.confidence.igp_ucb import GPTSWidth, IGPUCBWidth
+from torch_kbandits.confidence.nystrom import BKBWidth, EKUCBWidth, KUCBWidth, NystromWidth
 from torch_kbandits.confidence.periods import restart_period, window_size
-from torch_kbandits.confidence.randomized import RandomizedWidth
-from torch_kbandits.confidence.self_normalized import SelfNormalizedWidth
+from torch_kbandits.confidence.self_normalized import FixedDesignWidth, GuessAndDouble, MemoryWidth, SelfNormalizedWidth
 from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_questions
-from torch_kbandits.confidence.tv_gp_ucb import TVGPUCBWidth
 
 __all__ = [
+    "Assumption",
     "BKBWidth",
     "BayesianGPUCBWidth",
     "ConstantGain",
@@ -48,7 +41,6 @@ __all__ = [
     "GreedyGain",
     "Guarantee",
     "GuessAndDouble",
-    "Hypothesis",
     "IGPUCBWidth",
     "InformationGain",
     "KUCBWidth",

@@ -3,14 +3,21 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.guarantee import Circumstances, Condition, Guarantee, Hypothesis, said, settled
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said, settled
 from torch_kbandits.errors import InputError
+
+#: Which edge of a confidence band says whether a limit is kept: the worse one for what is played to be surely within
+#: it, the better one for what may be.
+Mode = Literal["safe", "optimistic"]
+
+#: β where nobody says it: a safe play is to be wrong about once in a thousand, a hopeful one may be.
+DEFAULT_BETA: dict[str, float] = {"safe": 3.0, "optimistic": 2.0}
 
 
 @runtime_checkable
@@ -66,14 +73,34 @@ class Width(ABC):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t >= 0, 0-dim, for the posterior after t observations."""
 
-    def hypotheses(self, known: Circumstances) -> tuple[Hypothesis, ...]:
+    def assumptions(self, known: Circumstances) -> tuple[Assumption, ...]:
         """Return what the theorem assumes, and which of it holds in a bandit; nothing without a theorem."""
         return tuple(each for condition in self.assumes for each in condition(known, self))
 
     def guarantee(self, known: Circumstances) -> Guarantee:
         """Return what the theorem says of a bandit."""
         theorem = self.theorem if known.theory is None else known.theory.theorem
-        return Guarantee(repr(self), theorem, self.hypotheses(known), known.quality)
+        return Guarantee(repr(self), theorem, self.assumptions(known), known.quality)
+
+
+class InformationGain(ABC):
+    """What a theorem's width puts in place of γ, the maximum information gain of its observations, in nats.
+
+    A value without state. A paper's β_t uses γ_{t−1}, the gain of the observations made before round t; those are the
+    ``num_observations`` of the evidence, so no call here shifts an index.
+    """
+
+    #: Whether it is at least the information gain of what was played, as theorems need it: that is not known of rates.
+    is_bound: Status = "unknown"
+
+    @abstractmethod
+    def __call__(self, evidence: Evidence) -> Tensor:
+        """Return γ >= 0 after ``evidence.num_observations`` observations, 0-dim."""
+
+
+def _gain(name: str, value: Any) -> InformationGain:
+    checks.instance(name, value, InformationGain, "an information gain such as RealizedGain()")
+    return value
 
 
 #: The constants that theorems have in common, with the check of each.
@@ -84,13 +111,17 @@ _CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
     "accuracy": checks.open_unit_interval,
     "num_arms": checks.positive_integer,
     "num_bounds": checks.positive_integer,
+    "projection": checks.optional(checks.positive),
+    "gain": _gain,
 }
 
 
 class TheoremWidth(Width):
     """A width with a theorem behind it; the docstring of each states what the theorem assumes.
 
-    A frozen dataclass of the theorem's constants. Those that several theorems have are checked here, by their names.
+    A frozen dataclass of the theorem's constants. Those that several theorems have are checked here, by their names:
+    ``noise_scale`` is R > 0, the sub-Gaussian constant of the noise, in reward units; ``norm_bound`` is B > 0, a bound
+    on the RKHS norm of the reward function; ``failure_probability`` is δ in (0, 1).
 
     Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
     is that t − 1 and the papers' round t is ``num_observations + 1``.
@@ -117,7 +148,7 @@ class _BeforeAny(NamedTuple):
     information_gain = projection_error = kernel_bound = mean_norm = effective_dimension
 
 
-def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """Compare a number with the theorem that it is in place of, if the constants of one were given."""
     theory = known.theory
     if theory is None:
@@ -131,7 +162,7 @@ def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Hypothesis
             "bound is not. That is what works in practice; leave out the theorem's constants to say so."
         )
         own = said(name, "fails", sentence)
-    return (*theory.hypotheses(replace(known, theory=None)), *own)
+    return (*theory.assumptions(replace(known, theory=None)), *own)
 
 
 @dataclass(frozen=True)
@@ -154,10 +185,10 @@ class ConstantWidth(Width):
         return evidence.regularization.new_full((), self.value)
 
 
-def _scaled(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
+def _scaled(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     """With a factor of √C a theorem covers batches, too, and below 1 it says nothing."""
     enough = width.factor >= known.ratio**0.5 * (1.0 - 1e-12)
-    of_width = width.width.hypotheses(replace(known, ratio=1.0) if enough else known)
+    of_width = width.width.assumptions(replace(known, ratio=1.0) if enough else known)
     if width.width.theorem is None:
         return of_width
     sentence = f"the theorem's width is times {width.factor:g}."

@@ -1,35 +1,103 @@
-"""Information gains that widths are made of."""
+"""Information gain γ and effective dimension: how much points teach of the function, and what widths make of it."""
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.base import Evidence
-from torch_kbandits.confidence.guarantee import Status
-from torch_kbandits.confidence.information import greedy_information_gain
+from torch_kbandits.confidence.base import Evidence, InformationGain
 from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
-class InformationGain(ABC):
-    """What a theorem's width puts in place of γ, the maximum information gain of its observations, in nats.
+@torch.no_grad()
+def information_gain(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
+    """Return the realised information gain ½ log det(I + K/λ) of observing at X, in nats.
 
-    A value without state. A paper's β_t uses γ_{t−1}, the gain of the observations made before round t; those are the
-    ``num_observations`` of the evidence, so no call here shifts an index.
+    Args:
+        kernel: the prior covariance, in reward units squared.
+        X: (n, d).
+        regularization: λ > 0.
+
+    Returns:
+        0-dim.
+
+    Cost: O(n³) time, O(n²) memory.
     """
+    regularization = checks.positive("regularization", regularization)
+    factor = jittered_cholesky(_regularized_gram(kernel, X, regularization) / regularization)
+    return factor.diagonal().log().sum()
 
-    #: Whether it is at least the information gain of what was played, as theorems need it: that is not known of rates.
-    is_bound: Status = "unknown"
 
-    @abstractmethod
-    def __call__(self, evidence: Evidence) -> Tensor:
-        """Return γ >= 0 after ``evidence.num_observations`` observations, 0-dim."""
+@torch.no_grad()
+def effective_dimension(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
+    """Return the effective dimension Tr K(K + λI)⁻¹ of X, 0-dim, between 0 and n.
+
+    Args:
+        kernel: the prior covariance, in reward units squared.
+        X: (n, d).
+        regularization: λ > 0.
+
+    Cost: O(n³) time, O(n²) memory.
+    """
+    regularization = checks.positive("regularization", regularization)
+    factor = jittered_cholesky(_regularized_gram(kernel, X, regularization))
+    return len(X) - regularization * torch.cholesky_inverse(factor).diagonal().sum()
+
+
+@torch.no_grad()
+def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regularization: float) -> Tensor:
+    """Return the information gain of the n plays, with repetition, that greedily maximise it over a finite set.
+
+    Information gain is submodular, so the maximum γ_n lies between the value returned and that value over 1 − 1/e.
+
+    Source: Srinivas et al., ICML 2010, §4 (greedy rule and its guarantee).
+
+    Args:
+        kernel: the prior covariance, in reward units squared.
+        candidates: (A, d), A >= 1.
+        n: number of plays.
+        regularization: λ > 0.
+
+    Returns:
+        (n,), the gain after 1, …, n plays; cumulative, non-decreasing.
+
+    Cost: O(A n²) time, O(A n) memory.
+    """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    candidates = _listed("candidates", candidates)
+    n = checks.size("n", n)
+    noise = checks.positive("regularization", regularization)
+    variance = prior_variance(kernel, candidates).clone()
+    explained = variance.new_empty(n, len(candidates))
+    gains = variance.new_empty(n)
+    for k in range(n):
+        best = variance.argmax()
+        gains[k] = 0.5 * torch.log1p(variance[best] / noise)
+        column = gram(kernel, candidates[best, None], candidates).squeeze(0) - explained[:k, best] @ explained[:k]
+        explained[k] = column / (variance[best] + noise).sqrt()
+        variance = (variance - explained[k].square()).clamp_min(0.0)
+    return gains.cumsum(0)
+
+
+def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    X = _listed("X", X)
+    return gram(kernel, X) + regularization * torch.eye(len(X), dtype=X.dtype, device=X.device)
+
+
+def _listed(name: str, points: Any) -> Tensor:
+    """Return points (n, d), n >= 1, as a tensor."""
+    points = checks.points(name, points)
+    if points.dim() != 2 or len(points) == 0:
+        raise InputError(f"{name} must be (n, d) with n >= 1, got {checks.describe(points)}.")
+    return points
 
 
 @dataclass(frozen=True)
@@ -97,10 +165,7 @@ class GreedyGain(InformationGain):
 
     def __post_init__(self) -> None:
         checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
-        checks.keep(self, candidates=checks.points)
-        if self.candidates.dim() != 2 or len(self.candidates) == 0:
-            raise InputError(f"candidates must be (A, d) with A >= 1, got {checks.describe(self.candidates)}.")
-        checks.keep(self, horizon=checks.positive_integer, regularization=checks.positive)
+        checks.keep(self, candidates=_listed, horizon=checks.positive_integer, regularization=checks.positive)
         checks.instance("certified", self.certified, bool, "True or False")
         object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
@@ -191,7 +256,15 @@ class SumGain(InformationGain):
     parts: tuple[InformationGain, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", _parts(self.parts))
+        parts = self.parts
+        if not isinstance(parts, (tuple, list)) or not parts:
+            raise InputError(f"parts must be one or more information gains, got {checks.describe(parts)}.")
+        for part in parts:
+            if not isinstance(part, InformationGain) or isinstance(part, RealizedGain):
+                raise InputError(
+                    f"parts must be gains of single kernels such as RateGain, got {checks.describe(part)}."
+                )
+        object.__setattr__(self, "parts", tuple(parts))
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the bound after n observations. Cost: that of the parts."""
@@ -222,17 +295,3 @@ class ConstantGain(InformationGain):
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return ``value``."""
         return evidence.regularization.new_tensor(self.value)
-
-
-def check_gain(gain: InformationGain) -> None:
-    """Refuse what is no information gain."""
-    checks.instance("gain", gain, InformationGain, "an information gain such as RealizedGain()")
-
-
-def _parts(parts: tuple[InformationGain, ...]) -> tuple[InformationGain, ...]:
-    if not isinstance(parts, (tuple, list)) or not parts:
-        raise InputError(f"parts must be one or more information gains, got {checks.describe(parts)}.")
-    for part in parts:
-        if not isinstance(part, InformationGain) or isinstance(part, RealizedGain):
-            raise InputError(f"parts must be gains of single kernels such as RateGain, got {checks.describe(part)}.")
-    return tuple(parts)

@@ -1,12 +1,10 @@
-"""Which hypotheses of a width's theorem hold in a bandit: what is known of it, and what is said."""
+"""What a theorem says of a bandit: what is known of that, and what is said."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.dictionaries.accuracy import guarantees_accuracy, guarantees_projection, named, spans_all
 from torch_kbandits.models.quality import DictionaryQuality
 
 if TYPE_CHECKING:
@@ -14,12 +12,12 @@ if TYPE_CHECKING:
 
 Status = Literal["holds", "fails", "unknown"]
 
-#: The name of the hypothesis that is of numbers and not of a theorem.
+#: The name of the assumption that is of numbers and not of a theorem.
 _PRECISION = "λ above rounding"
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Assumption:
     """One thing that a theorem assumes.
 
     Attributes:
@@ -39,36 +37,36 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a theorem says of a bandit's confidence band, and which of its hypotheses hold.
+    """What a theorem says of a bandit's confidence band, and which of its assumptions hold.
 
     Attributes:
         width: the width in force, printed.
         theorem: where the theorem is; None if none stands behind the width.
-        hypotheses: of the theorem, and those of the numbers that it is computed with.
+        assumptions: of the theorem, and those of the numbers that it is computed with.
         quality: of the dictionary, if that was measured.
     """
 
     width: str
     theorem: str | None
-    hypotheses: tuple[Hypothesis, ...]
+    assumptions: tuple[Assumption, ...]
     quality: DictionaryQuality | None = None
 
     @property
     def holds(self) -> bool | None:
-        """Whether the theorem holds: False if there is none or a hypothesis fails, None if some are unknown."""
+        """Whether the theorem holds: False if there is none or an assumption fails, None if some are unknown."""
         if self.theorem is None or self.with_status("fails"):
             return False
         return None if self.with_status("unknown") else True
 
-    def with_status(self, status: Status) -> tuple[Hypothesis, ...]:
-        """Return the hypotheses that hold, fail or are unknown."""
-        return tuple(each for each in self.hypotheses if each.status == status)
+    def with_status(self, status: Status) -> tuple[Assumption, ...]:
+        """Return the assumptions that hold, fail or are unknown."""
+        return tuple(each for each in self.assumptions if each.status == status)
 
     def __str__(self) -> str:
-        """Return the theorem and a line for each hypothesis."""
-        verdict = {True: "holds", False: "does not hold", None: "holds if the unknown hypotheses do"}[self.holds]
+        """Return the theorem and a line for each assumption."""
+        verdict = {True: "holds", False: "does not hold", None: "holds if the unknown assumptions do"}[self.holds]
         lines = [f"{self.width}: no theorem." if self.theorem is None else f"{self.width}\n{self.theorem}: {verdict}."]
-        lines += map(str, self.hypotheses)
+        lines += map(str, self.assumptions)
         return "\n".join(lines + ([] if self.quality is None else [str(self.quality)]))
 
 
@@ -107,183 +105,26 @@ class Circumstances:
 
 
 #: Says of a bandit and a width what a theorem assumes; nothing where there is nothing to say.
-Condition = Callable[[Circumstances, Any], tuple[Hypothesis, ...]]
+Condition = Callable[[Circumstances, Any], tuple[Assumption, ...]]
 
 
-def said(name: str, status: Status, sentence: str) -> tuple[Hypothesis]:
-    """Return a hypothesis."""
-    return (Hypothesis(name, status, sentence),)
+def said(name: str, status: Status, sentence: str) -> tuple[Assumption]:
+    """Return an assumption."""
+    return (Assumption(name, status, sentence),)
 
 
-def settled(name: str, holds: bool, sentence: str) -> tuple[Hypothesis]:
-    """Return a hypothesis that holds or fails."""
+def settled(name: str, holds: bool, sentence: str) -> tuple[Assumption]:
+    """Return an assumption that holds or fails."""
     return said(name, "holds" if holds else "fails", sentence)
 
 
-def bounded_norm(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """‖f‖ <= B."""
-    return said("‖f − m‖ <= B", "unknown", f"given as an assumption, B = {width.norm_bound:g}; m is the prior mean.")
-
-
-def bounded_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """R-sub-Gaussian noise."""
-    return said("R-sub-Gaussian noise", "unknown", f"given as an assumption, R = {width.noise_scale:g}.")
-
-
-def enough_gain(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """What stands for γ is at least the information gain."""
-    status: Status = width.gain.is_bound
-    why = {"holds": "which is", "fails": "which is a number", "unknown": "which is so up to a constant"}[status]
-    return said("γ at least the information gain", status, f"γ is {width.gain!r}, {why}.")
-
-
-def drawn_from_the_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """The Bayesian assumption."""
-    return said("f drawn from the prior, noise N(0, λ)", "unknown", "given as an assumption, with the prior.")
-
-
-def fixed_prior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """Kernel, λ and mean are fixed before the first reward."""
-    name, expected = "a prior fixed beforehand", "kernel, λ and mean must not depend on the rewards"
-    if known.prior == "fitted":
-        return said(name, "fails", f"{expected}, and LearnedPrior fits them to these; give a Prior.")
-    if known.prior == "one of several":
-        return said(name, "unknown", f"{expected}; the band is that of one hypothesis, right if that is.")
-    return said(name, "holds", f"{expected}; they were given.")
-
-
-def exact_posterior(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """No dictionary, or one that spans all."""
-    name, rule = "the exact posterior", known.dictionary
-    if rule is None or spans_all(rule):
-        return said(name, "holds", "all that was told is conditioned on.")
-    sentence = f"the theorem knows no dictionary, and there is {named(rule)}; NystromWidth holds at any dictionary."
-    return said(name, "fails", sentence)
-
-
-def nothing_forgotten(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """One bound for all rounds needs observations that only become more."""
-    name, expected = "observations only become more", "the bound is for all rounds of a function that stays"
-    if known.forgets_by is None:
-        return said(name, "holds", f"{expected}; all count for ever.")
-    sentence = f"{expected}, and {known.forgets_by} lets some count no more; MemoryWidth is for those that count."
-    return said(name, "fails", sentence)
-
-
-def whole_residual(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """Variances are those of DTC; nothing to say while they are."""
-    if not known.learns_residual:
-        return ()
-    sentence = "the dictionary is full, and what it does not span is taken as learned; learns_residual=False keeps it."
-    return said("DTC variances", "fails", sentence)
-
-
-def little_change(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """What old rewards say of a function that moved is covered by no width."""
-    if known.forgets_by is None:
-        return ()
-    sentence = "the band does not cover by how much f changed while rewards counted; a short memory keeps that small."
-    return said("a function that changes little within the memory", "unknown", sentence)
-
-
-def enough_bounds(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """Each set of observations that loses some, or whose weights fall, starts a bound of its own."""
-    name, number = "as many bounds as sets of observations", getattr(width, "num_bounds", 1)
-    if known.forgets_by is None:
-        return said(name, "holds", "observations only become more, so one bound is for all rounds.")
-    sentence = f"with {known.forgets_by} each round or block has a bound of its own, and {number} hold at once."
-    return said(name, "holds" if number > known.num_rewards else "unknown", sentence)
-
-
-def rewards_at_once(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """A batch, and points pending, make variances shrink before means follow; nothing to say without them."""
-    if known.ratio == 1.0:
-        return ()
-    name, expected = "rewards learned at once", "rewards that are missing make variances smaller and means no better"
-    if known.ratio == math.inf:
-        return said(name, "unknown", f"{expected}, by a factor that this batch rule does not say.")
-    return said(name, "fails", f"{expected}: scale the width by √{known.ratio:.4g}, as BBKB does.")
-
-
-def large_regularization(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """λ >= 1."""
-    level = known.regularization
-    advice = "" if level >= 1.0 else "; SelfNormalizedWidth holds at any λ"
-    return settled("λ >= 1", level >= 1.0, f"the proof needs λ of at least 1, and it is {level:g}{advice}.")
-
-
-def small_noise(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """R <= √λ."""
-    root, name = known.regularization**0.5, "R <= √λ"
-    if known.noise_scale is None:
-        return said(name, "unknown", f"noise must be bounded by √λ = {root:g}; give noise_scale to compare.")
-    sentence = f"noise must be bounded by √λ = {root:g}, and noise_scale is {known.noise_scale:g}."
-    return settled(name, known.noise_scale <= root * (1.0 + 1e-6), sentence)  # λ = R² in whatever precision
-
-
-def few_arms(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """The union bound is over at least as many arms as there are."""
-    name, number = "at most A arms", known.num_arms
-    if number is None:
-        return said(name, "unknown", f"A is {width.num_arms}, and each round brings its own actions.")
-    return settled(name, number <= width.num_arms, f"A is {width.num_arms}, and there are {number:.0f}.")
-
-
-def points_chosen_apart(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """No point was chosen in the light of the rewards it is conditioned on with."""
-    name, expected = "points chosen apart from rewards", "no point may be chosen in the light of another's reward"
-    if known.is_staged:
-        return said(name, "holds", f"{expected}; each stage learns from points that it did not rank.")
-    return said(name, "unknown", f"{expected}, and only a rule with stages sees to that.")
-
-
-def accurate_dictionary(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """BKB's: variances within α of the exact ones, and a projection error of at most λ/(1 − ε)."""
-    accuracy, rule, quality = width.accuracy, known.dictionary, known.quality
-    name, alpha, most = (
-        f"a dictionary of accuracy ε = {accuracy:g}",
-        (1 + accuracy) / (1 - accuracy),
-        1 / (1 - accuracy),
-    )
-    if rule is None:
-        return said(name, "holds", "the posterior is exact.")
-    if quality is not None:
-        sentence = (
-            f"variances must be within {alpha:.3g} times the exact ones and the projection error at most {most:.3g} λ; "
-            f"now, at {len(quality.ratios)} points, {quality.least:.3g} to {quality.largest:.3g} and "
-            f"{quality.projection_error:.3g} λ."
-        )
-        return settled(name, quality.is_within(alpha) and quality.projection_error <= most, sentence)
-    return _by_rule(name, *guarantees_accuracy(rule, accuracy, width.failure_probability, known.num_rewards))
-
-
-def small_projection(known: Circumstances, width: Any) -> tuple[Hypothesis, ...]:
-    """EK-UCB's: a projection error of at most μ."""
-    level, rule, quality = known.regularization, known.dictionary, known.quality
-    most = level if width.projection is None else width.projection
-    name = f"a projection error of at most μ = {most:g}"
-    if rule is None:
-        return said(name, "holds", "the posterior is exact.")
-    if quality is not None:
-        error = quality.projection_error * level
-        return settled(name, error <= most, f"‖(I − P)F^½‖² is {error:.3g} now.")
-    return _by_rule(name, *guarantees_projection(rule, most, level, width.failure_probability, known.num_rewards))
-
-
-def _by_rule(name: str, holds: bool, sentence: str) -> tuple[Hypothesis]:
-    if holds:
-        return said(name, "holds", f"{sentence}.")
-    advice = "nothing is promised; guarantee(check=True) measures, and NystromWidth needs no promise"
-    return said(name, "unknown", f"{sentence}: {advice}.")
-
-
-def precise(is_enough: bool, sentence: str) -> tuple[Hypothesis]:
+def precise(is_enough: bool, sentence: str) -> tuple[Assumption]:
     """λ is not lost in rounding: asked of all widths, as it is of numbers and not of a theorem."""
     return settled(_PRECISION, is_enough, sentence)
 
 
 def complaint(guarantee: Guarantee) -> str | None:
-    """Return what a warning says of the hypotheses that fail; None if none does, or if no theorem is claimed."""
+    """Return what a warning says of the assumptions that fail; None if none does, or if no theorem is claimed."""
     failing = guarantee.with_status("fails")
     if guarantee.theorem is None:
         failing = tuple(each for each in failing if each.name == _PRECISION)

@@ -27,7 +27,13 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
     Raises:
         InputError: if an argument is out of range.
     """
-    return _rounds_to_remember(horizon, variation_budget, gain)
+    horizon = checks.positive_integer("horizon", horizon)
+    complexity = checks.positive("gain", gain)
+    budget = 1.0 if variation_budget is None else checks.non_negative("variation_budget", variation_budget)
+    # Compared before dividing: a budget near 0 would overflow.
+    if complexity**0.5 >= horizon * budget:
+        return horizon
+    return max(1, math.floor(complexity**0.25 * math.sqrt(horizon / budget) + 0.5))
 
 
 def window_size(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
@@ -44,14 +50,4 @@ def window_size(horizon: int, variation_budget: float | None = None, *, gain: fl
     Raises:
         InputError: if an argument is out of range.
     """
-    return _rounds_to_remember(horizon, variation_budget, gain)
-
-
-def _rounds_to_remember(horizon: int, variation_budget: float | None, gain: float) -> int:
-    horizon = checks.positive_integer("horizon", horizon)
-    complexity = checks.positive("gain", gain)
-    budget = 1.0 if variation_budget is None else checks.non_negative("variation_budget", variation_budget)
-    # Compared before dividing: a budget near 0 would overflow.
-    if complexity**0.5 >= horizon * budget:
-        return horizon
-    return max(1, math.floor(complexity**0.25 * math.sqrt(horizon / budget) + 0.5))
+    return restart_period(horizon, variation_budget, gain=gain)

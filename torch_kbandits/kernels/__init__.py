@@ -1,11 +1,9 @@
 """Kernels that GPyTorch lacks."""
 
-from torch_kbandits.kernels.forgetting import ForgettingKernel
 from torch_kbandits.kernels.grouped import GroupedKernel
 from torch_kbandits.kernels.per_action_linear import PerActionLinearKernel
 from torch_kbandits.kernels.precomputed import PrecomputedKernel
-from torch_kbandits.kernels.space_time import SpaceTimeKernel
-from torch_kbandits.kernels.wiener import WienerKernel
+from torch_kbandits.kernels.temporal import ForgettingKernel, SpaceTimeKernel, WienerKernel
 
 __all__ = [
     "ForgettingKernel",

@@ -1,10 +1,7 @@
 """GPyTorch likelihoods."""
 
-from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
-from torch_kbandits.likelihoods.given import GivenNoiseLikelihood
-from torch_kbandits.likelihoods.noise import AgeingNoise
-from torch_kbandits.likelihoods.paths import update_with_observation_noise
-from torch_kbandits.likelihoods.present import at_time
+from torch_kbandits.likelihoods.ageing import AgeingNoise, UncertaintyInjectionLikelihood, at_time
+from torch_kbandits.likelihoods.given import GivenNoiseLikelihood, update_with_observation_noise
 
 __all__ = [
     "AgeingNoise",

@@ -1,24 +1,170 @@
 """Noise that grows with age."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Self, cast
 
 import torch
-from gpytorch.constraints import Interval
+from gpytorch.constraints import Interval, Positive
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
-from linear_operator.operators import LinearOperator
+from gpytorch.likelihoods.noise_models import Noise
+from gpytorch.models import ExactGP
+from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
+from torch.nn import Module, Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.likelihoods.noise import AgeingNoise
-from torch_kbandits.memory import Growth, ages
+from torch_kbandits.kernels.parameters import bounded
+from torch_kbandits.memory import Growth, ages, negligible
+
+
+class AgeingNoise(Noise):
+    """The noise model of ``UncertaintyInjectionLikelihood``, which has its arguments and says what they are.
+
+    Its times stay in double precision, whatever that of the model: in single precision dates of this century are two
+    minutes apart.
+    """
+
+    now: Tensor
+    times: Tensor | None
+    raw_noise: Parameter
+    raw_noise_constraint: Interval
+
+    def __init__(
+        self,
+        growth: Growth,
+        *,
+        regularization: float,
+        now: float,
+        time_column: int | None,
+        times: Tensor | None,
+        max_variance: float | None,
+        growth_constraint: Interval | None,
+        batch_shape: torch.Size,
+    ) -> None:
+        super().__init__()
+        self.time_column = time_column
+        self.max_variance = max_variance
+        self._growth = growth
+        self._name = f"raw_{growth.parameter}"  # by name, so that the state of another growth does not load
+        raw = torch.zeros(*batch_shape, 1, dtype=torch.float64)
+        self.register_parameter("raw_noise", Parameter(raw))
+        self.register_constraint("raw_noise", Positive())
+        self.register_parameter(self._name, Parameter(raw.clone()))
+        self.register_constraint(self._name, growth_constraint or bounded(*growth.bounds))
+        self.set_noise(raw.new_tensor(regularization))
+        self.set_growth_parameter(raw.new_tensor(growth.value))
+        self._checked_growth_parameter()
+        self.register_buffer("now", raw.new_tensor(now))
+        self.register_buffer("times", None if times is None else times.detach().to(torch.float64, copy=True))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        now, times = self.now, self.times
+        super()._apply(fn, recurse)
+        self.now = now.to(self.now.device)
+        self.times = None if times is None else times.to(self.now.device)
+        return self
+
+    @property
+    def noise(self) -> Tensor:
+        """λ (..., 1), of a fresh observation."""
+        return self.raw_noise_constraint.transform(self.raw_noise)
+
+    def set_noise(self, value: Tensor) -> None:
+        """Set λ."""
+        self.initialize(raw_noise=self.raw_noise_constraint.inverse_transform(value))
+
+    @property
+    def growth_parameter(self) -> Tensor:
+        """The rate, or η, (..., 1)."""
+        return self._growth_constraint().transform(getattr(self, self._name))
+
+    def set_growth_parameter(self, value: Tensor) -> None:
+        """Set the rate, or η."""
+        self.initialize(**{self._name: self._growth_constraint().inverse_transform(value)})
+
+    @property
+    def growth(self) -> Growth:
+        """The growth in force: what was given, or what was learned since."""
+        value = self.growth_parameter
+        if value.numel() != 1:
+            raise InputError(f"There is a growth for each of {value.numel()} members of a batch: see growth_parameter.")
+        return type(self._growth)(**{self._growth.parameter: float(value.detach())})
+
+    def forward(
+        self,
+        *params: Any,
+        shape: torch.Size | None = None,
+        noise: Tensor | None = None,
+        fresh: bool = False,
+        cut_off: bool | None = None,
+        **kwargs: Any,
+    ) -> DiagLinearOperator:
+        """Return the noise of observations as a diagonal.
+
+        Args:
+            params: the inputs (..., n, d), or a list with them, as GPyTorch's likelihoods get them.
+            shape: (..., n), which the diagonal has after broadcasting.
+            noise: variances in place of the model's, as GPyTorch passes them.
+            fresh: whether the observations are yet to be made, at age 0.
+            cut_off: whether observations above the largest variance count nothing; by default unless in training.
+            kwargs: not used; GPyTorch passes them on.
+        """
+        if noise is not None:
+            return DiagLinearOperator(noise)
+        X = params[0] if params else None
+        if X is not None and not isinstance(X, Tensor):
+            X = next(iter(X))
+        shape = X.shape[:-1] if shape is None and X is not None else shape
+        if shape is None:
+            raise InputError("The noise of observations has the shape of their inputs: give the inputs, or a shape.")
+        level, value = self.noise, self._checked_growth_parameter()
+        level, value = (level, value) if X is None else (level.to(X), value.to(X))
+        if fresh:
+            return DiagLinearOperator(level.expand(torch.broadcast_shapes(level.shape, shape)))
+        age = ages(self._times(X, shape[-1]), self.now).to(level)
+        variance = self._growth.formula(age, level, value)
+        if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
+            dropped = (variance > self.max_variance) & (age > 0.0)
+            variance = torch.where(dropped, negligible(level), variance)
+        return DiagLinearOperator(variance.expand(torch.broadcast_shapes(variance.shape, shape)))
+
+    def _times(self, X: Tensor | None, n: int) -> Tensor:
+        """Return when the observations were made, (..., n)."""
+        if self.time_column is not None:
+            if X is None:
+                raise InputError(
+                    "The time is a column of the inputs, so the inputs must be given: likelihood(f, X), "
+                    "mll(f, targets, X)."
+                )
+            if not -X.shape[-1] <= self.time_column < X.shape[-1]:
+                raise InputError(f"time_column is {self.time_column} and the inputs are {checks.describe(X)}.")
+            return X[..., self.time_column]
+        times = cast(Tensor, self.times)
+        if times.shape[-1] != n:
+            raise InputError(f"times has {times.shape[-1]} observations and the model has {n}: give a time to each.")
+        return times
+
+    def _growth_constraint(self) -> Interval:
+        return getattr(self, f"{self._name}_constraint")
+
+    def _checked_growth_parameter(self) -> Tensor:
+        value = self.growth_parameter
+        lower, upper = self._growth.bounds
+        if not bool(((value >= lower) & (value <= upper)).all()):
+            raise InputError(
+                f"The {self._growth.parameter} must be at least {lower:g} and at most {upper:g}, got "
+                f"{value.flatten().tolist()}. If an optimiser went there, give a growth_constraint that maps to the "
+                "inside."
+            )
+        return value
 
 
 class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     """Gaussian noise whose variance grows with the age of an observation: what is old counts less.
 
-    An observation made at time s and looked at at time ``now`` has the variance ``growth.noise(now − s, λ)``. It fits
+    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``. It fits
     any exact GP of GPyTorch or BoTorch, and ``OnlineGP`` and ``NystromGP``, as ``likelihood``. A fresh observation,
     such as one predicted for ``now``, has variance λ.
 
@@ -36,7 +182,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     with ``times`` cannot be conditioned further.
 
     Args:
-        growth: ``Quadratic``, ``Linear`` or ``Exponential``.
+        growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
         regularization: λ > 0, in reward units squared.
         now: the time at which the posterior is asked for, not before any observation.
         time_column: which column of the inputs is the time; an input transform must leave it as it is.
@@ -71,7 +217,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         growth_constraint: Interval | None = None,
         batch_shape: torch.Size | tuple[int, ...] = (),
     ) -> None:
-        checks.instance("growth", growth, Growth, "a growth such as Quadratic(1.0)")
+        checks.instance("growth", growth, Growth, "a growth such as QuadraticGrowth(1.0)")
         checks.absent_or("growth_constraint", growth_constraint, Interval, "a GPyTorch constraint")
         regularization = checks.positive("regularization", regularization)
         if (time_column is None) == (times is None):
@@ -103,7 +249,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
 
     @property
     def now(self) -> Tensor:
-        """The time at which observations are looked at, 0-dim."""
+        """The current time, 0-dim."""
         return self.noise_covar.now
 
     @now.setter
@@ -194,3 +340,29 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         # What is predicted is not an observation that could be dropped, however old.
         cut_off = of_training and not self.training
         return self.noise_covar(*params, shape=base_shape, fresh=fresh, cut_off=cut_off, **kwargs)
+
+
+def at_time(model: Module, now: float) -> None:
+    """Let a model look at its observations at time ``now``: set it, and clear what was computed for another time.
+
+    After an error the model is as it was.
+
+    Args:
+        model: a model with ``UncertaintyInjectionLikelihood``, or of several such, as ``ModelListGP``.
+        now: not before any observation.
+
+    Raises:
+        InputError: if no part of the model has such a likelihood, or an observation is later.
+
+    Cost: O(n), and the next posterior is factorised afresh.
+    """
+    value = checks.finite_number("now", now)
+    models = [part for part in model.modules() if isinstance(part, ExactGP)]
+    ageing = [(part, part.likelihood) for part in models if isinstance(part.likelihood, UncertaintyInjectionLikelihood)]
+    if not ageing:
+        raise InputError("No part of the model has an UncertaintyInjectionLikelihood: give it one as likelihood.")
+    for part, likelihood in ageing:
+        likelihood.check_time(likelihood.now.new_tensor(value), *(part.train_inputs or ()))
+    for part, likelihood in ageing:
+        likelihood.now = value
+        part._clear_cache()

@@ -1,15 +1,21 @@
-"""Noise that is the same for all observations but those whose variance was given."""
+"""Noise that is the same for all observations but those whose variance was given, and paths where noise differs."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
+from botorch.models.model import Model
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.update_strategies import GaussianUpdate
+from botorch.sampling.pathwise.utils import get_train_inputs
 from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.likelihoods.noise_models import Noise
+from gpytorch.models import ExactGP
 from linear_operator.operators import DiagLinearOperator, LinearOperator
 from torch import Tensor
 
 from torch_kbandits.errors import InputError
+from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
 
 
 class GivenNoiseLikelihood(GaussianLikelihood):
@@ -49,3 +55,32 @@ class GivenNoiseLikelihood(GaussianLikelihood):
                 "leave_one_out()."
             )
         return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
+
+
+@GaussianUpdate.register(ExactGP, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood))
+def update_with_observation_noise(
+    model: ExactGP,
+    likelihood: UncertaintyInjectionLikelihood | GivenNoiseLikelihood,
+    *,
+    points: Tensor | None = None,
+    noise_covariance: Tensor | LinearOperator | None = None,
+    **kwargs: Any,
+) -> GeneralizedLinearPath:
+    """Return BoTorch's update of prior paths, with the noise that the posterior counts.
+
+    BoTorch's own rule asks a likelihood for noise without inputs, which say when observations were made or that
+    observations are meant, and may do so in training mode, where nothing that is old is cut off.
+
+    Args:
+        model: an exact GP.
+        likelihood: its own.
+        points: the observed points as the kernel sees them; those of the model otherwise.
+        noise_covariance: in place of the likelihood's.
+        kwargs: of BoTorch's rule.
+    """
+    if points is None:
+        points = cast(Tensor, get_train_inputs(cast(Model, model), transformed=True)[0])
+    if noise_covariance is None:
+        noise_covariance = DiagLinearOperator(likelihood.observation_noise(points))
+    update = GaussianUpdate.dispatch(ExactGP, _GaussianLikelihoodBase)
+    return update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)

@@ -1,22 +1,21 @@
 """What old observations still count for."""
 
-from torch_kbandits.memory.back_to_prior import BackToPrior
-from torch_kbandits.memory.base import KeepAll, Memory
-from torch_kbandits.memory.fading import Discount, UncertaintyInjection
-from torch_kbandits.memory.growth import Exponential, Growth, Linear, Quadratic, ages, negligible
+from torch_kbandits.memory.base import Memory, Stationary
+from torch_kbandits.memory.fading import Discount, TemporalPrior, UncertaintyInjection
+from torch_kbandits.memory.growth import ExponentialGrowth, Growth, LinearGrowth, QuadraticGrowth, ages, negligible
 from torch_kbandits.memory.windows import Restart, SlidingWindow
 
 __all__ = [
-    "BackToPrior",
     "Discount",
-    "Exponential",
+    "ExponentialGrowth",
     "Growth",
-    "KeepAll",
-    "Linear",
+    "LinearGrowth",
     "Memory",
-    "Quadratic",
+    "QuadraticGrowth",
     "Restart",
     "SlidingWindow",
+    "Stationary",
+    "TemporalPrior",
     "UncertaintyInjection",
     "ages",
     "negligible",

@@ -14,6 +14,8 @@ from torch_kbandits.errors import InputError
 class Memory(ABC):
     """Which observations count at a time, and with what noise. A value: it holds settings and no state.
 
+    An argument out of its range is an ``InputError``, here and of a ``Growth``.
+
     What no longer counts at one time never counts again later. Where noise grows with the age by a ``Growth`` that is
     the attribute ``growth``, from which fits take it.
     """
@@ -22,7 +24,7 @@ class Memory(ABC):
     keeps_noise: bool = True
 
     #: How many of the latest observations count, where that alone decides. None where the age of one decides whether it
-    #: counts, so that a part of a history may be looked at alone.
+    #: counts, so that a part of a history may be taken alone.
     num_latest: int | None = None
 
     #: Whether the first column of points must be the time at which they are played.
@@ -30,12 +32,12 @@ class Memory(ABC):
 
     @abstractmethod
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return the noise variances of observations as they are looked at now.
+        """Return the noise variances with which observations count now.
 
         Args:
             times: when their points were played, (n,), none after ``now``; in any order, since rewards come late. Of
                 those of one time the one told last is the latest.
-            now: the present time.
+            now: the current time.
             regularization: λ, the variance of a fresh observation, in reward units squared.
 
         Returns:
@@ -74,7 +76,7 @@ class Memory(ABC):
 
 
 @dataclass(frozen=True)
-class KeepAll(Memory):
+class Stationary(Memory):
     """All observations count alike for ever, as if nothing changed."""
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:

@@ -1,16 +1,19 @@
-"""Memories in which an observation counts less and less as it grows older."""
+"""Memories in which an observation counts less and less, or says less and less, as it grows older."""
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.memory.base import Memory
-from torch_kbandits.memory.growth import Exponential, Growth, ages, negligible
+from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.memory.base import Memory, where_counted
+from torch_kbandits.memory.growth import ExponentialGrowth, Growth, ages, negligible
 
-#: ``Exponential`` stops growing at the variance that is negligible, to this relative accuracy.
+#: ``ExponentialGrowth`` stops growing at the variance that is negligible, to this relative accuracy.
 _ROUNDING = 1e-9
 
 
@@ -18,17 +21,15 @@ _ROUNDING = 1e-9
 class UncertaintyInjection(Memory):
     """The noise variance of an observation grows with its age.
 
-    Source: Brunzema, von Rohr and Trimpe, CDC 2022 (``Linear``); Mauduit et al., 2025, Eq. (10) (``Quadratic``).
-    Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward has age 1, where
-    the latter has 0.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022, for a linear growth; Mauduit et al., 2025, Eq. (10), for a
+    quadratic one. Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward
+    has age 1, where the latter has 0.
 
     Args:
-        growth: ``Quadratic``, ``Linear`` or ``Exponential``; its age is in rounds unless times are given to ``tell``.
+        growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``; its age is in rounds unless times are
+            given to ``tell``.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
             squared. Without it those are dropped that a squared rounding error outweighs.
-
-    Raises:
-        InputError: if the growth is none, or the variance is not positive.
     """
 
     growth: Growth
@@ -37,7 +38,7 @@ class UncertaintyInjection(Memory):
     keeps_noise = False
 
     def __post_init__(self) -> None:
-        checks.instance("growth", self.growth, Growth, "a growth such as Quadratic(1.0)")
+        checks.instance("growth", self.growth, Growth, "a growth such as QuadraticGrowth(1.0)")
         checks.keep(self, max_variance=checks.optional(checks.positive))
 
     def with_horizon(self, horizon: float) -> "UncertaintyInjection":
@@ -70,9 +71,6 @@ class Discount(Memory):
         discount: η, above 0 and at most 1; 1 forgets nothing.
         least_weight: observations of a smaller weight η^age are dropped, which bounds the cost of a round. None drops
             what a squared rounding error outweighs.
-
-    Raises:
-        InputError: if η is not in (0, 1], or the weight not in (0, 1).
     """
 
     discount: float
@@ -84,9 +82,9 @@ class Discount(Memory):
         checks.keep(self, discount=checks.discount, least_weight=checks.optional(checks.open_unit_interval))
 
     @property
-    def growth(self) -> Exponential:
+    def growth(self) -> ExponentialGrowth:
         """How the noise variance grows with the age."""
-        return Exponential(self.discount)
+        return ExponentialGrowth(self.discount)
 
     def with_horizon(self, horizon: float) -> "Discount":
         """Return the discount e^(−1/h)."""
@@ -98,3 +96,51 @@ class Discount(Memory):
         if self.least_weight is None:
             return noise
         return noise.masked_fill(self.discount ** (now - times) < self.least_weight, torch.inf)
+
+
+@dataclass(frozen=True)
+class TemporalPrior(Memory):
+    """Each unit of time replaces a share ε of the function by a new draw of the prior.
+
+    The prior covariance of points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Observations keep
+    their noise; the belief where nothing is observed any more goes back to the prior. Unlike memories in which noise
+    grows it knows that observations of one time err together, so it is not too sure of what many old ones agree on.
+
+    It is the prior of ``TVGPUCB`` as a memory, so a ``MemoryChoice`` can choose ε. The points of any candidates get the
+    time as their first column, see ``Timed``; the kernel given is that of the function at one time. If it is a
+    ``SpaceTimeKernel``, as in ``TVGPUCB`` itself, both replace their share.
+
+    Source: Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS 2016, §2.2;
+    "back to prior" is the name that Brunzema, von Rohr and Trimpe, CDC 2022, give it. Differs: times need not be
+    rounds; observations may be dropped.
+
+    Args:
+        forgetting: ε in [0, 1); 0 forgets nothing.
+        least_correlation: observations are dropped whose correlation (1 − ε)^(age / 2) with the function of now is
+            less, which bounds the cost of a round; None drops none.
+    """
+
+    forgetting: float
+    least_correlation: float | None = None
+
+    needs_time_column: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.keep(self, forgetting=checks.share, least_correlation=checks.optional(checks.open_unit_interval))
+
+    def with_horizon(self, horizon: float) -> "TemporalPrior":
+        """Return ε = 1 − e^(−2/h), at which a correlation is 1/e after the horizon."""
+        return replace(self, forgetting=-math.expm1(-2.0 / horizon))
+
+    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
+        """Return λ for each observation that counts, and infinity for the others, (n,)."""
+        correlation = (1.0 - self.forgetting) ** (0.5 * ages(times, times.new_tensor(now)))
+        least = 0.0 if self.least_correlation is None else self.least_correlation
+        return where_counted(correlation >= least, regularization)
+
+    def prior(self, kernel: Kernel) -> Kernel:
+        """Return the covariance of points (time, x), given that of the function at one time."""
+        in_time = ForgettingKernel(self.forgetting)
+        if isinstance(kernel, SpaceTimeKernel):
+            return SpaceTimeKernel(kernel.space_kernel, kernel.time_kernel * in_time)
+        return SpaceTimeKernel(kernel, in_time)

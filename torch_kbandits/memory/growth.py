@@ -63,16 +63,13 @@ class Growth(ABC):
 
 
 @dataclass(frozen=True)
-class Quadratic(Growth):
+class QuadraticGrowth(Growth):
     """λ (rate · age² + 1): the standard deviation grows in proportion to the age.
 
     It fits functions that drift in one direction. Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
 
     Attributes:
         rate: at least 0, per unit of time squared; 0 forgets nothing.
-
-    Raises:
-        InputError: if the rate is not a finite number of at least 0.
     """
 
     rate: float = 1.0
@@ -94,16 +91,13 @@ class Quadratic(Growth):
 
 
 @dataclass(frozen=True)
-class Linear(Growth):
+class LinearGrowth(Growth):
     """λ + rate · age: the variance grows as that of a Wiener process.
 
     It fits functions that wander without a direction. Source: Brunzema, von Rohr and Trimpe, CDC 2022.
 
     Attributes:
         rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
-
-    Raises:
-        InputError: if the rate is not a finite number of at least 0.
     """
 
     rate: float
@@ -118,7 +112,7 @@ class Linear(Growth):
         """Return the growth of a horizon."""
         return replace(self, rate=1.0 / horizon)
 
-    def scaled(self, factor: float) -> "Linear":
+    def scaled(self, factor: float) -> "LinearGrowth":
         """Return the rate times the factor."""
         return replace(self, rate=self.rate * factor)
 
@@ -129,7 +123,7 @@ class Linear(Growth):
 
 
 @dataclass(frozen=True)
-class Exponential(Growth):
+class ExponentialGrowth(Growth):
     """λ η^(−age): the weight of an observation falls by the factor η in a unit of time.
 
     It stops growing at the variance of ``negligible``, so it stays finite.
@@ -138,9 +132,6 @@ class Exponential(Growth):
 
     Attributes:
         discount: η, above 0 and at most 1; 1 forgets nothing.
-
-    Raises:
-        InputError: if η is not in (0, 1].
     """
 
     discount: float
@@ -177,7 +168,7 @@ def ages(times: Tensor, now: Tensor) -> Tensor:
 
     Args:
         times: when they were made, (..., n).
-        now: 0-dim, the time at which they are looked at.
+        now: 0-dim, the current time.
 
     Raises:
         InputError: if an observation is later than ``now``, a time is NaN, or in single precision and too large for it.

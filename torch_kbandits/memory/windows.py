@@ -27,9 +27,6 @@ class SlidingWindow(Memory):
         size: w: the largest age that counts, or with ``unit="observations"`` how many of the latest count. Infinite
             for no limit.
         unit: what the size counts; "time" is rounds unless times are given to ``tell``.
-
-    Raises:
-        InputError: if the size is not positive, or not a whole number of observations.
     """
 
     size: float
@@ -55,8 +52,8 @@ class SlidingWindow(Memory):
 
 
 @dataclass(frozen=True)
-class Latest(Memory):
-    """As many of the latest observations count as the present time says; for the parts of a history that is divided."""
+class LastObservations(Memory):
+    """As many of the latest observations count as the current time says; for the parts of a history that is divided."""
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ for the ``now`` latest and infinity for the others, (n,)."""
@@ -83,9 +80,6 @@ class Restart(Memory):
     Args:
         period: H, in units of time: rounds unless times are given to ``tell``. Infinite for no restarts.
         origin: the time at which a period starts.
-
-    Raises:
-        InputError: if the period is not positive, or the origin is not finite.
     """
 
     period: float
@@ -101,7 +95,7 @@ class Restart(Memory):
         return replace(self, period=horizon)
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return λ in the present period and infinity before, (n,)."""
+        """Return λ in the current period and infinity before, (n,)."""
         if self.period == math.inf:
             return where_counted(torch.ones_like(times, dtype=torch.bool), regularization)
         periods = ((times - self.origin) / self.period).floor()

@@ -11,7 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.candidates import Box, Candidates, Configurations
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.priors import LearnedPrior, Prior

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -16,19 +16,22 @@ from gpytorch.kernels import Kernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from torch_kbandits.dictionaries.base import PlayedPoints
+from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import NumericalError
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors.complaints import complaints
+from torch_kbandits.numerics.rows import distinct_in_order
+from torch_kbandits.priors.fit_diagnostics import complaints
 from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
-from torch_kbandits.priors.rates import predictive_densities
 
 #: By so much a raw parameter may fall below its first value, or below 0: length scales to about 5e-5.
 _REACH = 10.0
 
 #: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
-#: fits of 12 and 40 rewards the best of one, two, three and four was more than 0.1 nats below the best of seven in 7,
-#: 5, 3 and 1, all of them with a kernel whose parameters have no priors.
+#: fits the best of three was more than 0.1 nats below the best of seven in 3, of one in 7.
 _CLIMBS, _MOST_CLIMBS = 3, 6
 
 #: Of a climb.
@@ -37,8 +40,8 @@ _OPTIONS: dict[str, Any] = {"maxiter": 200}
 #: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
 _UNEXPLAINED = 0.02
 
-#: Rewards that memories are to predict, and how many of the latest they may remember.
-_PREDICTED, _REMEMBERED = 100, 400
+#: Rewards that memories are to predict, how many of the latest they may remember, and points of their dictionary.
+_PREDICTED, _REMEMBERED, _DICTIONARY = 100, 400, 128
 
 #: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many.
 _FEWEST = 16
@@ -55,7 +58,7 @@ class Fit:
         kernel: the prior covariance, which no fit moves any more.
         regularization: λ > 0, the noise variance of a fresh reward.
         memory: that given, with its number fitted where this was asked for.
-        evidence: the log density of the rewards looked at, in nats, and of what was fitted under its prior; NaN where
+        evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
             nothing settled.
         settled: whether a maximum was found; else all is as it was given.
         complaints: what is odd about the fit and what to do about it, in sentences.
@@ -86,33 +89,27 @@ def fit_evidence(
 
     What is maximised is the marginal posterior: log N(y | 0, K + Σ), and the log densities of the kernel's parameters
     and of λ under their priors, that of λ being BoTorch's. Σ has the noise variances that the memory leaves now; K is
-    the memory's prior on time if it has one. Rewards at one point are merged first, which changes nothing. Of more
-    distinct points than ``exact_up_to`` so many are taken, evenly spaced; from there the fit goes on with up to 5,000
-    and a bound of the density, see ``collapsed_bound``, if a dictionary of 200 spans these. Where it does not, the
-    bound takes for noise what the dictionary leaves: of 2,000 rewards in five columns it made λ 0.0113, and 400 of
-    them 0.0028, where 0.0042 was true. Under a prior on time it is never taken, and the points are the latest: of
-    1,600 rewards with ε = 0.03 it made ε 0.005.
+    the memory's prior on time if it has one. Of more distinct points than ``exact_up_to`` so many are taken, evenly
+    spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
+    density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
 
-    The ε of a ``BackToPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
-    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade.
-
-    For other memories the likelihood is no guide. Where noise grows with the age it says that old rewards lie further
-    apart, which they do not: of 300 rewards with ε = 0.03 it made the horizon of a discount 128 to 512 rounds where 4
-    to 16 predict best. Their number is that under which rewards are predicted best from those before them, one at a
-    time; with it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if
-    nothing changed, and of those under a prior on time.
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
+    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade. For other
+    memories the likelihood is no guide: noise that grows with the age says that old rewards lie further apart, which
+    they do not. Their number is that under which rewards are predicted best from those before them, one at a time; with
+    it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if nothing
+    changed, and of those under a prior on time.
 
     Args:
         data: what is fitted to.
         kernel: any GPyTorch kernel, which is copied; parameters that need no gradient stay as they are.
         regularization: λ, if it is known.
-        memory: what counts; all unless given.
+        memory: which rewards count; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
         learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0. The mean of the rewards is
-            none where a bandit chose what was played: of 200 with prior mean 0 and variance 1 it was 1.4 to 1.7, and
-            the one learned 0.1 to 0.5.
+            none where a bandit chose what was played.
         seed: of the points from which a fit starts.
-        exact_up_to: the most distinct points that the exact density looks at.
+        exact_up_to: the most distinct points of the exact density.
 
     Raises:
         InputError: if the memory is one whose number cannot be learned, or no reward counts.
@@ -123,13 +120,14 @@ def fit_evidence(
     learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
     numbers O(100 u m²), m at most 128.
     """
-    kept = KeepAll() if memory is None else memory
-    learn, mean_variance = learn_memory and not isinstance(kept, KeepAll), 1.0 if learn_mean else 0.0
+    kept = Stationary() if memory is None else memory
+    learn, mean_variance = learn_memory and not isinstance(kept, Stationary), 1.0 if learn_mean else 0.0
+    start = _Start(kernel, regularization, mean_variance, seed, exact_up_to)
     with _undisturbed():
         if learn and not kept.needs_time_column:
-            fit = _fit_predicting(data, kernel, regularization, kept, mean_variance, seed, exact_up_to)
+            fit = _predicting(start, data, kept)
         else:
-            fit = _fit_posterior(data, kernel, regularization, kept, learn, mean_variance, seed, exact_up_to)
+            fit = start.climbed(data, kept, learn)
     return fit if memory is not None else replace(fit, memory=None)
 
 
@@ -145,39 +143,34 @@ def _undisturbed() -> Iterator[None]:
 # ---------------------------------------------------------------- by the marginal posterior
 
 
-def _fit_posterior(
-    data: Data,
-    kernel: Kernel,
-    regularization: float | None,
-    memory: Memory,
-    learn: bool,
-    mean_variance: float,
-    seed: int,
-    exact_up_to: int,
-    climbs: int = _CLIMBS,
-) -> Fit:
-    """Return the best of some climbs."""
-    kernel = deepcopy(kernel).to(data.X)
-    posterior = MarginalPosterior(data, kernel, regularization, memory, learn, exact_up_to, mean_variance=mean_variance)
-    settled = _climbed(posterior, seed, climbs)
-    if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
-        posterior = _widened(posterior, data, regularization, memory, seed)
-    if learn and settled:
-        memory = memory.with_horizon(posterior.horizon)
-    return _described(posterior, memory, settled)
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Where fits start, and what they have in common; see ``fit_evidence`` and ``MarginalPosterior``."""
+
+    kernel: Kernel
+    regularization: float | None
+    mean_variance: float
+    seed: int
+    exact_up_to: int
+
+    def climbed(self, data: Data, memory: Memory, learn: bool = False, climbs: int = _CLIMBS) -> Fit:
+        """Return the best of some climbs."""
+        kernel, variance = deepcopy(self.kernel).to(data.X), self.mean_variance
+        most = self.exact_up_to
+        posterior = MarginalPosterior(data, kernel, self.regularization, memory, learn, most, mean_variance=variance)
+        settled = _climb(posterior, self.seed, climbs)
+        if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
+            kernel = deepcopy(kernel)
+            many = MarginalPosterior(data, kernel, self.regularization, memory, False, COVERED, True, variance)
+            many.follow(posterior)
+            if many.unexplained() <= _UNEXPLAINED and _climb(many, self.seed, 1):
+                posterior = many
+        if learn and settled:
+            memory = memory.with_horizon(posterior.horizon)
+        return _described(posterior, memory, settled)
 
 
-def _widened(
-    few: MarginalPosterior, data: Data, regularization: float | None, memory: Memory, seed: int
-) -> MarginalPosterior:
-    """Return the posterior given many points, fitted from where that given few ended, if a bound does it justice."""
-    kernel = deepcopy(few.kernel)
-    many = MarginalPosterior(data, kernel, regularization, memory, False, COVERED, True, few.mean_variance)
-    many.follow(few)
-    return many if many.unexplained() <= _UNEXPLAINED and _climbed(many, seed, 1) else few
-
-
-def _climbed(posterior: MarginalPosterior, seed: int, climbs: int) -> bool:
+def _climb(posterior: MarginalPosterior, seed: int, climbs: int) -> bool:
     """Take the parameters to the best maximum that some climbs find; if there is none leave them alone and say so."""
     parameters, size = posterior.parameters, len(posterior.Y)
     if not parameters:
@@ -254,42 +247,29 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 # ---------------------------------------------------------------- by prediction
 
 
-def _fit_predicting(
-    data: Data,
-    kernel: Kernel,
-    regularization: float | None,
-    memory: Memory,
-    mean_variance: float,
-    seed: int,
-    exact_up_to: int,
-) -> Fit:
-    """Return the kernel and the number that predict best."""
+def _predicting(start: _Start, data: Data, memory: Memory) -> Fit:
+    """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _hypotheses(X, Y, times, kernel, regularization, mean_variance, seed, exact_up_to):
+    for fit in _candidates(start, X, Y, times):
         if not fit.settled:
             continue
-        scores = predictive_densities(fit.kernel, fit.regularization, memories, X, Y - fit.mean, times, predicted)
+        scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted)
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
-        return _fit_posterior(data, kernel, regularization, memory, False, mean_variance, seed, exact_up_to)
-    chosen, memory = best
+        return start.climbed(data, memory)
+    fit, memory = best
     told_at, now = data.in_order()[2:]
-    counts = bool(memory.noise(told_at, now, chosen.regularization).isfinite().any())  # at a restart nothing does
+    counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
+    counted, variance = memory if counts else Stationary(), start.mean_variance
     posterior = MarginalPosterior(
-        data,
-        chosen.kernel,
-        chosen.regularization,
-        memory if counts else KeepAll(),
-        False,
-        exact_up_to,
-        mean_variance=mean_variance,
+        data, fit.kernel, fit.regularization, counted, False, start.exact_up_to, mean_variance=variance
     )
-    return replace(_described(posterior, memory, True), mean=chosen.mean)
+    return replace(_described(posterior, memory, True), mean=fit.mean)
 
 
 def _horizons(times: Tensor, memory: Memory) -> list[float]:
@@ -317,21 +297,56 @@ class _Changing(Memory):
         return torch.full_like(times, float(regularization))
 
 
-def _hypotheses(
-    X: Tensor,
-    Y: Tensor,
-    times: Tensor,
-    kernel: Kernel,
-    regularization: float | None,
-    mean_variance: float,
-    seed: int,
-    exact_up_to: int,
-) -> Iterator[Fit]:
+def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        latest = Data(X[-size:], Y[-size:])
-        yield _fit_posterior(latest, kernel, regularization, KeepAll(), False, mean_variance, seed, exact_up_to, 1)
+        yield start.climbed(Data(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield _fit_posterior(timed, kernel, regularization, _Changing(), True, mean_variance, seed, exact_up_to, 1)
+    yield start.climbed(timed, _Changing(), learn=True, climbs=1)
+
+
+def _predictive_densities(
+    fit: Fit, memories: Sequence[Memory], X: Tensor, Y: Tensor, times: Tensor, predicted: Tensor
+) -> Tensor:
+    """Return how well memories predict, (G,): the sum of the log densities of rewards, each given those before it.
+
+    The posterior is the Nyström–DTC one with a dictionary of at most 128 points, which is the exact one where these
+    span the others.
+
+    Args:
+        fit: the kernel and λ.
+        memories: G of them, without a prior on time.
+        X: points (n, d), in the order of their times.
+        Y: rewards (n,) less their mean.
+        times: when each was made, (n,).
+        predicted: which of them are predicted, (p,).
+
+    Cost: O(G p u m²), u distinct points and m of them in the dictionary.
+    """
+    kernel, regularization = fit.kernel, fit.regularization
+    with torch.no_grad():
+        points, places = distinct_in_order(X)
+        ones = torch.ones(len(points), dtype=torch.float64, device=X.device)
+        Z = points[greedy_pivots(PlayedPoints(points, kernel, ones, ones), _DICTIONARY, 1e-8)]
+        factor = jittered_cholesky(gram(kernel, Z), for_solving=True)
+        embedding = torch.linalg.solve_triangular(factor, gram(kernel, Z, points), upper=False)
+        left = (prior_variance(kernel, points) - embedding.square().sum(0)).clamp_min(0.0)
+        here = places[predicted]
+        z, least = embedding[:, here].mT, left[here] + regularization
+        eye = torch.eye(len(Z), dtype=X.dtype, device=X.device)
+        scores = []
+        for memory in memories:
+            weights = Y.new_zeros(len(predicted), len(Y))
+            for row, s in zip(weights, predicted.tolist(), strict=True):
+                row[:s] = 1.0 / memory.noise(times[:s], float(times[s]), regularization)
+            none = Y.new_zeros(len(predicted), len(points))
+            total, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
+            precision = jittered_cholesky(eye + (embedding * total.unsqueeze(-2)) @ embedding.mT)
+            both = torch.stack([sums @ embedding.mT, z], dim=-1)
+            moment, whitened = torch.linalg.solve_triangular(precision, both, upper=False).unbind(-1)
+            variance = least + whitened.square().sum(-1)
+            error = Y[predicted] - (moment * whitened).sum(-1)
+            scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
+        return torch.stack(scores)

@@ -20,8 +20,7 @@ from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.observations.told import rewards
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.marginal import Data
-from torch_kbandits.priors.means import PriorMean
-from torch_kbandits.priors.prior import Prior
+from torch_kbandits.priors.prior import Prior, PriorMean
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
 _EQUAL = 1e-12
@@ -30,7 +29,7 @@ _EQUAL = 1e-12
 _ROUNDING = 4.0
 
 #: Rewards this many times as far below the median as the best is above it are far below. Of 200 designs of ten points
-#: five times as far were 1 to 40 in 100 on Branin and on bowls, on which nothing is to be clipped, and this far none.
+#: on Branin and on bowls none has some.
 _FAR = 20.0
 
 #: With fewer different rewards above the median, or it, than this, far is further; see ``floor_below``.
@@ -112,14 +111,12 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
 
     A few rewards far below the others, such as penalties of evaluations that failed, would be the unit in which all
     others are equal. So no reward counts as more than twenty times as far below the median as the best is above it;
-    and if one lies there, none as more than five times as far. Of equal rewards one is looked at, so that the median
+    and if one lies there, none as more than five times as far. Of equal rewards one counts, so that the median
     is none of them where many have the same penalty. Units change nothing.
 
     Of few rewards the best is easily near the median by chance: that k of them lie within a share s of the range has a
     probability like s to the k-th power. So where k < 4 different rewards are above the median, 20 becomes 20 to the
-    power of 4 / k: 400 with four or five different rewards. Of 2,000 designs of each size from three to ten points of
-    Branin's function and of three bowls none or 1 was clipped, on Branin's function 1 of seven, 2 of eight and 13 of
-    nine points.
+    power of 4 / k.
 
     Args:
         Y: rewards (n,), of which fewer than half of the different ones are far below; else the floor is of no use.

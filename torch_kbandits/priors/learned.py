@@ -16,8 +16,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.fitting import Units, default_kernel, floor_below
 from torch_kbandits.priors.marginal import Data
-from torch_kbandits.priors.means import PriorMean, own_mean
-from torch_kbandits.priors.prior import Prior
+from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
 
 #: From so many rewards on it is said what is odd about a fit; of fewer much is.
 _TELLING = 50
@@ -54,7 +53,7 @@ class Told:
             rewards may change.
         memory: which rewards count; None where all do.
         times: when the rewards were made, (n,); None without a memory.
-        now: the present.
+        now: the current time.
         groups: as in ``default_kernel``.
         names: as in ``Data``.
     """
@@ -91,18 +90,16 @@ class LearnedPrior:
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
     and the units of rewards. The first points are spread over the candidates, whatever the algorithm. Then the prior is
-    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; points that are pending
-    stay so. In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards
-    by a positive number, or adding one to them, changes no choice where nothing that is given has their units.
+    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; pending points stay so.
+    In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards by a
+    positive number, or adding one to them, changes no choice where nothing that is given has their units.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
-    With all three only the memory's number is left to learn. Then no point is spread: from the first round on the
-    algorithm plays with them and with the memory as it is given. Nor is one where the mean is no number, but a value
-    for each arm or a function: it says where to look.
+    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is no
+    number, but a value for each arm or a function: it says where to look.
 
     A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
-    rewards or more: a column that explains nothing or whose length scale is too short, no noise, a kernel that explains
-    nothing.
+    rewards or more.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
@@ -111,7 +108,7 @@ class LearnedPrior:
             each column divided by its range: of what may be played as far as that is known, else of what was told.
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
-        learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``BackToPrior`` by the marginal
+        learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
             likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
             in force is ``bandit.memory``. See ``fit_evidence``.
         clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
@@ -251,3 +248,38 @@ class LearnedPrior:
         if self.kernel is None:
             return default_kernel(dimension, groups)
         return units.kernel(self.kernel) if self._knows_kernel else self.kernel
+
+
+def given_prior(prior: Prior | LearnedPrior) -> Prior:
+    """Return a prior, where none can be learned.
+
+    Raises:
+        InputError: if it is to be learned.
+    """
+    if isinstance(prior, LearnedPrior):
+        raise InputError(
+            "A family has hypotheses that are given, so none is learned: give a Prior or a kernel, or leave out the "
+            "family."
+        )
+    return prior
+
+
+def prior_of(
+    prior: Prior | LearnedPrior | None, kernel: Kernel | None, regularization: float | None, mean: PriorMean | None
+) -> Prior | LearnedPrior:
+    """Return the prior that is given, as one word or as its parts.
+
+    Raises:
+        InputError: if both are given, or a part is missing or does not fit.
+    """
+    parts = {"kernel": kernel, "regularization": regularization, "mean": mean}
+    if prior is not None:
+        checks.instance("prior", prior, (Prior, LearnedPrior), "a Prior or a LearnedPrior")
+        if twice := [name for name, part in parts.items() if part is not None]:
+            raise InputError(f"Give either prior or {' and '.join(twice)}: a {type(prior).__name__} has them.")
+        return prior
+    if missing := [name for name in ("kernel", "regularization") if parts[name] is None]:
+        raise InputError(
+            f"{' and '.join(missing)} must be given, or prior=LearnedPrior(), which fits both to the rewards."
+        )
+    return Prior(kernel, regularization, 0.0 if mean is None else mean)  # pyright: ignore[reportArgumentType]

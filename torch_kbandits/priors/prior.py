@@ -1,13 +1,27 @@
-"""What is assumed of rewards before any is told."""
+"""What is assumed of rewards before any is told: kernel, noise and mean."""
 
+import inspect
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any, cast
 
+import torch
 from gpytorch.kernels import Kernel
+from gpytorch.means import ConstantMean, Mean
+from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.priors.means import PriorMean, own_mean
+from torch_kbandits.candidates import Arms, Candidates
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.rows import row_keys
+
+#: A number, a value for each arm (A,), a GPyTorch mean, or a function of points (n, d), and of ``time`` (n,) if it has
+#: a parameter of that name, that returns (n,).
+PriorMean = float | Tensor | Mean | Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,3 +54,150 @@ class Prior:
         mean = own_mean(self.mean)
         object.__setattr__(self, "mean", 0.0 if mean is None else mean)
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
+
+
+class FunctionMean(Mean):
+    """A function of points (n, d) that returns (n,), as a GPyTorch mean.
+
+    Args:
+        function: where it ``depends_on_time`` it is given the time, (n,), of points whose first column that is.
+        dtype: of the points that it is given.
+    """
+
+    def __init__(self, function: Callable[..., Any], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.function, self.depends_on_time, self._dtype = function, depends_on_time(function), dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means at points (..., n, d), with a time (..., n, 1 + d), (..., n).
+
+        Raises:
+            InputError: if the function does not return a finite number for each point.
+        """
+        points = x.reshape(-1, x.shape[-1])
+        words = {"time": points[:, 0]} if self.depends_on_time else {}
+        values = torch.as_tensor(self.function(points[:, len(words) :].to(self._dtype), **words)).to(x)
+        if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
+            raise InputError(
+                f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
+                f"got {checks.describe(values)}."
+            )
+        return values.reshape(x.shape[:-1])
+
+
+class TabulatedMean(Mean):
+    """A value for each of some points.
+
+    Args:
+        points: (A, d).
+        values: (A,).
+    """
+
+    def __init__(self, points: Tensor, values: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("values", values)
+        keys, self._dtype = row_keys(points), points.dtype
+        self._places = {key: place for place, key in enumerate(keys)}
+        first = values[[self._places[key] for key in keys]]
+        if not torch.equal(values, first):
+            row = int((values != first).nonzero()[0])
+            raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the values at points (..., n, d), (..., n). Cost: O(n).
+
+        Raises:
+            InputError: if a point has none.
+        """
+        points = x.reshape(-1, x.shape[-1])
+        places = [self._places.get(key) for key in row_keys(points.to(self._dtype))]
+        if None in places:
+            raise InputError(
+                f"mean has a value for each arm, and {points[places.index(None)].tolist()} is none: give mean as a "
+                "function of points (n, d)."
+            )
+        return cast(Tensor, self.values)[cast(list[int], places)].reshape(x.shape[:-1])
+
+
+class UntimedMean(Mean):
+    """The mean of points whose first column is the time, on which it does not depend."""
+
+    def __init__(self, base: Mean) -> None:
+        super().__init__()
+        self.base = base
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the means at points (..., n, 1 + d), (..., n)."""
+        return cast(Tensor, self.base(x[..., 1:]))
+
+
+def depends_on_time(mean: PriorMean | None) -> bool:
+    """Say whether a prior mean is a function with a parameter that is called ``time``."""
+    if not callable(mean) or isinstance(mean, Mean):
+        return False
+    try:
+        return "time" in inspect.signature(mean).parameters
+    except ValueError:  # some that are built in do not say
+        return False
+
+
+def own_mean(mean: PriorMean) -> PriorMean | None:
+    """Return a prior mean that nobody else changes; None if it is zero.
+
+    Raises:
+        InputError: if it is of another kind, or a number that is not finite.
+    """
+    if isinstance(mean, Mean):
+        return deepcopy(mean)
+    if callable(mean):
+        return mean
+    if isinstance(mean, (list, tuple)) or getattr(mean, "ndim", 0):
+        return checks.finite("mean", torch.as_tensor(checks.real_numbers("mean", mean)).to(torch.float64, copy=True))
+    return checks.finite_number("mean", mean) or None
+
+
+def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
+    """Return a prior mean as a GPyTorch mean of the points of candidates.
+
+    Args:
+        candidates: what may be played; where their points know the time a mean depends on it only if it says so.
+        mean: as ``own_mean`` returns it. With contexts points are (context, action).
+
+    Raises:
+        InputError: if it is of another size, or is not finite at an example.
+    """
+    kind, example = untimed(candidates), candidates.example
+    if isinstance(mean, Mean):
+        module = mean
+    elif callable(mean):
+        module = FunctionMean(mean, kind.example.dtype)
+    elif isinstance(mean, Tensor):
+        module = _tabulated(kind, mean)
+    else:
+        module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
+        module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
+    module = module.to(example).requires_grad_(False).eval()
+    module = UntimedMean(module) if candidates is not kind and not depends_on_time(mean) else module
+    try:
+        with torch.no_grad():
+            values = prior_mean(module, example)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"mean cannot be evaluated at points of {example.shape[-1]} columns: {error!r}") from error
+    if values.shape != example.shape[:-1] or not checks.all_finite(values):
+        raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
+    return module
+
+
+def _tabulated(candidates: Candidates, values: Tensor) -> TabulatedMean:
+    """Return the mean of a value for each arm."""
+    arms = candidates.source.tensor if isinstance(candidates, Arms) else None
+    if arms is None:
+        raise InputError(
+            f"A value for each arm, mean={checks.describe(values)}, needs arms in memory: give mean as a number, a "
+            "function of points (n, d) or a GPyTorch mean."
+        )
+    if values.shape != arms.shape[:1]:
+        raise InputError(f"mean must be a value for each of {len(arms)} arms, got {checks.describe(values)}.")
+    return TabulatedMean(arms, values.to(candidates.example))

@@ -1,4 +1,4 @@
-"""Where a parameter stands in a point, and when it is there."""
+"""Which columns of a point a parameter has, and when it is there."""
 
 import math
 from dataclasses import dataclass

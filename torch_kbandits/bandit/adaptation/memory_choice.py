@@ -12,7 +12,7 @@ import torch
 from torch_kbandits import checks
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Discount, KeepAll, Memory, SlidingWindow
+from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 
@@ -318,7 +318,7 @@ class DynamicModelSelection(MemoryChoice):
 
 def default_discounts() -> tuple[Memory, ...]:
     """Return discounts that remember about 10, 20, 50 and 100 rounds, and the memory that keeps all."""
-    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), KeepAll())
+    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
 
 
 def _score(told: History, belief: Belief) -> float:

@@ -22,7 +22,7 @@ from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
 from torch_kbandits.integrations.ax.playing import Played, Settings
 from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_fixed, check_goals, check_space
 from torch_kbandits.integrations.ax.told import read
-from torch_kbandits.memory import KeepAll
+from torch_kbandits.memory import Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import generator_for
 
@@ -102,7 +102,7 @@ class BanditAdapter(Adapter):
         played, told, models = self._shown(), read(cv_training_data, self._experiment), dict[str, Model]()
         X = played.space.points(told.parameters)
         for name, metric in played.metrics.items():
-            model, values, memory = played.model(name), metric.sign * told.mean(name), metric.memory or KeepAll()
+            model, values, memory = played.model(name), metric.sign * told.mean(name), metric.memory or Stationary()
             level = float(model.regularization)
             rows = values.isfinite()
             rows[rows.clone()] = (noise := memory.noise(told.times[rows], self._told.now, level)).isfinite()

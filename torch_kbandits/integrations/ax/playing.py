@@ -17,13 +17,13 @@ from torch_kbandits.acquisition import UpperConfidenceRule
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Configurations
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.modes import Mode
+from torch_kbandits.confidence.base import Mode
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, TheoryWarning
 from torch_kbandits.integrations.ax.pool import CandidatePool
 from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace
 from torch_kbandits.integrations.ax.told import KnownNoise, Told
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Limit, Outcome, Scalarization
@@ -101,7 +101,9 @@ class Played:
         self.metrics = {name: self._metric(name, sought.get(name, 1.0), name == names[0]) for name in names}
         self.has_time = any(metric.memory for metric in self.metrics.values())
         others = list(self.metrics.items())[1:]
-        memories = {name: (each.memory or KeepAll()) if self.has_time else None for name, each in self.metrics.items()}
+        memories = {
+            name: (each.memory or Stationary()) if self.has_time else None for name, each in self.metrics.items()
+        }
         reward = self.metrics[names[0]]
         objective = None
         if len(sought) > 1:
@@ -119,7 +121,7 @@ class Played:
                 memory=memories[names[0]],
                 seed=settings.seed,
                 outcomes=[
-                    Outcome(name, each.prior, (each.memory or KeepAll()) if self.has_time else None)
+                    Outcome(name, each.prior, (each.memory or Stationary()) if self.has_time else None)
                     for name, each in others
                 ],
                 constraints=[self._limit(each, goals, plainly) for each in goals.outcome_constraints],

@@ -43,7 +43,7 @@ class TrialSpace:
         self.names = [name for name, kind in kinds.items() if kind.count > 1]
         self.whole = ParameterSpace(kinds)
         self.free, left = None, {name: kind for name, kind in kinds.items() if name not in fixed}
-        if any(kind.columns for kind in left.values()):
+        if any(kind.count > 1 for kind in left.values()):
             bounds = [each for each in space.parameter_constraints if each.constraint_dict.keys() - fixed.keys()]
             self.free = ParameterSpace(left, [_without(fixed, each) for each in bounds])
         held = [self.free is not None and self.names[group] in fixed for group in self.whole.groups]

@@ -13,7 +13,7 @@ from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
 from torch_kbandits.confidence import ConstantWidth, Width
-from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
+from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators

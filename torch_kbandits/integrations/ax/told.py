@@ -12,7 +12,7 @@ from ax.core.experiment import Experiment
 from ax.core.trial_status import TrialStatus
 from torch import Tensor
 
-from torch_kbandits.memory import KeepAll, Memory
+from torch_kbandits.memory import Memory, Stationary
 
 #: The least noise variance of a trial, as a share of the variance of all outcomes.
 _LEAST_NOISE = 1e-6
@@ -120,7 +120,7 @@ class KnownNoise(Memory):
     keeps_noise = False
 
     def __init__(self, variances: Mapping[float, float], memory: Memory | None) -> None:
-        self.variances, self.memory = dict(variances), memory or KeepAll()
+        self.variances, self.memory = dict(variances), memory or Stationary()
         self.num_latest = self.memory.num_latest
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:

@@ -1,8 +1,11 @@
 """A family of hypotheses: what may be true of the function, what each has shown so far, and the rule between them."""
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -11,12 +14,11 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors.means import PriorMean, own_mean
+from torch_kbandits.priors.prior import PriorMean, own_mean
 
 
 @dataclass(frozen=True, eq=False)
-class Variant:
+class ModelSpec:
     """A hypothesis by what it assumes otherwise than the bandit: what is None is as the bandit has it.
 
     Args:
@@ -79,17 +81,6 @@ class Trials:
         """The hypothesis, of those not rejected, that predicted best; of equals the first."""
         return int(torch.where(self.active, self.scores, -torch.inf).argmax())
 
-    def confidence(self, failure_probability: float, noise_scale: Tensor) -> Tensor:
-        """Return ξ_t = 2R² ln(K π² t² / 6δ), (K,): sums of n noises stay within √(ξ_t n) for all hypotheses and rounds.
-
-        Args:
-            failure_probability: δ.
-            noise_scale: R of each hypothesis, (K,).
-        """
-        t = max(1, self.number)
-        odds = len(self.plays) * (torch.pi * t) ** 2 / (6.0 * failure_probability)
-        return 2.0 * noise_scale.square() * torch.tensor(odds, dtype=torch.float64).log()
-
 
 class FamilyRule(ABC):
     """How hypotheses take turns. A value: it holds settings and no state.
@@ -111,7 +102,7 @@ class FamilyRule(ABC):
 
     @abstractmethod
     def weights(self, trials: Trials) -> Tensor:
-        """Return how much each hypothesis is believed, (K,), as the rule understands it; they sum to 1."""
+        """Return the weight of each hypothesis, (K,), as the rule understands it; they sum to 1."""
 
     @abstractmethod
     def leader(self, trials: Trials) -> int:
@@ -143,35 +134,65 @@ class Family:
     Cost: K times that of one hypothesis, in time and memory.
     """
 
-    variants: tuple[Variant, ...]
+    variants: tuple[ModelSpec, ...]
     rule: FamilyRule
 
     def __post_init__(self) -> None:
         if not isinstance(self.variants, (tuple, list)) or not self.variants:
             raise InputError(f"variants must be one or more hypotheses, got {checks.describe(self.variants)}.")
         for number, variant in enumerate(self.variants):
-            checks.instance(f"variants[{number}]", variant, Variant, "a Variant(kernel=...)")
+            checks.instance(f"variants[{number}]", variant, ModelSpec, "a ModelSpec(kernel=...)")
         checks.instance("rule", self.rule, FamilyRule, "a rule such as Sampling() or Balancing()")
         object.__setattr__(self, "variants", tuple(self.variants))
 
 
-def shares(active: Tensor) -> Tensor:
-    """Return the same weight for each hypothesis that is not rejected, (K,)."""
-    return active.double() / active.sum()
+def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
+    """Return e^(−i/d) for i = 0 … number − 1: each bounds the regret at most about e times as high as the one before.
+
+    Source: Ziomek, Adachi and Osborne, NeurIPS 2024, for Gaussian kernels.
+
+    Args:
+        number: how many, at least 1.
+        dimension: d >= 1.
+    """
+    number, dimension = checks.size("number", number), checks.positive_integer("dimension", dimension)
+    return tuple(math.exp(-i / dimension) for i in range(number))
 
 
-def drawn(probabilities: Tensor, seed: int) -> int:
-    """Return a hypothesis drawn with these probabilities (K,)."""
-    lot = torch.rand((), generator=generator_for(seed, 0, "hypothesis"), dtype=torch.float64, device="cpu")
-    below = int((probabilities.cumsum(0) <= lot).sum())
-    return min(below, int(probabilities.nonzero().max()))
+def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec, ...]:
+    """Return hypotheses whose kernels have the length scales of a kernel, all of them, times each number.
+
+    Args:
+        kernel: any GPyTorch kernel in which a part has length scales; a copy is changed.
+        scales: numbers above 0, at least one.
+
+    Raises:
+        InputError: if no part of the kernel has length scales, or they may not become that long or short.
+    """
+    if not isinstance(scales, (tuple, list)) or not scales:
+        raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
+    factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
+    return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
 
 
-def noise_scales(noise_scale: float | None, noise: Tensor) -> Tensor:
-    """Return R of each hypothesis, (K,): one for all, or √λ of each."""
-    return noise.sqrt() if noise_scale is None else torch.full_like(noise, noise_scale)
-
-
-def checked_rule(rule: Any) -> None:
-    """Check and keep δ and R, which the rules that reject have in common."""
-    checks.keep(rule, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
+def _stretched(kernel: Kernel, factor: float) -> Kernel:
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    other = deepcopy(kernel)
+    parts = [cast(Any, part) for part in other.modules() if isinstance(part, Kernel) and part.has_lengthscale]
+    if not parts:
+        raise InputError(
+            f"No part of this {type(kernel).__name__} has a length scale to multiply by scales: give kernels=, one for "
+            "each hypothesis."
+        )
+    for part in parts:
+        longer: Tensor = part.lengthscale.detach() * factor
+        constraint = part.raw_lengthscale_constraint
+        if not constraint.check(longer):
+            raise InputError(
+                f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}, and "
+                f"must be in {constraint}: give other scales, or a kernel without that constraint."
+            )
+        if factor != 1.0:  # which would change its last digits
+            with torch.no_grad():
+                part.raw_lengthscale.copy_(constraint.inverse_transform(longer))
+    return other

@@ -35,8 +35,8 @@ _NOTHING = 2.0
 #: A prior variance is far below the noise.
 _FAR_BELOW = 0.01
 
-#: Points that are looked at.
-_LOOKED_AT = 200
+#: Points that are evaluated.
+_EVALUATED = 200
 
 
 class _Scale(NamedTuple):
@@ -60,15 +60,15 @@ def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
     - A length scale so short that values of its columns share nothing: at its lower bound, or less than a third of the
       distance in 99 of 100 pairs of values, of columns that have more than two.
     - A length scale at its upper bound, or so long that its columns explain nothing.
-    - A noise of zero: at the least that a fit tries.
-    - A kernel that explains nothing: under which 20 rewards or more are hardly more probable than under noise alone,
-      or whose variance is far below the noise. Then nothing else is said.
+    - A noise at the least that a fit tries.
+    - A kernel under which 20 rewards or more are hardly more probable than under noise alone, or whose variance is far
+      below the noise. Then nothing else is said.
 
     Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
     """
     with torch.no_grad():
         X, kernel = _untimed(posterior), posterior.kernel
-        X = X[torch.linspace(0, len(X) - 1, min(len(X), _LOOKED_AT), dtype=torch.float64).round().long()]
+        X = X[torch.linspace(0, len(X) - 1, min(len(X), _EVALUATED), dtype=torch.float64).round().long()]
         if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
             return (
                 "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
