@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import environments
-from torch_kbandits.environments.replay import ReplayedArms
-from torch_kbandits.environments.sensor_replay import SensorReplay
+from torch_kbandits.environments.arms import ReplayedArms, SensorReplay
 from torch_kbandits.numerics.random import generator_for
 
 #: What a bandit is told before it chooses: nothing; which of some phases it is; or numbers.

@@ -12,9 +12,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.tuners import AX, GP, GP_WINDOW, RANDOM, SAMPLER, SEARCH, STRATEGY, TPE, TUNERS, WINDOW
 from benchmarks.tuning_problems import PROBLEMS
-from torch_kbandits.looking.figures import write_figure
-from torch_kbandits.looking.palette import COLOURS, DASHES, MARKERS, SMALL, TEXT, clean
-from torch_kbandits.looking.units import plain_logarithmic
+from torch_kbandits.plotting.style import COLOURS, DASHES, MARKERS, SMALL, TEXT, clean, plain_logarithmic, write_figure
 
 #: Inches of a panel, and how many are beside each other.
 _PANEL, _COLUMNS = (4.2, 3.1), 3

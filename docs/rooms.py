@@ -14,7 +14,7 @@ GROUND = ("checks", "errors", "exports", "extras", "files", "version")
 #: Where a room stands from left to right. How high follows from what it imports.
 PLACES = {
     "serving": 1,
-    "looking": 1,
+    "plotting": 1,
     "observations": 0,
     "spaces": 1,
     "integrations": 3,

@@ -33,8 +33,8 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_kbandits import algorithms
-from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.memory import Linear, Memory, SlidingWindow, UncertaintyInjection
+from torch_kbandits.plotting.style import write_figure
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].
 ARMS = torch.cartesian_prod(

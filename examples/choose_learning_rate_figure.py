@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from records import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 STYLES = {
     "bandit, static": (SKY, "-", 2.0),

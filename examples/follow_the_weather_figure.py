@@ -20,8 +20,8 @@ from records import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE
 
 from torch_kbandits import Bandit, History
 from torch_kbandits.environments import SeattleWeather
-from torch_kbandits.looking import plot_line
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting import plot_line
+from torch_kbandits.plotting.style import write_figure
 
 COLOURS = (ORANGE, PURPLE, BLUE, BLACK, GREEN)
 DASHED, DOTTED = (0, (4, 2)), (0, (1, 1.5))

@@ -45,7 +45,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 #: Outcomes are told after so many offers, those that are known by then.
 OFFERS_PER_TELL = 10

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from records import BLUE, GREEN, GREY, ORANGE, PURPLE
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 COLOURS = (BLUE, GREEN, ORANGE, PURPLE)
 DASHED = (0, (4, 2))

@@ -37,7 +37,7 @@ from run_a_reactor_plant import LIMIT, SET_POINTS, Course, course, product, sett
 from run_a_reactor_policies import POLICIES, SAFE, Learning, Policy
 from run_a_reactor_policies import settings as chosen
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 #: The temperature of the feed water, in °C, for which the figure shows what is believed to be safe.
 WATER = 14.0

@@ -15,8 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from records import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 
-from torch_kbandits.looking.figures import write_figure
-from torch_kbandits.looking.palette import clean
+from torch_kbandits.plotting.style import clean, write_figure
 
 #: Of the policies, in their order.
 COLOURS = (BLUE, SKY, PURPLE, ORANGE, GREEN, GREY)

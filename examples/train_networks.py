@@ -38,7 +38,7 @@ from train_networks_policies import BANDITS, RANDOM, AnySetting, Contextual, Pol
 
 from torch_kbandits import Bandit
 from torch_kbandits.files import write_text
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 #: A bandit is saved after so many jobs.
 JOBS_PER_SAVE = 50

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from records import BLUE, GREEN, GREY, ORANGE, PURPLE
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 COLOURS = (BLUE, GREEN, ORANGE, PURPLE)
 

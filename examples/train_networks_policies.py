@@ -9,7 +9,6 @@ import torch
 from train_networks_jobs import JOB, SETTING, Job, jobs
 
 from torch_kbandits import Bandit, ColumnSpec, ContextualActions, LearnedPrior, Prior, algorithms, fit_prior
-from torch_kbandits.candidates import MappedArms
 from torch_kbandits.memory import Memory, SlidingWindow
 from torch_kbandits.priors import default_kernel
 
@@ -43,8 +42,7 @@ class Contextual:
     """CBKB on the joint points of job and setting. A bandit numbers what it asks, from 0, as jobs are numbered."""
 
     def __init__(self, bandit: Bandit, path: Path) -> None:
-        settings = MappedArms(path)
-        self.bandit, self._settings = bandit, settings.block(0, len(settings))
+        self.bandit, self._settings = bandit, torch.from_numpy(np.load(path))
 
     def choose(self, job: Job) -> int:
         """Ask in the context of the job; a row goes in as it is."""
@@ -73,7 +71,7 @@ class AnySetting:
 def bandit_on(path: Path, seed: int, prior: Prior | LearnedPrior, memory: Memory | None) -> Bandit:
     """Return a bandit on the settings of a file."""
     return algorithms.CBKB(
-        candidates=ContextualActions(MappedArms(path), context_columns=JOB, action_columns=SETTING),
+        candidates=ContextualActions(np.load(path, mmap_mode="r"), context_columns=JOB, action_columns=SETTING),
         prior=prior,
         memory=memory,
         resampling="growth",
@@ -97,9 +95,9 @@ def remembering(path: Path, seed: int) -> Bandit:
 def known(path: Path, seed: int) -> Bandit:
     """Return one that knows kernel, noise and mean from the start: from trainings of another year."""
     earlier, rng = jobs(LOGGED, LOG_SEED), np.random.default_rng(LOG_SEED)
-    settings = MappedArms(path)
+    settings = torch.from_numpy(np.load(path))
     rows = torch.from_numpy(rng.integers(len(settings), size=LOGGED))
-    X = torch.cat([JOB.encode([job.row for job in earlier]), settings.rows(rows)], dim=-1)
+    X = torch.cat([JOB.encode([job.row for job in earlier]), settings[rows]], dim=-1)
     rewards = [job.reward(row) for job, row in zip(earlier, rows.tolist(), strict=True)]
     joint = ColumnSpec([*JOB.columns, *SETTING.columns])
     prior = fit_prior(X, rewards, kernel=default_kernel(joint.width, joint.groups))

@@ -38,8 +38,8 @@ from tune_classifier_figure import draw
 from tune_classifier_task import EPOCHS, REFITS, SPACE, Digits, RewardScale, network, numpy_seed, settings
 
 from torch_kbandits import KernelUCB, NystromGP, RidgeLeverageSampling
-from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.plotting.style import write_figure
 
 #: Multiplier of the standard deviation. BKB's theorem asks for one about ten times larger, which explores long after
 #: there is anything to find; a constant near 2 is what works. BoTorch's ``UpperConfidenceBound`` calls this one 4.

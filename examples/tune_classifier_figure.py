@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from records import BLUE, GREEN, GREY, ORANGE
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 COLOURS = {"BKB": BLUE, "random search": ORANGE}
 DASHED = (0, (4, 2))

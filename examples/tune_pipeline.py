@@ -34,7 +34,7 @@ from sklearn.svm import SVC
 from tune_pipeline_figure import draw
 
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("pca", PCA(random_state=0)), ("svc", SVC())])
 

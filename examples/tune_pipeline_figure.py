@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from records import BLUE, GREEN, ORANGE
 
-from torch_kbandits.looking.figures import write_figure
+from torch_kbandits.plotting.style import write_figure
 
 COLOURS = {"bandit, best score": BLUE, "bandit, posterior mean": GREEN, "random search": ORANGE}
 

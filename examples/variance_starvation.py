@@ -34,9 +34,9 @@ from rich.table import Table
 from torch import Tensor
 
 from torch_kbandits import NystromGP, RidgeLeverageSampling
-from torch_kbandits.looking.figures import write_figure
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.plotting.style import write_figure
 
 TIMES = (6, 63, 215)
 LENGTHSCALE = 200.0**-0.5

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import torch
-from problems import DOUBLE, believed, data, matern, rbf, reward
+from problems import DOUBLE, believed, data, in_a_file, matern, rbf, reward
 from torch import Tensor
 
 import torch_kbandits as kb
@@ -19,6 +19,7 @@ from torch_kbandits.memory import BackToPrior, Discount, Linear, SlidingWindow, 
 
 ARMS = data(60, 2)[0]
 MANY = data(600, 2)[0]
+STORED = in_a_file(MANY)
 BOUNDS = torch.tensor([[0.0, -1.0], [1.0, 2.0]], dtype=DOUBLE)
 SMALL_BOX = kb.Box(BOUNDS, num_restarts=2, raw_samples=16)
 CONTEXTS = data(60, 1, seed=12)[0]
@@ -106,7 +107,6 @@ def of_each_round(number: int) -> dict[str, Any]:
     return in_context(number) | {"candidates": ARMS[number : number + 3 + number % 5, :1]}
 
 
-BLOCKS = kb.ArmBlocks(MANY.split(200).__getitem__, 3)
 SPACE = kb.ParameterSpace(
     {
         "x": kb.Float(0.0, 1.0),
@@ -144,7 +144,7 @@ KINDS = {
         words=in_context,
     ),
     "many arms": Kind(lambda: make("gp-ts", candidates=MANY)),
-    "arms in blocks": Kind(lambda: make("bkb", candidates=kb.Arms(BLOCKS), memory=Discount(0.9)), loads=False),
+    "arms in a file": Kind(lambda: make("bkb", candidates=kb.Arms(STORED), memory=Discount(0.9))),
     "few features": Kind(lambda: make("bkb", oversampling=0.3, candidates=MANY)),
     "uniform": Kind(lambda: composed(dictionary=kb.UniformDictionary(6))),
     "greedy": Kind(lambda: composed(dictionary=kb.GreedyDictionary(6))),

@@ -1,6 +1,9 @@
 """GPyTorch kernels beside their dense twins, data to try them on, and rounds to play."""
 
+import atexit
 import dataclasses
+import shutil
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,6 +18,14 @@ from torch_kbandits import LearnedPrior, UnitCube
 from torch_kbandits.integrations.tuning import tuning_bandit
 
 DOUBLE = torch.float64
+
+
+def in_a_file(arms: Tensor) -> np.memmap:
+    """The same arms in a file, which goes with the process."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    np.save(f"{folder}/arms.npy", arms.numpy())
+    return np.load(f"{folder}/arms.npy", mmap_mode="r")
 
 
 class KernelPair(NamedTuple):

@@ -8,16 +8,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel, RQKernel
-from problems import DOUBLE, data, difference, exactly, linear, matern, rbf, reward
+from problems import DOUBLE, data, difference, exactly, in_a_file, linear, matern, rbf, reward
 from torch import Tensor
 
 import torch_kbandits as kb
 from torch_kbandits import acquisition as rules
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
-from torch_kbandits.candidates import Candidates, TimedActions
+from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import EKUCBWidth, IGPUCBWidth, KUCBWidth
 from torch_kbandits.memory import BackToPrior, Discount, KeepAll, Restart, SlidingWindow, UncertaintyInjection
 from torch_kbandits.priors.families import Balancing, Elimination, Family, Prediction, Sampling, Variant
@@ -46,14 +45,7 @@ class Space(NamedTuple):
         return self.context_dim > 0 or self.each_round or self.timed
 
 
-def in_a_file(arms: Tensor, folder: Path) -> kb.Arms:
-    path = folder / f"{len(arms)}.npy"
-    if not path.exists():
-        np.save(path, arms.numpy())
-    return kb.Arms(kb.MappedArms(path))
-
-
-def sets(kind: type[kb.ContextualActions], **about: bool) -> dict[str, Space]:
+def sets(kind: Callable[..., Candidates], **about: bool) -> dict[str, Space]:
     """A set that stays, one that each round brings, and a box; each alone and in a context."""
     title, found = "timed " if about else "", {}
     for c, where in enumerate(("", " in a context")):
@@ -77,12 +69,11 @@ def sets(kind: type[kb.ContextualActions], **about: bool) -> dict[str, Space]:
 SPACES = {
     "arms": Space(lambda _: kb.Arms(ARMS), ARMS),
     "many arms": Space(lambda _: kb.Arms(MANY), MANY),
-    "arms in a file": Space(lambda folder: in_a_file(ARMS, folder), ARMS, stored=True),
-    "many arms in a file": Space(lambda folder: in_a_file(MANY, folder), MANY, stored=True),
-    "arms in blocks": Space(lambda _: kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3)), ARMS, stored=True),
+    "arms in a file": Space(lambda _: kb.Arms(in_a_file(ARMS)), ARMS, stored=True),
+    "many arms in a file": Space(lambda _: kb.Arms(in_a_file(MANY)), MANY, stored=True),
     "box": Space(lambda _: kb.Box(BOX, **SEARCH)),
     **sets(kb.ContextualActions),
-    **sets(TimedActions, timed=True),
+    **sets(lambda **words: Timed(kb.ContextualActions(**words)), timed=True),
 }
 
 
@@ -392,7 +383,7 @@ class Loop:
     def look(self) -> None:
         """Read all that is believed: it is finite."""
         bandit, words = self.bandit, self.words()
-        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SpreadRule):
+        if self.of.rule not in FUNCTIONLESS and not self.space.stored and not isinstance(bandit.rule, rules.SobolRule):
             values = bandit.acquisition(**words)(self.some.unsqueeze(-2))
             allowed = values > -torch.inf if self.of.limits != "none" else torch.ones_like(values, dtype=torch.bool)
             assert bool((values.isfinite() == allowed).all()), values

@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from torch_kbandits.acquisition import DiscretizedThompsonSampling as DiscretizedThompsonSampling
     from torch_kbandits.acquisition import KernelUCB as KernelUCB
     from torch_kbandits.bandit import Bandit as Bandit
-    from torch_kbandits.candidates import ArmBlocks as ArmBlocks
     from torch_kbandits.candidates import Arms as Arms
     from torch_kbandits.candidates import Box as Box
     from torch_kbandits.candidates import Configurations as Configurations
     from torch_kbandits.candidates import ContextualActions as ContextualActions
-    from torch_kbandits.candidates import MappedArms as MappedArms
     from torch_kbandits.candidates import UnitCube as UnitCube
     from torch_kbandits.confidence import BKBWidth as BKBWidth
     from torch_kbandits.confidence import ConstantWidth as ConstantWidth

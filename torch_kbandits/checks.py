@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import islice
 from numbers import Real
 from operator import index
@@ -106,12 +107,25 @@ def number(name: str, value: Any) -> float:
         raise InputError(f"{name} must be a number, got {describe(value)}.") from None
 
 
-def positive(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a finite number above 0."""
-    checked = number(name, value)
-    if not (math.isfinite(checked) and checked > 0.0):
-        raise InputError(f"{name} must be a finite number above 0, got {shown(value)}.")
-    return checked
+def _real(words: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
+    """Return a check for real numbers of which something holds, which the words say."""
+
+    def check(name: str, value: Any) -> float:
+        checked = number(name, value)
+        if not holds(checked):
+            raise InputError(f"{name} must {words}, got {shown(value)}.")
+        return checked
+
+    return check
+
+
+#: Each takes the name of an argument and its value, and returns it as a float.
+finite_number = _real("be a finite number", math.isfinite)
+positive = _real("be a finite number above 0", lambda value: 0.0 < value < math.inf)
+non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= value < math.inf)
+open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
+discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
+share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
 
 
 def scale(name: str, value: Any) -> float:
@@ -119,46 +133,6 @@ def scale(name: str, value: Any) -> float:
     checked = positive(name, value)
     if checked > _LARGEST_SCALE:
         raise InputError(f"{name} must be at most {_LARGEST_SCALE:g}, got {shown(value)}: give it in another unit.")
-    return checked
-
-
-def non_negative(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a finite number of at least 0."""
-    checked = number(name, value)
-    if not (math.isfinite(checked) and checked >= 0.0):
-        raise InputError(f"{name} must be a finite number of at least 0, got {shown(value)}.")
-    return checked
-
-
-def finite_number(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a finite number."""
-    checked = number(name, value)
-    if not math.isfinite(checked):
-        raise InputError(f"{name} must be a finite number, got {shown(value)}.")
-    return checked
-
-
-def open_unit_interval(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it lies strictly between 0 and 1."""
-    checked = number(name, value)
-    if not 0.0 < checked < 1.0:
-        raise InputError(f"{name} must lie strictly between 0 and 1, got {shown(value)}.")
-    return checked
-
-
-def discount(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it lies in (0, 1]."""
-    checked = number(name, value)
-    if not 0.0 < checked <= 1.0:
-        raise InputError(f"{name} must be above 0 and at most 1, where 1 forgets nothing; got {shown(value)}.")
-    return checked
-
-
-def share(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it lies in [0, 1)."""
-    checked = number(name, value)
-    if not 0.0 <= checked < 1.0:
-        raise InputError(f"{name} must be at least 0 and below 1, got {shown(value)}.")
     return checked
 
 
@@ -175,9 +149,8 @@ def whole_number(name: str, value: Any, least: int | None = None) -> int:
     return whole
 
 
-def positive_integer(name: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 1."""
-    return whole_number(name, value, 1)
+positive_integer = partial(whole_number, least=1)
+non_negative_integer = partial(whole_number, least=0)
 
 
 def size(name: str, value: Any, least: int = 1) -> int:
@@ -239,11 +212,6 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
         words = " or ".join(f'"{word}"' for word in choices)
         raise InputError(f"{name} must be {words}, got {shown(value)}.")
     return value
-
-
-def non_negative_integer(name: str, value: Any) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 0."""
-    return whole_number(name, value, 0)
 
 
 def precision(name: str, value: Any) -> torch.dtype:

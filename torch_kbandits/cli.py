@@ -4,8 +4,7 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,13 @@ except ModuleNotFoundError as missing:
         f"kbandits needs the package {missing.name!r}, which is not installed. {how_to_install('experiments')}"
     ) from None
 
-from torch_kbandits import __version__, experiments, looking
+from torch_kbandits import __version__, experiments, plotting
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.words import BANDS, FORMATS, SCALES
 from torch_kbandits.files import read_whole
-from torch_kbandits.looking.figures import FORMATS as FIGURES
+from torch_kbandits.plotting.style import BANDS, SCALES
+from torch_kbandits.plotting.style import FORMATS as FIGURES
 
+_TABLES = ("table", "markdown", "csv")
 _KINDS = ("algorithms", "environments", "widths", "kernels")
 _BAND = click.option(
     "--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is drawn around the curves."
@@ -38,6 +38,9 @@ _SCALE = click.option(
 _PROBLEMS = click.option(
     "--environment", "environments", multiple=True, help="Only this one, by its label; may be given several times."
 )
+_WORKERS = click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+_FORMAT = click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
+_RECORDS = click.argument("records", type=click.Path(path_type=Path))
 _PLAYERS = click.option(
     "--algorithm", "algorithms", multiple=True, help="Only this one, by its label; may be given several times."
 )
@@ -49,30 +52,19 @@ class _BadInput(click.ClickException):
     exit_code = 2
 
 
-@contextmanager
-def _readable() -> Iterator[None]:
-    """Turn an error that the package raises on purpose into a line: exit code 2 for bad input, 1 for the rest."""
-    try:
-        yield
-    except InputError as error:
-        raise _BadInput(str(error)) from None
-    except KernelBanditError as error:
-        raise click.ClickException(str(error)) from None
-    except MemoryError:
-        raise click.ClickException("There is not enough memory for this: make it smaller.") from None
-    except OSError as error:
-        raise click.ClickException(str(error)) from None
-
-
 class _Commands(click.Group):
-    """The commands, in the order of their use."""
+    """The commands, in the order of their use. What the package raises on purpose is a line, and no traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with _readable():
+        try:
             return super().invoke(ctx)
+        except (KernelBanditError, OSError) as error:
+            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(error)) from None
+        except MemoryError:
+            raise click.ClickException("There is not enough memory for this: make it smaller.") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -110,7 +102,7 @@ def list_(kind: str | None) -> None:
 @click.option(
     "--directory", type=click.Path(path_type=Path), help="Where records go; by default runs/NAME OF THE SPEC."
 )
-@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+@_WORKERS
 @click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
 @click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
 @click.option("--checkpoint-every", type=int, help="Rounds between two checkpoints of a run, instead of the spec's.")
@@ -142,22 +134,22 @@ def run(
     Example:
       kbandits run quick.toml --directory runs/quick --workers 2
     """  # noqa: D301  (click reads the escape)
-    experiment = experiments.load_spec(spec)
-    if seeds is not None:
-        experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
-    if rounds is not None:
-        experiment = dataclasses.replace(experiment, rounds=experiments.parse_rounds("--rounds", rounds))
-    if checkpoint_every is not None:
-        from torch_kbandits import checks
+    from torch_kbandits import checks
 
-        checks.positive_integer("--checkpoint-every", checkpoint_every)
-        experiment = dataclasses.replace(experiment, checkpoint_every=checkpoint_every)
+    experiment, changes = experiments.load_spec(spec), dict[str, Any]()
+    if seeds is not None:
+        changes["seeds"] = _seeds(seeds)
+    if rounds is not None:
+        changes["rounds"] = experiments.parse_rounds("--rounds", rounds)
+    if checkpoint_every is not None:
+        changes["checkpoint_every"] = checks.positive_integer("--checkpoint-every", checkpoint_every)
+    experiment = dataclasses.replace(experiment, **changes)
     _make(experiment, directory or Path("runs") / experiment.name, workers)
 
 
 @main.command()
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+@_WORKERS
 def resume(directory: Path, workers: int | None) -> None:
     """Go on with the experiment of a DIRECTORY, however it was stopped.
 
@@ -180,7 +172,7 @@ def resume(directory: Path, workers: int | None) -> None:
 @click.option("--setting", "-s", multiple=True, metavar="KEY=VALUE", help="Another setting for all, as in a spec.")
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 @click.option("--directory", type=click.Path(path_type=Path), help="Keep records and figures there.")
-@click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
+@_WORKERS
 def compare(
     problems: Sequence[str],
     players: Sequence[str],
@@ -201,8 +193,7 @@ def compare(
       kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
     """  # noqa: D301  (click reads the escape)
     from torch_kbandits import algorithms, environments
-    from torch_kbandits.experiments.inline import parse_assignment, parse_entry, parse_value
-    from torch_kbandits.experiments.nearest import pick
+    from torch_kbandits.experiments.names import parse_assignment, parse_entry, parse_value, pick
 
     settings = dict(parse_assignment(text, "--setting") for text in setting)
     if beta is not None:
@@ -227,11 +218,11 @@ def compare(
 
 
 @main.command()
-@click.argument("records", type=click.Path(path_type=Path))
+@_RECORDS
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 @_PROBLEMS
 @_PLAYERS
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="table", show_default=True)
+@click.option("--format", "format_", type=click.Choice(_TABLES), default="table", show_default=True)
 def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple[str, ...]) -> None:
     """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
 
@@ -245,14 +236,14 @@ def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple
 
 
 @main.command()
-@click.argument("records", type=click.Path(path_type=Path))
+@_RECORDS
 @click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
 @click.option("--baseline", help="The algorithm from which paired differences of regret are drawn.")
 @_PROBLEMS
 @_PLAYERS
 @_BAND
 @_SCALE
-@click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
+@_FORMAT
 def plot(
     records: Path,
     output: Path | None,
@@ -277,7 +268,7 @@ def plot(
 
 
 @main.command()
-@click.argument("records", type=click.Path(path_type=Path))
+@_RECORDS
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; by default report.html beside them.")
 @click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
 @_BAND
@@ -300,11 +291,11 @@ def report(records: Path, output: Path | None, baseline: str | None, band: str, 
 @click.option("--coordinate", "-c", multiple=True, help="By name, or its number from 0: a line along it; two, a plane.")
 @click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
-@click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
+@_FORMAT
 def look(
     bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format_: str
 ) -> None:
-    """Draw what a saved bandit believes, its leverage scores and its dictionary.
+    """Draw the posterior of a saved bandit, its leverage scores and its dictionary.
 
     BANDIT is a file that bandit.save wrote.
 
@@ -318,7 +309,7 @@ def look(
     point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
     words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
-    for file in looking.plot_saved(bandit, output, **words):
+    for file in plotting.plot_saved(bandit, output, **words):
         click.echo(str(file))
 
 
@@ -392,7 +383,7 @@ def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path 
 
 def _load(path: Path, environments: Sequence[str] = (), algorithms: Sequence[str] = ()) -> "list[experiments.Record]":
     """Return the finished runs, of the labels given alone; of all if none is."""
-    from torch_kbandits.experiments.nearest import pick
+    from torch_kbandits.experiments.names import pick
 
     records, losses = experiments.load_experiment(path)
     for loss in losses:

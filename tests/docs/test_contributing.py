@@ -28,9 +28,9 @@ REGISTRIES = ("__init__.py", "registry.py")
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
 DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
-    "Discount": {"bandit/adaptation/model_selection.py"},
-    "SlidingWindow": {"bandit/adaptation/bandit_over_bandit.py"},
-    "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/models.py"},
+    "Discount": {"bandit/adaptation/memory_choice.py"},
+    "SlidingWindow": {"bandit/adaptation/memory_choice.py"},
+    "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/strategy.py"},
 }
 
 
@@ -144,7 +144,7 @@ def test_a_piece_is_known_to_its_room_and_to_algorithms_made_of_it_only():
         if room != "algorithms":
             allowed |= {file for file in known() if file.startswith((f"{room}/", "algorithms/"))}
         if room == "confidence":
-            allowed.add("experiments/widths.py")
+            allowed.add("experiments/pieces.py")
         assert knowing(kind.__name__) <= allowed, f"{kind.__name__}: {sorted(knowing(kind.__name__) - allowed)}"
 
 

@@ -50,7 +50,7 @@ def sized(request, monkeypatch, capsys):
             return *outcome(script, folder, *larger), False
         main = main_of(script, monkeypatch)
         monkeypatch.setattr("matplotlib.figure.Figure.get_layout_engine", lambda figure: None)
-        monkeypatch.setattr("torch_kbandits.looking.figures._DOTS_PER_INCH", 30)
+        monkeypatch.setattr("torch_kbandits.plotting.style._DOTS_PER_INCH", 30)
         for name, value in constants.items():
             monkeypatch.setattr(script.removesuffix(".py") + name, value)
         main(["--output", str(folder), *map(str, tiny)])

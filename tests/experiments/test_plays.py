@@ -22,8 +22,7 @@ from torch_kbandits.experiments import (
     summarize,
 )
 from torch_kbandits.experiments import trial as trial_module
-from torch_kbandits.experiments.expert import EnvironmentExpert
-from torch_kbandits.experiments.references import BestAnswer, BestFixed
+from torch_kbandits.experiments.references import BestAnswer, BestFixed, EnvironmentExpert
 from torch_kbandits.experiments.trial import build_bandit, build_environment
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")

@@ -17,8 +17,7 @@ from torch_kbandits import DamagedFileError, FileError, InputError
 from torch_kbandits.cli import main
 from torch_kbandits.experiments import load_experiment, parse_spec, read_records, run_experiment, run_one, spec_in
 from torch_kbandits.experiments import trial as trial_module
-from torch_kbandits.experiments.checkpoints import Checkpoint
-from torch_kbandits.experiments.directory import sole_writer
+from torch_kbandits.experiments.directory import Checkpoint, sole_writer
 
 MOVING = {"name": "moving-peak", "num_arms": 40}
 #: Every kind of state: arms, batches, contexts, a memory with its clock, a choice among memories, an expert.
@@ -47,9 +46,9 @@ def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, m
     whole, _ = run_one(trial)
     play, keep, kept, resumed_at = trial_module.play, Checkpoint.keep, [], []
 
-    def killed(self, bandit, progress, warnings):
-        kept.append(progress.rounds)
-        keep(self, bandit, progress, warnings)
+    def killed(self, bandit, state, warnings):
+        kept.append(state.rounds)
+        keep(self, bandit, state, warnings)
         if len(kept) == 2:
             raise StopError
 
@@ -59,7 +58,7 @@ def test_a_run_that_was_stopped_goes_on_and_comes_out_the_same(name, tmp_path, m
             run_one(trial, tmp_path)
 
     def noting(bandit, *args, **options):
-        resumed_at.append((bandit.round > 0, options["progress"].rounds))
+        resumed_at.append((bandit.round > 0, options["state"].rounds))
         return play(bandit, *args, **options)
 
     monkeypatch.setattr(trial_module, "play", noting)
@@ -105,7 +104,7 @@ def test_a_checkpoint_that_does_not_serve_or_cannot_be_written_is_said_and_the_r
     damaged, warnings = run_one(trial, tmp_path)
     assert any("begins anew" in words and "is cut" in words for words in warnings)
     with monkeypatch.context() as patch:
-        patch.setattr("torch_kbandits.experiments.checkpoints.versions", lambda: {"torch": "0.1"})
+        patch.setattr("torch_kbandits.experiments.directory.versions", lambda: {"torch": "0.1"})
         other, warnings = run_one(trial, tmp_path)
     assert any("begins anew" in words and "other versions" in words for words in warnings)
     silent.mkdir()
@@ -126,7 +125,7 @@ def test_directories_that_cannot_be_resumed_or_written(tmp_path):
             spec_in(tmp_path)
         assert kbandits("resume", tmp_path).exit_code == 1
     file.write_text('{"name": "old", "runs": []}', encoding="utf-8")
-    with pytest.raises(InputError, match="did not write down the spec"):
+    with pytest.raises(InputError, match="holds no experiment"):
         spec_in(tmp_path)
     run_experiment(small(rounds=2), tmp_path, workers=1)
     assert spec_in(tmp_path) == small(rounds=2)

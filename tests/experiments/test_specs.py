@@ -28,9 +28,8 @@ from torch_kbandits.confidence import (
 )
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_spec, parse_spec
-from torch_kbandits.experiments.kernels import build_kernel
+from torch_kbandits.experiments.pieces import build_kernel, build_width
 from torch_kbandits.experiments.trial import build_bandit
-from torch_kbandits.experiments.widths import build_width
 
 SCALES = np.array([0.2, 0.7])
 WORDS = {"noise_scale": 0.1, "norm_bound": 2.0, "failure_probability": 0.05}

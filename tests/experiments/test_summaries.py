@@ -8,7 +8,6 @@ import math
 import re
 import statistics
 import struct
-from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 
@@ -36,8 +35,7 @@ from torch_kbandits.experiments import (
 )
 from torch_kbandits.experiments import report as report_module
 from torch_kbandits.experiments.plots import figures
-from torch_kbandits.experiments.records import Record, append_records
-from torch_kbandits.experiments.specification import spec_text, specs_of
+from torch_kbandits.experiments.records import append_records
 from torch_kbandits.experiments.summary import difference, estimate, group, outside_median
 
 # Regrets 2, 4, 9: mean 5, deviations −3, −1, 4, variance 26 / 2 = 13, standard error √(13/3).
@@ -310,50 +308,13 @@ def test_numbers_are_those_of_the_summary_and_what_was_run_can_be_run_again(dire
             assert str(value) in page.text
     assert "of 2" in page.text
     assert "Differences are paired by seed" in page.text
-    assert "4 finished runs: 2 algorithms on 1 environment, 2 seeds, 6 rounds" in page.text
+    assert "4 finished runs: 2 algorithm(s) on 1 environment(s), 2 seed(s), 6 rounds" in page.text
     for name, version in records[0].versions.items():
         assert f"{name} {version}" in page.text
     command, text = page.blocks[-2:]
-    assert command == "kbandits run small.json --directory runs/small-again"
+    assert command == "kbandits run spec.json --directory runs/again"
     again = {trial.key for trial in parse_spec(json.loads(text)).trials()}
     assert again == {record.key for record in records}
-
-
-def as_record(trial) -> Record:
-    config = trial.config()
-    return replace(
-        record(trial.seed),
-        key=trial.key,
-        algorithm={"label": trial.algorithm.label, **config["algorithm"]},
-        environment={"label": trial.environment.label, **config["environment"]},
-        settings=config["settings"],
-        rounds=trial.rounds,
-        record_every=trial.record_every,
-    )
-
-
-ENVIRONMENTS = [
-    {"name": "rkhs-function", "label": "smooth", "num_arms": 25},
-    {"name": "rkhs-function", "label": "rough", "num_arms": 25, "settings": {"beta": 1.0}},
-]
-PLAYERS = [{"name": "gp-ucb"}, {"name": "bkb", "label": "BKB", "oversampling": 2.0}, {"name": "bbkb", "batch": "rule"}]
-SPECS = [small(rounds=rounds, seeds=3, environments=ENVIRONMENTS, algorithms=PLAYERS) for rounds in (4, 5)]
-TRIALS = [trial for spec in SPECS for trial in spec.trials()]
-
-
-@examples(12)
-@given(st.sets(st.sampled_from(range(len(TRIALS))), min_size=1))
-def test_specs_of_records_make_these_runs_and_no_others(chosen):
-    records = [as_record(TRIALS[i]) for i in sorted(chosen)]
-    specs = [parse_spec(json.loads(spec_text(spec))) for spec in specs_of(records, "again")]
-    keys = [trial.key for spec in specs for trial in spec.trials()]
-    assert sorted(keys) == sorted(record.key for record in records)
-
-    grid = [as_record(trial) for trial in TRIALS if trial.rounds == 4]
-    assert len(specs_of(grid, "again")) == 1
-    same = [replace(run, algorithm={**run.algorithm, "label": "A"}) for run in grid]
-    keys = [trial.key for spec in specs_of(same, "again") for trial in parse_spec(spec).trials()]
-    assert sorted(keys) == sorted(run.key for run in grid)
 
 
 @pytest.mark.usefixtures("_without_figures")
@@ -372,7 +333,6 @@ def test_everything_is_escaped(tmp_path):
     assert "49" not in page.text
     assert f"{NASTY} on {NASTY}: 1 seed" in page.text
     assert any(f"</pre>{NASTY}" in block for block in page.blocks)
-    assert re.search(r"kbandits run [\w.-]+\.json --directory runs/[\w.-]+$", page.blocks[-2])
 
 
 @pytest.mark.usefixtures("_without_figures")

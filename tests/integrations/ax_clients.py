@@ -73,9 +73,9 @@ def pool_of(size, seed=0):
     )
 
 
-def posterior_model(client):
-    """The BoTorch model behind the last trial."""
-    return client._generation_strategy.adapter.generator.surrogate.model
+def posterior_model(client, metric="score"):
+    """The posterior behind the last trial."""
+    return client._generation_strategy.adapter._played.model(metric)
 
 
 def fitted(client):

@@ -31,16 +31,12 @@ from ax_clients import (
     tell,
     validation_error,
 )
-from botorch.fit import fit_gpytorch_mll
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel, RBFKernel
-from gpytorch.mlls import ExactMarginalLogLikelihood
+from gpytorch.kernels import RBFKernel
 from problems import rbf
 
 from torch_kbandits import FixedDictionary, GreedyDictionary, InputError, Linear, Quadratic, UniformDictionary
 from torch_kbandits.integrations.ax import recommend
 from torch_kbandits.memory import Discount, Restart, SlidingWindow, UncertaintyInjection
-from torch_kbandits.priors import default_kernel
 
 LAMBDA, SCALE, LENGTH = 0.3, 900.0, 0.35
 TRIALS = 12
@@ -105,9 +101,9 @@ def test_beliefs_are_those_of_dense_formulas_also_where_a_trial_is_left_out(name
         data = (oracles.rbf(LENGTH, SCALE), X[kept], Y[kept], seen[kept])
         if model == "exact":
             return oracles.exact(*data, T)
-        points = adapter.generator.surrogate.model.inducing_points.numpy()
+        points = adapter._shown().model("score").inducing_points.numpy()
         assert len(points) <= 6
-        return oracles.dtc(*data, (points - [-5.0, 0.0]) / 15.0, T)
+        return oracles.dtc(*data, points, T)
 
     T = np.random.default_rng(1).uniform(size=(7, 2))
     agree(believed(client, map(in_the_box, T)), dense(noise(fresh), T))
@@ -124,9 +120,9 @@ def test_beliefs_are_those_of_dense_formulas_also_where_a_trial_is_left_out(name
 
 
 def test_a_dictionary_and_a_prior_mean_may_be_given():
-    points = torch.tensor([[0.0, 1.0], [5.0, 5.0]], dtype=torch.float64)
+    points = torch.tensor([[0.3, 0.1], [0.7, 0.3]], dtype=torch.float64)
     client, _, _ = told(regularization=LAMBDA, dictionary=FixedDictionary(points))
-    torch.testing.assert_close(fitted(client).generator.surrogate.model.inducing_points, points)
+    torch.testing.assert_close(fitted(client)._shown().model("score").inducing_points, points)
     client, X, Y = told(model="exact", regularization=LAMBDA, prior_mean=50.0)
     T = np.random.default_rng(1).uniform(size=(7, 2))
     dense = oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y - 50.0, np.full(TRIALS, LAMBDA), T)
@@ -136,13 +132,11 @@ def test_a_dictionary_and_a_prior_mean_may_be_given():
 
 def test_trials_without_a_standard_error_get_the_mean_variance_of_the_others():
     sems = [0.5, None, 1.5] * 4
-    client, _, _ = told(sems, model="exact")
-    known = np.array([0.25, 1.25, 2.25] * 4)
-    np.testing.assert_allclose(fitted(client).generator.surrogate.model.likelihood.noise.numpy(), known)
-    client, X, Y = told(sems, model="exact", regularization=LAMBDA)
     T = np.random.default_rng(1).uniform(size=(7, 2))
-    noise = np.array([0.25, LAMBDA, 2.25] * 4)
-    agree(believed(client, map(in_the_box, T)), oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y, noise, T))
+    for level, noise in ((None, 1.25), (LAMBDA, LAMBDA)):
+        client, X, Y = told(sems, model="exact", regularization=level)
+        known = np.array([0.25, noise, 2.25] * 4)
+        agree(believed(client, map(in_the_box, T)), oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y, known, T))
 
 
 @pytest.mark.parametrize(
@@ -164,28 +158,11 @@ def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits)
         trials = [in_the_box(x) for x in rng.uniform(size=(TRIALS, 2))]
         tell(client, trials, [scale * branin(**parameters) + shift for parameters in trials])
         found = believed(client, map(in_the_box, rng.uniform(size=(7, 2))))
-        beliefs.append((*found, fitted(client).generator.surrogate.model.regularization))
+        beliefs.append((*found, fitted(client)._shown().model("score").regularization))
     (mean, variance, plain), (scaled_mean, scaled_variance, scaled) = beliefs
     np.testing.assert_allclose(scaled_mean, a * mean + b, rtol=1e-4)
     np.testing.assert_allclose(scaled_variance, a**2 * variance, rtol=1e-3)
     torch.testing.assert_close(scaled, a**2 * plain, rtol=1e-3, atol=0.0)
-
-
-def test_hyperparameters_of_the_default_model_maximise_the_likelihood_of_botorch():
-    """The fit is that of BoTorch's exact model with the same kernel, priors and standardised outcomes."""
-    client, rng = client_of(BRANIN, "-score", model="exact"), np.random.default_rng(0)
-    X = rng.uniform(size=(30, 2))
-    Y = [branin(**in_the_box(x)) + rng.normal() for x in X]
-    tell(client, map(in_the_box, X), Y)
-    targets = torch.tensor(Y, dtype=torch.float64).unsqueeze(-1)
-    theirs = SingleTaskGP(torch.tensor(X), targets, covar_module=default_kernel(2).base_kernel)
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(theirs.likelihood, theirs))
-    T = rng.uniform(size=(7, 2))
-    posterior = theirs.eval().posterior(torch.tensor(T))
-    mean, variance = believed(client, map(in_the_box, T))
-    np.testing.assert_allclose(mean, posterior.mean.detach().flatten(), rtol=1e-2, atol=0.1)
-    np.testing.assert_allclose(variance, posterior.variance.detach().flatten(), rtol=5e-2)
-    assert isinstance(fitted(client).generator.surrogate.model.covar_module.base_kernel, MaternKernel)
 
 
 COLORS, WIDTHS, SIZES = ("red", "green", "blue", "black"), (64, 8, 16), ("small", "middle", "large")
@@ -214,7 +191,7 @@ def drawn(n, seed):
 
 def dense_kernel(A, B):
     def squared(a, b):
-        steps = (SIZES.index(a["size"]) - SIZES.index(b["size"])) / 2.0
+        steps = (SIZES.index(a["size"]) - SIZES.index(b["size"])) / 3.0
         different = sum(a[name] != b[name] for name in ("color", "width", "bias"))
         return ((a["x"] - b["x"]) / 4.0) ** 2 + steps**2 + different
 
@@ -231,9 +208,7 @@ def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(model):
         agree(believed(client, T), oracles.exact(dense_kernel, tried, Y, np.full(8, LAMBDA), T), 1.0)
     wrong = client_of(space(), kernel=RBFKernel(ard_num_dims=5), regularization=LAMBDA, initialization_trials=1)
     tell(wrong, tried[:1], [0.0])
-    with pytest.raises(
-        InputError, match=r"columns are \['color, choice 0', .*'x', 'size', 'width, choice 0'.*'bias'\]"
-    ):
+    with pytest.raises(InputError, match=r"columns are \['color 1', .*'x', 'size', 'width 1'.*'bias'\]"):
         wrong.get_next_trials(1)
 
 
@@ -298,6 +273,10 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     assert fitted(looked).feature_importances("score") == {"x": pytest.approx(1.0)}
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
     client = client_of(MIXED, "-score", candidates=pool_of(50))
+    play(client, validation_error, 2, parallel=3)
+    shares = fitted(client).feature_importances("score")
+    assert (list(shares), sum(shares.values())) == (["rate", "depth", "loss"], pytest.approx(1.0))
+    client = client_of(MIXED, "-score", kernel=rbf(0.5, 1.0), initialization_trials=3)
     play(client, validation_error, 1, parallel=3)
     with pytest.raises(InputError, match=r"not one for each of the parameters \['rate', 'depth', 'loss'\]"):
         fitted(client).feature_importances("score")

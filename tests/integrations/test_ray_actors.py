@@ -17,7 +17,7 @@ import torch
 from local_workers import assert_alike, make, rounds
 from problems import data, matern
 
-from torch_kbandits import ArmBlocks, Arms, Bandit, ConstantWidth, InputError
+from torch_kbandits import Arms, Bandit, ConstantWidth, InputError
 from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
@@ -126,10 +126,9 @@ def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
 
 
 @pytest.mark.usefixtures("_ray")
-def test_arms_computed_by_the_workers_and_an_error_of_theirs():
+def test_an_error_of_the_workers():
     arms = data(400, 2, 1)[0]
-    blocks = arms.split(150)
-    candidates = ShardedArms(ArmBlocks(lambda number: blocks[number], len(blocks)), num_shards=2)
+    candidates = ShardedArms(arms, num_shards=2)
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 5)
     for rule, kind, message in (

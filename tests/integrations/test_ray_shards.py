@@ -6,23 +6,20 @@ from itertools import cycle
 from pathlib import Path
 
 import interrupts
-import numpy as np
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
-from problems import DOUBLE, data, linear, matern, play, rbf
+from problems import DOUBLE, data, in_a_file, linear, matern, play, rbf
 
 from benchmarks.pretend_device import PretendDevice, is_possible
 from torch_kbandits import (
-    ArmBlocks,
     Arms,
     ArmsChangedError,
     AtMost,
     Bandit,
     InputError,
     LearnedPrior,
-    MappedArms,
     Outcome,
     Prior,
 )
@@ -151,9 +148,8 @@ APART = {
 def test_draws_stages_and_families_on_shards_are_those_of_one_table(case):
     """Workers hold one posterior at a time, which stages or hypotheses build in turns."""
     arms, (maker, words) = some_arms(60), APART[case]
-    blocks = Arms(ArmBlocks(lambda number: arms[20 * number : 20 * number + 20], 3))
     words = words | ({"width": ConstantWidth(0.4)} if maker is composed else {})
-    whole = Arms(arms) if case == "stages" else blocks  # else draws are other functions
+    whole = Arms(arms) if case == "stages" else Arms(in_a_file(arms))  # else draws are other functions
     bandits = [maker(each, **words) for each in (whole, sharded(arms, 2, [23]))]
     losing(bandits, 12, shards=2)
     if case.startswith("draws"):  # and not the same arm again and again
@@ -436,14 +432,10 @@ def test_bandits_that_share_workers_and_copies_and_looking_changes_nothing():
 
 
 @pytest.mark.one_in(2)
-@pytest.mark.parametrize(
-    ("source", "memory"), [("path", "none"), ("file", "none"), ("blocks", "none"), ("tensor", "window")]
-)
-def test_saved_states_go_from_one_form_to_the_other(source, memory, tmp_path):
-    arms, path = some_arms(), tmp_path / "arms.npy"
-    np.save(path, arms.numpy())
-    blocks = ArmBlocks(arms.split(37).__getitem__, 5)
-    cut = {"tensor": arms, "file": MappedArms(path), "path": str(path), "blocks": blocks}[source]
+@pytest.mark.parametrize(("is_stored", "memory"), [(True, "none"), (False, "window")])
+def test_saved_states_go_from_one_form_to_the_other(is_stored, memory):
+    arms = some_arms()
+    cut = in_a_file(arms) if is_stored else arms
     ours, single, again, replayed = (
         composed(each, memory=memory) for each in (sharded(cut, 3), Arms(arms), sharded(cut, 2), sharded(cut, 5))
     )
@@ -513,19 +505,11 @@ def test_arms_that_failed_are_left(name):
         (some_arms(60), {"num_shards": 2, "start_timeout": 0.0}, "start_timeout"),
         ([["a", "b"]], {"num_shards": 1}, "real numbers|candidates must be"),
         (torch.full((3, 2), torch.nan), {"num_shards": 1}, "must be finite|candidates must be"),
-        ("no/such/file.npy", {"num_shards": 1}, "such file"),
     ],
 )
 def test_words_and_arms_that_do_not_fit(arms, words, message):
     with pytest.raises(InputError, match=message):
         ShardedArms(arms, **words)
-
-
-def test_arms_that_cannot_be_sent(tmp_path):
-    with (tmp_path / "open").open("w") as file:
-        source = ArmBlocks(lambda number: torch.zeros(4, 2) + (0 if file.closed else 1), 2)
-        with pytest.raises(InputError, match=r"cannot be sent to another process.*must not hold files"):
-            ShardedArms(source, num_shards=2)
 
 
 def test_without_ray(monkeypatch):

@@ -1,4 +1,4 @@
-"""Arms in a file or in computed blocks are the arms of a tensor, read piece by piece, and stay what they were."""
+"""Arms in a file are the arms of a tensor, read piece by piece, and stay what they were."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from problems import DOUBLE, data, play, rbf, reward
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ExpectedImprovementRule, ThompsonRule, UniformRule
-from torch_kbandits.candidates import TensorArms
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.memory import BackToPrior
 
 #: More arms than an exact posterior keeps the covariance of; two rows come twice.
@@ -26,13 +26,9 @@ def saved(tmp_path):
     def save(arms, **words):
         path = tmp_path / f"arms-{len(list(tmp_path.iterdir()))}.npy"
         np.save(path, arms.numpy() if isinstance(arms, torch.Tensor) else arms)
-        return kb.MappedArms(path, **words)
+        return ArmSource(np.load(path, mmap_mode="r"), **words)
 
     return save
-
-
-def in_blocks(arms, length=97):
-    return kb.ArmBlocks(lambda number: arms[number * length : (number + 1) * length], -(-len(arms) // length))
 
 
 def scramble(path):
@@ -46,10 +42,10 @@ def scramble(path):
 
 
 @given(
-    size=st.integers(1, 15), d=st.integers(1, 3), length=st.integers(1, 18), seed=st.integers(0, 10_000),
+    size=st.integers(1, 15), d=st.integers(1, 3), seed=st.integers(0, 10_000),
     dtype=st.sampled_from([torch.float64, torch.float32]),
 )  # fmt: skip
-def test_every_source_gives_the_arms(tmp_path_factory, size, d, length, dtype, seed):
+def test_every_source_gives_the_arms(tmp_path_factory, size, d, dtype, seed):
     generator = torch.Generator().manual_seed(seed)
     arms = torch.randint(-2, 3, (size, d), generator=generator).to(dtype)  # small integers, so that rows come twice
     arms[::2] *= -1.0  # zeros of either sign
@@ -57,13 +53,13 @@ def test_every_source_gives_the_arms(tmp_path_factory, size, d, length, dtype, s
     np.save(path, arms.numpy())
     start, stop = sorted(torch.randint(size + 1, (2,), generator=generator).tolist())
     index = torch.randint(size, (7,), generator=generator)
-    for source in (TensorArms(arms), kb.MappedArms(path), in_blocks(arms, length)):
+    for source in (ArmSource(arms), ArmSource(np.load(path, mmap_mode="r"))):
         assert (len(source), source.dimension, source.dtype) == (size, d, dtype)
         assert torch.equal(source.block(start, stop), arms[start:stop])
         assert torch.equal(source.rows(index), arms[index])
         assert torch.equal(torch.cat([block for _, block in source.blocks()]), arms)
-        assert source.fingerprint() == TensorArms(arms).fingerprint()
-        assert source.fingerprint() != TensorArms(arms + 1.0).fingerprint()
+        assert source.fingerprint() == ArmSource(arms).fingerprint()
+        assert source.fingerprint() != ArmSource(arms + 1.0).fingerprint()
         for point in arms:
             assert source.find(point) == int((arms == point).all(-1).nonzero()[0])
             assert source.find(-point) == source.find(-point + 0.0)
@@ -78,19 +74,6 @@ def test_blocks_are_converted(saved, stored):
         source = saved(array, dtype=dtype)
         assert torch.equal(source.block(1, 4), torch.from_numpy(values[1:]).to(dtype))
         assert torch.equal(source.rows(torch.tensor([2, 0])), torch.from_numpy(values[[2, 0]]).to(dtype))
-
-
-def test_a_function_may_fill_the_same_tensor_again():
-    room = torch.empty(100, 2, dtype=DOUBLE)
-
-    def fill(number):
-        size = len(MANY[100 * number : 100 * (number + 1)])
-        room[:size] = MANY[100 * number : 100 * number + size]
-        return room[:size]
-
-    source = kb.ArmBlocks(fill, 8)
-    assert torch.equal(source.block(50, 650), MANY[50:650])
-    assert torch.equal(play(BANDITS["bkb"](kb.Arms(source)), 3), play(BANDITS["bkb"](kb.Arms(MANY)), 3))
 
 
 COMMON = {"regularization": 0.05, "seed": 3}
@@ -115,11 +98,12 @@ BANDITS = {
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("arms", [FEW, MANY], ids=["few", "many"])
 @pytest.mark.parametrize("name", BANDITS)
-def test_a_bandit_chooses_the_arms_that_it_chooses_from_a_tensor(name, arms, saved):
-    """Draws of arms in memory are others; those in blocks are the same in other blocks."""
-    make, sources = BANDITS[name], [saved(arms), in_blocks(arms), in_blocks(arms, 10)]
+def test_a_bandit_chooses_the_arms_that_it_chooses_from_a_tensor(name, arms, saved, monkeypatch):
+    """Draws of arms in memory are others; those in a file are the same in blocks of another length."""
+    make, sources = BANDITS[name], [saved(arms), saved(arms)]
+    monkeypatch.setattr("torch_kbandits.candidates.arms._BLOCK_BYTES", 16 * 97)
     if "gp-ts" not in name:
-        sources.append(TensorArms(arms))
+        sources.append(ArmSource(arms))
     bandits = [make(kb.Arms(source)) for source in sources]
     strangers = data(12, 2, seed=9)[0]
     for number in range(6):
@@ -144,7 +128,7 @@ def test_arms_in_a_file_are_not_looked_through_for_what_was_asked_and_needed_by_
     drawing.tell(MANY[:1], 1.0)
     with pytest.raises(kb.InputError, match=r"not in memory.*Call ask"):
         drawing.acquisition()
-    monkeypatch.setattr(kb.MappedArms, "find", lambda *_: pytest.fail("all arms were gone through"))
+    monkeypatch.setattr(ArmSource, "find", lambda *_: pytest.fail("all arms were gone through"))
     play(bandit, 4, 3)
     acquisition = bandit.acquisition()
     assert isinstance(acquisition, kb.KernelUCB)
@@ -169,7 +153,7 @@ def test_actions_beside_a_context_may_come_from_a_file(saved, tmp_path):
     source, context = saved(ACTIONS), torch.tensor([0.5], dtype=DOUBLE)
     bandit, from_memory = on_actions(source), on_actions(ACTIONS)
     assert torch.equal(bandit.history.X, from_memory.history.X)
-    assert on_actions(kb.MappedArms(source.path, dtype=torch.float32)).history.X.dtype == torch.float32
+    assert on_actions(kb.Arms(source.file, torch.float32)).history.X.dtype == torch.float32
     spec = kb.ColumnSpec([kb.Category("banner", ["plain", "bold", "blinking"])])
     assert on_actions(source, action_columns=spec).candidates.groups == [0, 1, 1, 1]
     bandit.save(tmp_path / "small.kb")
@@ -177,7 +161,7 @@ def test_actions_beside_a_context_may_come_from_a_file(saved, tmp_path):
     sizes = [(tmp_path / name).stat().st_size for name in ("small.kb", "large.kb")]
     assert sizes[0] + ACTIONS.numel() * 8 < sizes[1] + 4_096
     assert torch.equal(kb.Bandit.load(tmp_path / "small.kb").ask(context=context), bandit.ask(context=context))
-    scramble(source.path)
+    scramble(source.file.path)
     with pytest.raises(kb.StateMismatchError, match=r"candidates\.actions"):
         kb.Bandit.load(tmp_path / "small.kb")
 
@@ -193,11 +177,11 @@ def test_a_file_that_changed_is_noticed_and_nothing_is_learned(name, arms, chang
     X = bandit.ask(2)
     before = bandit.state_dict(), bandit.beta
     if change == "gone":
-        source.path.unlink()
+        os.unlink(source.file.path)
     elif change == "longer":
-        np.save(source.path, np.zeros((1000, 2)))
+        np.save(source.file.path, np.zeros((1000, 2)))
     else:
-        scramble(source.path)
+        scramble(source.file.path)
     message = "is gone" if change == "gone" else "size in bytes was" if change == "longer" else "modification time"
     calls = [bandit.ask]
     if "time" not in name:  # else arms are read to choose among them alone
@@ -212,56 +196,23 @@ def test_a_file_that_changed_is_noticed_and_nothing_is_learned(name, arms, chang
         assert str(before[0][key]) == str(after[key])
 
 
-@pytest.mark.parametrize("lie", [lambda arms: arms.flip(0), lambda arms: arms[:-1], lambda arms: arms.float()])
-def test_a_function_that_lies_is_found_out(lie):
-    honest = True
-    source = kb.ArmBlocks(
-        lambda number: (lambda a: a if honest else lie(a))(MANY[117 * number : 117 * (number + 1)]), 6
-    )
-    bandit = BANDITS["bkb"](kb.Arms(source))
-    play(bandit, 3)
-    honest = False
-    with pytest.raises(kb.ArmsChangedError, match=r"Block \d came out differently from the first time"):
-        bandit.tell(MANY[-1:] + 5.0, 1.0)
-    assert bandit.round == 3
-
-
 BAD_ARRAYS = [
     (np.zeros(3), {}, r"array \(A, d\).*got shape \(3,\)"),
-    (np.zeros((2, 0)), {}, r"array \(A, d\).*got shape \(2, 0\)|cannot be mapped"),
-    (np.zeros((2, 2), dtype=int), {}, "float64 or float32, got int64: give dtype=torch.float64"),
+    (np.zeros((2, 2), dtype=int), {}, "float64 or float32, got int64: give Arms"),
     (np.zeros((2, 2), dtype=complex), {"dtype": torch.float64}, "real numbers, got .* complex128"),
-    (np.array([[None]]), {}, "cannot be mapped as a NumPy file"),
     (np.where(np.arange(20_000).reshape(-1, 2) == 15_001, np.nan, 0.0), {}, "nan in row 7500, column 1"),
     (np.full((2, 2), 1e300), {"dtype": torch.float32}, "in torch.float32 .* inf in row 0"),
 ]
-BAD_BLOCKS = [
-    ([FEW[:3], FEW[:2], FEW[:3]], "block 0, 3, .* block 1 of 3 has 2"),
-    ([FEW[:3], FEW[:4]], "only the last may have fewer; block 1 of 2 has 4"),
-    ([FEW[:3], FEW[:0]], "block 1 must be .* at least one arm"),
-    ([FEW[:3], torch.zeros(3, 3, dtype=DOUBLE)], "block 1 must have d = 2 columns"),
-    ([FEW[:3], FEW[:3].float()], "block 1 must have dtype torch.float64"),
-]
 
 
-def test_arms_and_arguments_that_do_not_fit_are_refused(saved, tmp_path):
+def test_arms_that_do_not_fit_are_refused(saved):
     for array, words, message in BAD_ARRAYS:
         with pytest.raises(kb.InputError, match=message):
             saved(array, **words)
-    for blocks, message in BAD_BLOCKS:
-        with pytest.raises(kb.InputError, match=message):
-            kb.ArmBlocks(blocks.__getitem__, len(blocks))
-    (tmp_path / "text.npy").write_text("1.0 2.0")
-    np.savez(tmp_path / "archive.npz", arms=np.zeros((2, 2)))
-    wrong = {
-        "num_blocks must be a whole number of at least 1": lambda: kb.ArmBlocks(lambda _: FEW, 0),
-        "function must take a block's number": lambda: kb.ArmBlocks(FEW, 1),
-        "cannot be mapped as a NumPy file": lambda: kb.MappedArms(tmp_path / "text.npy"),
-        "an archive of arrays": lambda: kb.MappedArms(tmp_path / "archive.npz"),
-    }
-    for message, call in wrong.items():
-        with pytest.raises(kb.InputError, match=message):
-            call()
+    path = saved(FEW).file.path
+    for part in (np.load(path, mmap_mode="r")[1:], np.load(path, mmap_mode="c")):
+        with pytest.raises(kb.InputError, match=r"whole array of a file, as numpy.load\(path"):
+            kb.Arms(part)
 
 
 # ---------------------------------------------------------------- memory
@@ -269,7 +220,7 @@ def test_arms_and_arguments_that_do_not_fit_are_refused(saved, tmp_path):
 _MEMORY_SCRIPT = """
 import sys, numpy as np, torch
 from gpytorch.kernels import RBFKernel
-from torch_kbandits import Arms, MappedArms, algorithms
+from torch_kbandits import Arms, algorithms
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
 def play(arms):
@@ -280,7 +231,8 @@ def play(arms):
     bandit.state_dict()
 play(torch.rand(5000, 256, dtype=torch.float64))  # what is loaded and allocated once
 before = peak()
-play(MappedArms(sys.argv[1]) if sys.argv[2] == "mapped" else torch.from_numpy(np.load(sys.argv[1])))
+array = np.load(sys.argv[1], mmap_mode="r")
+play(array if sys.argv[2] == "mapped" else torch.from_numpy(np.array(array)))
 print(peak() - before)
 """
 

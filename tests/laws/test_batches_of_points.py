@@ -14,7 +14,7 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Log, Normalize, Standardize
 from botorch.models.transforms.input import InputPerturbation
 from botorch.optim import optimize_acqf
-from problems import DOUBLE, data, dense, difference, exactly, matern
+from problems import DOUBLE, data, dense, difference, exactly, in_a_file, matern
 from scipy.stats import norm
 
 import torch_kbandits as kb
@@ -46,14 +46,10 @@ class Kind(NamedTuple):
         return self.known != "played"
 
 
-def blocks():
-    return kb.ArmBlocks(lambda number: LINE[20 * number : 20 * (number + 1)], 4)
-
-
 KINDS = {
     "arms": Kind({"candidates": LINE}),
     "arms, dictionary": Kind({"candidates": LINE, "oversampling": 2.0}),
-    "arms, blocks": Kind({"candidates": blocks()}),
+    "arms, file": Kind({"candidates": in_a_file(LINE)}),
     "arms, window": Kind({"candidates": LINE, "memory": SlidingWindow(4)}),
     "arms, mean": Kind({"candidates": LINE, "mean": -3.0}),
     "box": Kind({"bounds": BOX}, is_searched=True),
@@ -164,7 +160,7 @@ def test_what_is_asked_for_and_to_be_improved_on_takes_in_what_is_pending(name, 
     assert difference(together, last) < (0.02 if kind.is_searched else 1e-12)
 
 
-@pytest.mark.parametrize("name", ["arms", "arms, blocks", "arms, mean", "arms, window", "box", "contexts, box"])
+@pytest.mark.parametrize("name", ["arms", "arms, file", "arms, mean", "arms, window", "box", "contexts, box"])
 def test_before_any_reward_and_when_all_is_forgotten_what_is_pending_is_to_be_improved_on(name):
     """Without a reward a prior mean of the points pending is all there is; nothing at all counts as 0."""
     kind = KINDS[name]
@@ -182,7 +178,7 @@ def test_before_any_reward_and_when_all_is_forgotten_what_is_pending_is_to_be_im
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["gp-ei", "gp-pi"])
-@pytest.mark.parametrize("kind", ["arms", "arms, blocks", "box", "cube"])
+@pytest.mark.parametrize("kind", ["arms", "arms, file", "box", "cube"])
 def test_points_that_limits_no_longer_allow_are_not_to_be_improved_on(name, kind):
     kind = KINDS[kind]
     heat = kb.Outcome("heat", kb.Prior(matern(ELL, 1.0), LAMBDA))

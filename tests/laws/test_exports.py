@@ -12,7 +12,7 @@ import pytest
 
 import torch_kbandits
 
-WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.looking")
+WAITING = ("torch_kbandits", "torch_kbandits.algorithms", "torch_kbandits.experiments", "torch_kbandits.plotting")
 HEAVY = ("botorch", "gpytorch", "linear_operator", "matplotlib", "numba", "numpy", "pandas", "rich", "scipy", "torch")
 
 

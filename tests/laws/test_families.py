@@ -142,7 +142,7 @@ def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
 # ---------------------------------------------------------------- one hypothesis is none
 
 ALONE = [
-    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in blocks", {"memory": BackToPrior(0.1)})),
+    *(("arms", {}), ("many arms", {"memory": MEMORIES["window"]}), ("arms in a file", {"memory": BackToPrior(0.1)})),
     *(("box", {"dictionary": DICTIONARIES["fresh"]}), ("actions", {"batches": BATCHES["global"]})),
     ("box of actions", {"batches": BATCHES["local"]}),
 ]

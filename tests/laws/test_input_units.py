@@ -4,7 +4,7 @@ from itertools import cycle, product
 
 import pytest
 import torch
-from problems import DOUBLE
+from problems import DOUBLE, in_a_file
 from torch import Tensor
 
 import torch_kbandits as kb
@@ -23,7 +23,7 @@ UNITS = {
 #: Of each kind of candidates how it is made of the two columns and their ends, and whether the first is of a context.
 CANDIDATES = {
     "arms": (lambda X, ends: kb.Arms(X), False),
-    "arms in blocks": (lambda X, ends: kb.Arms(kb.ArmBlocks(lambda n: X[25 * n : 25 * (n + 1)], 2)), False),
+    "arms in a file": (lambda X, ends: kb.Arms(in_a_file(X)), False),
     "box": (lambda X, ends: kb.Box(ends), False),
     "actions in a context": (lambda X, ends: kb.ContextualActions(X[:, 1:], context_dim=1), True),
     "box in a context": (lambda X, ends: kb.ContextualActions(bounds=ends[:, 1:], context_dim=1), True),

@@ -88,7 +88,7 @@ def called(make, method, words):
     return numbers(getattr(one, method)(**words)), state(one)
 
 
-BLOCKS, MODEL = torch.arange(12).split(4), words_for("KernelUCB")["model"]
+MODEL = words_for("KernelUCB")["model"]
 TRUTH = torch.tensor([0.0, 1.0, 0.0]).bool()
 #: What takes numbers, given in a form, and what comes of it.
 TAKERS = {
@@ -104,7 +104,6 @@ TAKERS = {
     },
     "bounds": lambda form: algorithms.GPUCB(bounds=form(UNIT), **WORDS).candidates.domain.bounds,
     "box of actions": lambda form: kb.ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
-    "blocks": lambda form: kb.Arms(kb.ArmBlocks(lambda n: form(ARMS[BLOCKS[n]]), 3)).source.rows(torch.arange(12)),
     "tell a failure": lambda form: told(bandit(), ARMS[:3], [1.0, None, 2.0], failed=form(TRUTH)).history.Y.isnan(),
     "known rewards": lambda form: bandit().run(form(ARMS @ ARMS.T)),
     "prior mean": lambda form: bandit(mean=form(REWARDS)).model.posterior(ARMS).mean,

@@ -70,7 +70,7 @@ def test_units_of_rewards_change_no_choice(space, memory, factor, shift, tmp_pat
 @pytest.mark.one_in(10)
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in blocks"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "box", "actions in a context", "arms in a file"])
 def test_the_posterior_is_that_of_the_prior_in_force(space, memory, tmp_path):
     it = learning(space, memory=memory)
     ours = bandit_of(it, tmp_path)

@@ -8,7 +8,7 @@ from problems import DOUBLE, rbf
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
-from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow
+from torch_kbandits.memory import BackToPrior, Restart, SlidingWindow, UncertaintyInjection
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
 INITIAL = 6
@@ -109,11 +109,12 @@ def test_where_nothing_counts_what_counted_last_is_recommended(memory, later, co
         (kb.Box(ARMS.new_tensor([[0.0, 0.0], [1.0, 1.0]])), {}),
         (kb.ContextualActions(ARMS[:, 1:], context_dim=1), {}),
         (kb.Arms(ARMS), {"memory": BackToPrior(0.05)}),
+        (kb.Arms(ARMS), {"memory": UncertaintyInjection(kb.Linear(0.1))}),
         (kb.Arms(ARMS), {"constraints": [kb.AtMost("cost", 0.6, mode="optimistic")]}),
         (kb.Arms(ARMS), {"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}),
         (kb.Arms(ARMS), {"dictionary": True}),
     ],
-    ids=["box", "context", "prior on time", "limit", "objectives", "dictionary"],
+    ids=["box", "context", "prior on time", "growing noise", "limit", "objectives", "dictionary"],
 )
 def test_a_restart_takes_no_recommendation(candidates, words, prior):
     known = (
@@ -124,9 +125,12 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
     given = {}
     for number in range(7):
         given = {"context": ARMS[number, :1]} if candidates.is_contextual else {}
+        given |= {"time": float(number)} if bandit.memory else {}
         x = bandit.ask(**given)
-        y = wavy(torch.cat([*(part.unsqueeze(0) for part in given.values()), x], -1))
+        y = wavy(torch.cat([given["context"].unsqueeze(0), x], -1) if candidates.is_contextual else x)
+        given.pop("time", None)
         bandit.tell(x, y, **given, **({"outcomes": {"cost": x[:, 0]}} if bandit.outcomes else {}))
+    given |= {"time": 40.0} if bandit.memory else {}
     before = bandit.recommend(**given)
     bandit.restart()
     state = str(bandit.state_dict())

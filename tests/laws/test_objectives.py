@@ -232,7 +232,7 @@ def test_points_are_spread_until_each_prior_is_fitted_and_plays_without_a_reward
         bandit.tell(x, values(x, "reward"), outcomes={} if number % 2 else {"cost": values(x, "cost")})
         asked.add(tuple(x[0].tolist()))
     assert len(asked) == 8  # no arm again before all were chosen
-    assert type(bandit.rule).__name__ == "SpreadRule"
+    assert type(bandit.rule).__name__ == "SobolRule"
     told(bandit, ARMS[:3])
     unweighted = make(kb.Scalarization(BOTH, {"reward": 1.0, "cost": 0.0}), outcomes=learned)
     assert {type(each.rule).__name__ for each in (bandit, unweighted)} == {"UpperConfidenceRule"}

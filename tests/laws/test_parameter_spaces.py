@@ -343,14 +343,14 @@ def satisfies(configuration):
 def test_whatever_a_search_looks_at_satisfies_the_constraints(seed):
     generator = torch.Generator().manual_seed(seed)
     point = LIMITED.sample(1, generator)
-    looked_at = [
+    initial_points = [
         LIMITED.sample(100, generator),
         LIMITED.near(point, (0.1, 0.03), 20, generator),
         LIMITED.neighbours(point),
         LIMITED.exchanges(point, generator),
         LIMITED.playable(torch.rand(50, LIMITED.dimension, generator=generator, dtype=DOUBLE)),
     ]
-    for points in looked_at:
+    for points in initial_points:
         assert len(points) > 0
         assert all(map(satisfies, LIMITED.decode(points)))
         assert bool(LIMITED.allows(points).all())

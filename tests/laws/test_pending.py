@@ -9,7 +9,7 @@ from forgetting import ARMS as FEW_ARMS
 from forgetting import make as timed
 from gpytorch.kernels import LinearKernel
 from kinds import ARMS, composed, make, same
-from problems import DOUBLE, rbf, reward
+from problems import DOUBLE, in_a_file, rbf, reward
 
 import torch_kbandits as kb
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
@@ -116,11 +116,11 @@ def test_an_arm_of_which_all_is_known_ends_the_batch_and_thresholds_that_end_eve
     "candidates",
     [
         kb.Arms(ARMS),
-        kb.Arms(kb.ArmBlocks(ARMS.split(20).__getitem__, 3)),
+        kb.Arms(in_a_file(ARMS)),
         kb.Box(UNIT),
         kb.ContextualActions(ARMS, context_dim=0),
     ],
-    ids=["arms", "blocks", "box", "actions"],
+    ids=["arms", "file", "box", "actions"],
 )
 def test_a_point_that_may_not_be_played_is_not_played_again(candidates):
     """Logged data may have points that are no arms, or outside the box. Others are."""

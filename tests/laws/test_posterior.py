@@ -46,14 +46,13 @@ class Space(NamedTuple):
 
 def in_a_file(folder):
     np.save(folder / "arms.npy", FEW.numpy())
-    return kb.Arms(kb.MappedArms(folder / "arms.npy"))
+    return kb.Arms(np.load(folder / "arms.npy", mmap_mode="r"))
 
 
 SPACES = {
     "arms": Space(lambda _: kb.Arms(FEW), FEW, is_listed=True),
     "many arms": Space(lambda _: kb.Arms(MANY), MANY, is_listed=True),
     "arms in a file": Space(in_a_file, FEW, is_listed=True),
-    "arms in blocks": Space(lambda _: kb.Arms(kb.ArmBlocks(FEW.split(8).__getitem__, 4)), FEW, is_listed=True),
     "box": Space(lambda _: kb.Box(BOX, **SEARCH)),
     "actions": Space(lambda _: kb.ContextualActions(FEW, context_dim=0), FEW, is_listed=True),
     "actions in a context": Space(lambda _: kb.ContextualActions(ACTIONS, context_dim=1), ACTIONS, 1),
@@ -528,7 +527,7 @@ def test_tiny_noise_at_a_fixed_dictionary(space, noise, tmp_path):
 @pytest.mark.parametrize("memory", ["all", "window", "prior on time"])
 def test_the_same_history_gives_the_same_choice_however_the_same_set_is_described(dictionary, memory, tmp_path):
     """Also where a new point and one that was told before are told together, and offered to a rule one by one."""
-    names = ["arms", "arms in a file", "arms in blocks", "actions"]
+    names = ["arms", "arms in a file", "actions"]
     its, points = [Program(name, dictionary, memory, tmp_path) for name in names], FEW[:14]
     for row in range(len(points) - 1):
         X, asked = points[[row + 1, row]], []

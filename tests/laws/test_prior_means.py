@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.means import ConstantMean, LinearMean
-from problems import DOUBLE, data, difference, rbf
+from problems import DOUBLE, data, difference, in_a_file, rbf
 from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combination, Loop, reward
 
 import torch_kbandits as kb
@@ -37,7 +37,7 @@ def season(points, time):
 @pytest.mark.usefixtures("short_searches")
 @pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
 @pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "arms in blocks", "box", "actions in a context"])
+@pytest.mark.parametrize("space", ["arms", "many arms", "arms in a file", "box", "actions in a context"])
 @pytest.mark.parametrize("mean", [profile, season])
 def test_what_is_learned_is_what_was_not_expected(mean, space, dictionary, memory, tmp_path):
     """Also under a mean on time, which points then know, and by who loads or replays."""
@@ -137,7 +137,7 @@ def test_rewards_far_from_what_was_expected_are_said_to_be(one_by_one, sign):
     told(0.0, Y[:2])
 
 
-BLOCKS = kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3))
+STORED = kb.Arms(in_a_file(ARMS))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ BLOCKS = kb.Arms(kb.ArmBlocks(ARMS.split(8).__getitem__, 3))
         (kb.Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
         (kb.Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
         (kb.Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
-        (BLOCKS, torch.zeros(20), "needs arms in memory"),
+        (STORED, torch.zeros(20), "needs arms in memory"),
         (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rounds by ask and tell, by ``run``, or ahead where rewards are known are the same, whoever looks or interrupts."""
+"""Rounds by ask and tell, and by ``run``, are the same, whoever looks or interrupts."""
 
 from copy import deepcopy
 from itertools import count
@@ -10,7 +10,6 @@ from kinds import ARMS, KINDS, known, make, points, same
 from problems import DOUBLE, difference, matern
 
 from torch_kbandits import InputError, algorithms
-from torch_kbandits.environments.registry import build
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
@@ -147,23 +146,3 @@ def test_what_a_table_of_rewards_must_be():
             call()
     assert bandit.round == 0
     assert bandit.run(table, 2).shape == (2, 2)
-
-
-PROBLEMS = {
-    "rkhs-function": {"num_arms": 12},
-    "gaussian-bumps": {"num_arms": 12},
-    "abrupt": {"num_arms": 12, "switches": [9]},
-    "drift": {"num_arms": 12},
-    "moving-peak": {},
-    "seattle-weather": {},
-}
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_what_each_arm_would_return_is_what_it_does(name):
-    environment, twin = (build(name, seed=3, **PROBLEMS[name]) for _ in range(2))
-    rewards = environment.rewards_of_arms(range(5, 15))
-    assert rewards.shape == (10, len(environment.arms))
-    for number, of_arms in zip(range(5, 15), rewards, strict=True):
-        for row in (0, 3, len(environment.arms) - 1):
-            assert torch.equal(of_arms[row : row + 1], twin.pull(twin.arms[row : row + 1], number))

@@ -10,7 +10,7 @@ import torch
 from forgetting import ACTIONS, ARMS, CONTEXTS, KERNEL, LAMBDA, MEMORIES, Forgetting
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import DOUBLE, believed, dense, difference, examples, matern, rbf, reward
+from problems import DOUBLE, believed, dense, difference, examples, in_a_file, matern, rbf, reward
 from scipy.stats import binom
 
 import torch_kbandits as kb
@@ -27,7 +27,7 @@ SIX = ARMS[:6]
 MANY = torch.rand(600, 2, generator=torch.Generator().manual_seed(7), dtype=DOUBLE)
 SPACES = {
     "arms": lambda: kb.Arms(SIX),
-    "arms in blocks": lambda: kb.Arms(kb.ArmBlocks(SIX.split(4).__getitem__, 2)),
+    "arms in a file": lambda: kb.Arms(in_a_file(SIX)),
     "contexts": lambda: kb.ContextualActions(ACTIONS, context_dim=1),
     "changing": lambda: kb.ContextualActions(action_dim=1, context_dim=1),
 }
@@ -138,7 +138,7 @@ def test_the_choices_are_those_of_dense_posteriors_of_what_counts_in_each_stage(
 
 
 @pytest.mark.one_in(12)
-@pytest.mark.parametrize("space", ["arms", "arms in blocks", "contexts"])
+@pytest.mark.parametrize("space", ["arms", "arms in a file", "contexts"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
 @pytest.mark.parametrize("rule", [GlobalBatchRule(3.0), LocalBatchRule(2.0)], ids=["global", "local"])
 def test_what_a_batch_rule_holds_counts_in_its_stage(space, posterior, rule):
@@ -206,8 +206,8 @@ def assert_same(ours, theirs):
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
 @pytest.mark.parametrize("posterior", ["exact", "fresh"])
-def test_many_arms_in_blocks_are_chosen_as_those_in_memory(memory, posterior):
-    stored = kb.Arms(kb.ArmBlocks(MANY.split(250).__getitem__, 3))
+def test_many_arms_in_a_file_are_chosen_as_those_in_memory(memory, posterior):
+    stored = kb.Arms(in_a_file(MANY))
     ours, theirs = (make(each, posterior, memory, width=kb.ConstantWidth(0.8)) for each in (stored, kb.Arms(MANY)))
     assert_same(played(ours, 12), played(theirs, 12))
     assert set(ours.history.stages.tolist()) >= {1, 2}
@@ -228,11 +228,11 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
     assert torch.equal(bandit.recommend(), plain.recommend())
 
 
-def test_the_named_algorithm_forgets_and_reads_arms_in_blocks():
-    ours = named(SPACES["arms in blocks"](), HORIZON, BETA, kernel=matern(0.5, 1.7), memory=SlidingWindow(6.0))
-    assert_same(played(ours, 15), played(make("arms in blocks", memory="window"), 15))
+def test_the_named_algorithm_forgets_and_reads_arms_in_a_file():
+    ours = named(SPACES["arms in a file"](), HORIZON, BETA, kernel=matern(0.5, 1.7), memory=SlidingWindow(6.0))
+    assert_same(played(ours, 15), played(make("arms in a file", memory="window"), 15))
     theory = {"noise_scale": 0.2, "norm_bound": 1.5, "beta": None}
-    assert float(named(SPACES["arms in blocks"](), **theory).beta) == float(named(SIX, **theory).beta)
+    assert float(named(SPACES["arms in a file"](), **theory).beta) == float(named(SIX, **theory).beta)
 
 
 def named(candidates, horizon=200, beta=0.6, **words):

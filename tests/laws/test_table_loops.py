@@ -12,7 +12,7 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.steps import HOST
+from torch_kbandits.posteriors.table import HOST
 
 ARMS, NOISE = data(300, 3, 1)[0], 0.02
 

@@ -13,7 +13,7 @@ from problems import DOUBLE, rbf
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.candidates import TimedActions
+from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import BackToPrior, KeepAll, Linear, SlidingWindow
@@ -42,7 +42,7 @@ def test_ages_of_minutes_count_at_dates_of_today(kind, dtype):
     candidates = {
         "arms": kb.Arms(arms),
         "actions": kb.ContextualActions(arms, context_dim=0),
-        "know the time": TimedActions(arms),
+        "know the time": Timed(kb.ContextualActions(arms, context_dim=0)),
         "round": kb.ContextualActions(action_dim=2, context_dim=0, dtype=dtype),
     }[kind]
     offered = {"candidates": arms} if kind == "round" else {}

@@ -18,7 +18,7 @@ import torch_kbandits as kb
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import StayRule
-from torch_kbandits.candidates import Timed, TimedActions
+from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
 from torch_kbandits.memory import BackToPrior, Discount, SlidingWindow
 
@@ -29,12 +29,12 @@ SAME = {
         lambda: kb.Arms(ARMS),
         lambda: Timed(kb.Arms(ARMS)),
         lambda: kb.ContextualActions(ARMS, context_dim=0),
-        lambda: TimedActions(ARMS),
+        lambda: Timed(kb.ContextualActions(ARMS, context_dim=0)),
     ),
     "box": (
         lambda: kb.Box(BOUNDS, **EFFORT),
         lambda: kb.ContextualActions(bounds=BOUNDS, context_dim=0, **EFFORT),
-        lambda: TimedActions(bounds=BOUNDS, **EFFORT),
+        lambda: Timed(kb.ContextualActions(bounds=BOUNDS, context_dim=0, **EFFORT)),
     ),
 }
 WORDS = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "seed": 5}
@@ -186,7 +186,7 @@ WRONG = [
     (lambda: BackToPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
     (lambda: BackToPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
     (lambda: Timed(ARMS), "candidates must be"),
-    (lambda: Timed(TimedActions(ARMS)), "know the time already"),
+    (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
     (lambda: make(kb.Arms(ARMS), batches=StayRule()), "a time that the points know"),
     (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=BackToPrior(0.1), **CHOSEN), "a time that"),

@@ -3,20 +3,18 @@
 from typing import TYPE_CHECKING
 
 from torch_kbandits.acquisition.climbing import climb
-from torch_kbandits.acquisition.cubes import Cube
+from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.largest import CombinedFunction, LargestOf
-from torch_kbandits.acquisition.pending import hallucinate
+from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, hallucinate
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
-    BlindRule,
-    Domain,
     ExpectedImprovementRule,
     OptimisticRule,
     ProbabilityOfImprovementRule,
+    RandomRule,
+    SobolRule,
     SomeOf,
-    SpreadRule,
     ThompsonRule,
     UniformRule,
 )
@@ -32,7 +30,6 @@ else:
 __all__ = [
     "AcquisitionRule",
     "ArmPosterior",
-    "BlindRule",
     "CombinedFunction",
     "Cube",
     "DiscretizedThompsonSampling",
@@ -42,8 +39,9 @@ __all__ = [
     "LargestOf",
     "OptimisticRule",
     "ProbabilityOfImprovementRule",
+    "RandomRule",
+    "SobolRule",
     "SomeOf",
-    "SpreadRule",
     "StagedRule",
     "ThompsonRule",
     "UniformRule",

@@ -29,8 +29,8 @@ _EQUAL = 1e-9
 _WORTH = 1e-4
 
 
-class Climbed(AcquisitionFunction):
-    """A function as searches are to climb it: less an offset, and in a unit, so that its values are of order 1.
+class Rescaled(AcquisitionFunction):
+    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if that is said.
 
     Searches end by tolerances of values and slopes that are absolute.
 
@@ -38,15 +38,22 @@ class Climbed(AcquisitionFunction):
         function: of points (b, q, d), (b,).
         offset: such as its value where a search starts, 0-dim.
         unit: above 0, 0-dim.
+        points: takes what is searched to points of the function.
     """
 
-    def __init__(self, function: AcquisitionFunction, offset: Tensor, unit: Tensor) -> None:
+    def __init__(
+        self,
+        function: AcquisitionFunction,
+        offset: Tensor,
+        unit: Tensor,
+        points: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__(model=function.model)
-        self.function, self._offset, self._unit = function, offset, unit
+        self.function, self._offset, self._unit, self._points = function, offset, unit, points
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, q, d), (b,)."""
-        return (self.function(X) - self._offset) / self._unit
+        return (self.function(X if self._points is None else self._points(X)) - self._offset) / self._unit
 
 
 def climb(

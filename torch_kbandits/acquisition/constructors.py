@@ -30,17 +30,7 @@ def construct_inputs_kernel_ucb(
     constraint_mode: Mode = "safe",
     constraint_beta: float | Width | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of ``KernelUCB`` for BoTorch's and Ax's generic construction.
-
-    Args:
-        model: the posterior.
-        beta: multiplier of σ or a ``Width``; there is no default, since none is right for every reward.
-        posterior_transform: as in BoTorch; Ax minimises through it.
-        X_pending: pending points.
-        maximize: as in ``KernelUCB``.
-        constraints: as in ``KernelUCB``; Ax makes them of its outcome constraints.
-        constraint_mode: as in ``KernelUCB``.
-        constraint_beta: as in ``KernelUCB``.
+    """Return the arguments of ``KernelUCB``; Ax minimises by the transform, and makes constraints of its own.
 
     Raises:
         InputError: if there is no beta.
@@ -50,16 +40,7 @@ def construct_inputs_kernel_ucb(
             "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
             'right for every reward. Give it; in Ax by botorch_acqf_options={"beta": 2.0}.'
         )
-    return {
-        "model": model,
-        "beta": beta,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-        "maximize": maximize,
-        "constraints": constraints,
-        "constraint_mode": constraint_mode,
-        "constraint_beta": constraint_beta,
-    }
+    return dict(locals())
 
 
 @acqf_input_constructor(DiscretizedThompsonSampling)
@@ -71,15 +52,7 @@ def construct_inputs_thompson(
     X_pending: Tensor | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of ``DiscretizedThompsonSampling`` for BoTorch's and Ax's generic construction.
-
-    Args:
-        model: the posterior.
-        discretization: the finite set (N, d), in the space of the model's inputs.
-        beta: multiplier of a draw's deviation from the mean, or a ``Width``.
-        posterior_transform: as in BoTorch; Ax minimises through it.
-        X_pending: pending points.
-        seed: addresses the draws.
+    """Return the arguments of ``DiscretizedThompsonSampling``; Ax minimises by the transform.
 
     Raises:
         InputError: if there is no discretization.
@@ -89,11 +62,4 @@ def construct_inputs_thompson(
             "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "
             'by botorch_acqf_options={"discretization": points}.'
         )
-    return {
-        "model": model,
-        "discretization": discretization,
-        "beta": beta,
-        "posterior_transform": posterior_transform,
-        "X_pending": X_pending,
-        "seed": seed,
-    }
+    return dict(locals())

@@ -1,6 +1,6 @@
 """Improvement over the best of what was played, as a BoTorch acquisition function."""
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import torch
 from botorch.acquisition.analytic import (
@@ -13,12 +13,10 @@ from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 from typing_extensions import override
 
+from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.pending import PendingPoints, hallucinate
 from torch_kbandits.errors import InputError
 from torch_kbandits.models.normal import least_variance
-
-if TYPE_CHECKING:
-    from torch_kbandits.acquisition.rules import Domain
 
 
 class _Unrounded(AnalyticAcquisitionFunction):
@@ -59,13 +57,13 @@ class ImprovementFunction(PendingPoints):
         self,
         model: Model,
         X_pending: Tensor | None,
-        domain: "Domain",
+        domain: Domain,
         kind: type[UnroundedLogEI] | type[UnroundedLogPI],
         margin: float = 0.0,
     ) -> None:
         super().__init__(model=model)
         known = cast(tuple[Tensor], model.train_inputs)[0]
-        self._round: Domain | None = type(domain)(context=domain.context, allows=domain.allows)
+        self._round: Domain | None = Domain(context=domain.context, allows=domain.allows)
         if domain.incumbent is not None:
             known = domain.incumbent
         elif domain.arms is not None and domain.context is not None:

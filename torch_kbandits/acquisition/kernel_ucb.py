@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import rule_loops
+from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
 from torch_kbandits.acquisition.pending import (
     PendingPoints,
@@ -25,13 +25,14 @@ from torch_kbandits.acquisition.pending import (
     one_after_another,
     require_one_to_one,
 )
-from torch_kbandits.acquisition.rules import ArmPosterior, Domain, OptimisticRule
+from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import multiplier
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
+from torch_kbandits.loops import score_loops
+from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of, posterior_variance
-from torch_kbandits.numerics.compiled import loops_over_each
 
 
 class KernelUCB(PendingPoints):
@@ -222,7 +223,7 @@ class UpperConfidenceRule(OptimisticRule):
         """Return μ + β σ, (A,)."""
         mean, variance = posterior.mean, posterior.variance
         if loops_over_each(mean, variance, beta):
-            scores = rule_loops.upper_confidence(mean.numpy(), variance.numpy(), beta.item(), MIN_VARIANCE)
+            scores = score_loops.upper_confidence(mean.numpy(), variance.numpy(), beta.item(), MIN_VARIANCE)
             return torch.from_numpy(scores)
         return KernelUCB.score(mean, variance, beta)
 

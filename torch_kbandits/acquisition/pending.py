@@ -1,8 +1,7 @@
-"""Points pending, models that are conditioned on them, and whether a model has changed since."""
+"""Acquisition functions with points pending, models that are conditioned on them, and whether one has changed since."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from typing import Any, Self, cast
 
 import torch
@@ -21,7 +20,7 @@ from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.models import FactoredGP, NystromGP
+from torch_kbandits.models import FactoredGP
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
@@ -71,6 +70,58 @@ class PendingPoints(AcquisitionFunction):
         return self
 
 
+class CombinedFunction(AcquisitionFunction):
+    """An acquisition function made of others, to which points pending are handed on.
+
+    Args:
+        functions: at least one; ``model`` and ``X_pending`` are those of the first.
+        own: for each what makes its points (..., d') of points (..., d); None where they take them as they are.
+    """
+
+    def __init__(
+        self, functions: Sequence[AcquisitionFunction], own: Sequence[Callable[[Tensor], Tensor]] | None = None
+    ) -> None:
+        super().__init__(model=cast(Model, functions[0].model))
+        self.functions = torch.nn.ModuleList(functions)
+        self._own = own
+
+    def own_points(self, X: Tensor) -> list[Tensor]:
+        """Return points (..., d) as each of the functions takes them."""
+        return [X] * len(self.functions) if self._own is None else [own(X) for own in self._own]
+
+    @property
+    @override
+    def X_pending(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The points asked for but not yet told, (k, d); None if there are none."""
+        return cast(AcquisitionFunction, self.functions[0]).X_pending
+
+    @X_pending.setter
+    @override
+    def X_pending(self, X_pending: Tensor | None) -> None:
+        self.set_X_pending(X_pending)
+
+    @override
+    def set_X_pending(self, X_pending: Tensor | None = None) -> None:
+        """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
+        own: list[Tensor | None] = [None] * len(self.functions)
+        if X_pending is not None:
+            X = checks.floating_tensor("X_pending", X_pending)
+            own = [*self.own_points(X)]
+            for points in own:
+                if points is not None and torch.promote_types(points.dtype, X.dtype) != X.dtype:
+                    raise InputError(f"X_pending must have dtype {points.dtype}, got {X.dtype}.")
+        for function, points in zip(self.functions, own, strict=True):
+            cast(AcquisitionFunction, function).set_X_pending(points)
+
+
+class LargestOf(CombinedFunction):
+    """The pointwise maximum of acquisition functions."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the largest of the values at X (b, q, d), (b,)."""
+        return torch.stack([function(X) for function in self.functions]).amax(0)
+
+
 def checked_pending(model: Model, X_pending: Any) -> Tensor | None:
     """Return points pending (k, d) that fit a model; None if there are none.
 
@@ -99,12 +150,11 @@ def hallucinate(model: Model, X: Tensor) -> Model:
     """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
 
     Raises:
-        UnsupportedError: if an input transform makes several points of one; a ``NystromGP`` is observed at X itself.
+        UnsupportedError: if an input transform makes several points of one; our models are observed at X itself.
     """
-    if isinstance(model, NystromGP):
+    if isinstance(model, FactoredGP):
         return model.hallucinated(X)
-    with model.at_points() if isinstance(model, FactoredGP) else nullcontext():
-        mean = cast(GPyTorchPosterior, model.posterior(X)).mean
+    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
     if mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
             f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, Self, cast
 
@@ -11,23 +11,21 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
     _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
 )
-from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
 from torch import Tensor
-from typing_extensions import override
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import rule_loops
-from torch_kbandits.acquisition.climbing import Climbed
-from torch_kbandits.acquisition.cubes import Cube, looked_at
+from torch_kbandits.acquisition.climbing import Rescaled
+from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
+from torch_kbandits.loops import score_loops
+from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
-from torch_kbandits.numerics.compiled import loops_over_each
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seeded
 
@@ -36,9 +34,6 @@ _EQUAL = 1e-6
 
 #: A margin that is not given is this share of the largest prior deviation.
 _MARGIN = 0.01
-
-#: Points that stand for all of a cube.
-_SPREAD = 1024
 
 
 class ArmPosterior(Protocol):
@@ -99,98 +94,6 @@ class SomeOf:
         return self._posterior.deviation(seed)[self._rows]
 
 
-@dataclass(frozen=True, eq=False)
-class Domain:
-    """Where an acquisition function is maximised: arms (A, d), bounds (2, d) with the effort of the search, or a cube.
-
-    Attributes:
-        arms: (A, d); None on a box or a cube, and for arms that are not in memory.
-        bounds: (2, d), or None.
-        num_restarts: starting points that the search chooses itself.
-        raw_samples: random points from which it chooses them.
-        starts: points of the box (s, d) that it also starts from; of a cube one, that is looked around.
-        context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
-        incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
-        blocks: reads arms that are not in memory part by part, (k, d) each, in order.
-        cube: points of the unit cube some of which may be played; in a context they come after it.
-        allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
-        avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
-        allows: says of points (n, d) whether limits on outcomes leave them, (n,); None for all.
-    """
-
-    arms: Tensor | None = None
-    bounds: Tensor | None = None
-    num_restarts: int = 8
-    raw_samples: int = 128
-    starts: Tensor | None = None
-    context: Tensor | None = None
-    incumbent: Tensor | None = None
-    blocks: Callable[[], Iterable[Tensor]] | None = None
-    cube: Cube | None = None
-    allowed: Tensor | None = None
-    avoided: Tensor | None = None
-    allows: Callable[[Tensor], Tensor] | None = None
-
-    def to(self, device: torch.device) -> "Domain":
-        """Return the domain with its tensors on a device."""
-        there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
-        return replace(self, **there)  # pyright: ignore[reportArgumentType]
-
-    def in_context(self, X: Tensor) -> Tensor:
-        """Return points (..., d) with the context in their first columns."""
-        if self.context is None:
-            return X
-        return torch.cat([self.context.expand(*X.shape[:-1], -1), X[..., len(self.context) :]], dim=-1)
-
-    def eligible(self, X: Tensor) -> Tensor:
-        """Return points (n, d) in the context of this round, those that limits on outcomes leave, (m, d)."""
-        X = self.in_context(X)
-        return X if self.allows is None or not len(X) else X[self.allows(X)]
-
-    def parts(self) -> Iterable[Tensor]:
-        """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""
-        if self.arms is not None:
-            return [self.arms]
-        return () if self.blocks is None else self.blocks()
-
-    def joint(self, actions: Tensor) -> Tensor:
-        """Return actions (..., a) with the context before them, (..., d)."""
-        return (
-            actions if self.context is None else torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
-        )
-
-    def spread(self) -> "Domain":
-        """Return arms that cover the cube of this domain in its place."""
-        arms = self.joint(cast(Cube, self.cube).sample(_SPREAD, torch.Generator().manual_seed(0)))
-        return replace(self, arms=arms, cube=None)
-
-    def without_first(self, columns: int, dtype: torch.dtype) -> "Domain":
-        """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
-        if not columns:
-            return self
-        read, context = self.blocks, self.context
-        return replace(
-            self,
-            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
-            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
-            context=None if context is None else context[columns:].to(dtype),
-        )
-
-    def looked_at(self, seed: int) -> list[Tensor]:
-        """Return points of the cube, (k, d) each, that a search looks at first; see ``cubes.looked_at``."""
-        if self.cube is None:
-            raise InputError("Points are spread over a cube, and this domain has none.")
-        best = None if self.starts is None else self.starts[:1, -self.cube.dimension :]
-        return [self.joint(part) for part in looked_at(self.cube, best, seed)]
-
-    def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
-        """Return a function of points with so many columns as one of what comes after the context."""
-        if self.context is None or len(self.context) == 0:
-            return function
-        columns = list(range(len(self.context)))
-        return _OfAction(function, dimension, columns, self.context)
-
-
 class AcquisitionRule(ABC):
     """Chooses the next point from a posterior. A value: it holds settings and no state.
 
@@ -244,7 +147,7 @@ class AcquisitionRule(ABC):
 
         Searches end by tolerances of values and slopes that are absolute.
         """
-        return self._in_order_1(self.function(model, beta, X_pending, domain, seed), domain)
+        return self._rescaled(self.function(model, beta, X_pending, domain, seed), domain)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
@@ -263,7 +166,7 @@ class AcquisitionRule(ABC):
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
             ends, found = optimize_acqf(
-                _OfShares(self._in_order_1(function, domain), domain, box),
+                self._rescaled(function, domain, lambda X: domain.joint(lower + X * (upper - lower))),
                 torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
@@ -276,7 +179,9 @@ class AcquisitionRule(ABC):
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
         return domain.joint((lower + ends[first].detach() * (upper - lower)).clamp(*box))
 
-    def _in_order_1(self, function: AcquisitionFunction, domain: Domain) -> Climbed:
+    def _rescaled(
+        self, function: AcquisitionFunction, domain: Domain, points: Callable[[Tensor], Tensor] | None = None
+    ) -> Rescaled:
         """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
         unit = offset = torch.ones((), dtype=torch.float64)
         if self.is_in_reward_units and isinstance(function.model, FactoredGP):
@@ -285,30 +190,7 @@ class AcquisitionRule(ABC):
         start = domain.starts if domain.incumbent is None else domain.incumbent
         with torch.no_grad():
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
-        return Climbed(function, torch.where(value.isfinite(), value, 0.0), unit)
-
-
-class _OfAction(FixedFeatureAcquisitionFunction):
-    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
-
-    values: Tensor
-
-    @override
-    def _construct_X_full(self, X: Tensor) -> Tensor:
-        return super()._construct_X_full(X.to(self.values))
-
-
-class _OfShares(AcquisitionFunction):
-    """A function of points of a domain as one of shares of its box (2, a), from 0 to 1 in each column."""
-
-    def __init__(self, function: AcquisitionFunction, domain: Domain, box: Tensor) -> None:
-        super().__init__(function.model)
-        self._function, self._domain, self._box = function, domain, box
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values (b,) at single points (b, 1, a)."""
-        lower, upper = self._box
-        return self._function(self._domain.joint(lower + X * (upper - lower)))
+        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, points)
 
 
 class OptimisticRule(AcquisitionRule):
@@ -347,7 +229,7 @@ class ExpectedImprovementRule(AcquisitionRule):
         """Return log EI, (A,)."""
         mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
         if loops_over_each(mean, variance):
-            scores = rule_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
+            scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
         deviation = deviation_of(variance)
         return _log_ei_helper((mean - best) / deviation) + deviation.log()
@@ -447,7 +329,7 @@ class ThompsonRule(OptimisticRule):
             size = self.discretization_size
             points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         if domain.cube is not None:
-            points = torch.cat(domain.looked_at(seed))
+            points = torch.cat(domain.initial_points(seed))
         if points is None:
             raise InputError(
                 "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
@@ -457,7 +339,7 @@ class ThompsonRule(OptimisticRule):
         return points
 
 
-class BlindRule(AcquisitionRule):
+class RandomRule(AcquisitionRule):
     """Chooses whatever is believed."""
 
     needs_observations = False
@@ -490,7 +372,7 @@ class BlindRule(AcquisitionRule):
 
 
 @dataclass(frozen=True)
-class SpreadRule(BlindRule):
+class SobolRule(RandomRule):
     """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
 
     Args:
@@ -523,7 +405,7 @@ class SpreadRule(BlindRule):
 
 
 @dataclass(frozen=True)
-class UniformRule(BlindRule):
+class UniformRule(RandomRule):
     """Choose uniformly at random, with replacement: the baseline of every other rule."""
 
     def drawn_row(self, num_arms: int, seed: int) -> int:

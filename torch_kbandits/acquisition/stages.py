@@ -8,8 +8,9 @@ from botorch.models.model import Model
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition.domain import Domain
 from torch_kbandits.acquisition.kernel_ucb import KernelUCB
-from torch_kbandits.acquisition.rules import AcquisitionRule, ArmPosterior, Domain
+from torch_kbandits.acquisition.rules import AcquisitionRule, ArmPosterior
 from torch_kbandits.errors import InputError
 
 

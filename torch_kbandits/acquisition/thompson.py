@@ -1,8 +1,9 @@
 """Thompson sampling as a BoTorch acquisition function, on finitely many points."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
@@ -153,7 +154,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         with torch.no_grad():
             while len(self._deviations) <= index:
                 generator = generator_for(self._seed, len(self._deviations), "thompson")
-                self._deviations.append(self._sampler.draw(generator))
+                self._deviations.append(self._sampler(generator))
             draw = self._mean + self.beta.to(self._mean) * self._deviations[index]
         return draw if self.maximize else -draw
 
@@ -172,13 +173,13 @@ class DiscretizedThompsonSampling(PendingPoints):
             rows[block] = distances.argmin(-1)
         return rows
 
-    def _make_sampler(self) -> tuple[Tensor, "_Draws"]:
+    def _make_sampler(self) -> tuple[Tensor, Callable[[torch.Generator], Tensor]]:
         """Return the posterior means at the distinct points, (U,), and draws of the deviation from them."""
         self._check_posterior()
         points, model = self._distinct, self.model
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)
-            return posterior.mean.squeeze(-1), _JointDraws(_root(posterior.distribution.covariance_matrix))
+            return posterior.mean.squeeze(-1), partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
         if self.posterior_transform is not None:
             raise UnsupportedError(
                 f"Draws at {len(points)} distinct points are made for single outputs; with a "
@@ -186,9 +187,9 @@ class DiscretizedThompsonSampling(PendingPoints):
             )
         mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)])
         if isinstance(model, FactoredGP) and not hasattr(model, "outcome_transform") and not model.batch_shape:
-            return mean, PosteriorDraws(model, points)
+            return mean, PosteriorDraws(model, points).draw
         self._check_paths()
-        return mean, _PathDraws(model, points, mean)
+        return mean, partial(_path_draw, model, points, mean)
 
     def _check_posterior(self) -> None:
         with torch.no_grad():
@@ -214,36 +215,16 @@ class DiscretizedThompsonSampling(PendingPoints):
         return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
 
 
-class _Draws(Protocol):
-    """Draws of the deviation of a function from its posterior mean, at fixed points."""
-
-    def draw(self, generator: torch.Generator) -> Tensor:
-        """Return a fresh draw, (U,)."""
-        ...
+def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a draw of covariance R Rᵀ, given R (U, U)."""
+    normals = torch.randn(len(root), generator=generator, dtype=torch.float64, device="cpu")
+    return root @ normals.to(root)
 
 
-@dataclass(frozen=True, eq=False)
-class _JointDraws:
-    """From the joint covariance, by a root R of it with covariance R Rᵀ, (U, U)."""
-
-    root: Tensor
-
-    def draw(self, generator: torch.Generator) -> Tensor:
-        normals = torch.randn(len(self.root), generator=generator, dtype=torch.float64, device="cpu")
-        return self.root @ normals.to(self.root)
-
-
-@dataclass(frozen=True, eq=False)
-class _PathDraws:
-    """From BoTorch's sample paths of a model, at points (U, d) with posterior means (U,)."""
-
-    model: Model
-    points: Tensor
-    mean: Tensor
-
-    def draw(self, generator: torch.Generator) -> Tensor:
-        path = _path(self.model, generator)
-        return torch.cat([path(block) for block in self.points.split(_BLOCK)]) - self.mean
+def _path_draw(model: Model, points: Tensor, mean: Tensor, generator: torch.Generator) -> Tensor:
+    """Return one of BoTorch's sample paths of a model at points (U, d), less posterior means (U,)."""
+    path = _path(model, generator)
+    return torch.cat([path(block) for block in points.split(_BLOCK)]) - mean
 
 
 def _root(covariance: Tensor) -> Tensor:

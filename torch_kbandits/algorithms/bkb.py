@@ -1,23 +1,16 @@
 """BKB, the budgeted kernelized bandit."""
 
-from typing import Literal, Unpack
-
-from gpytorch.kernels import Kernel
-from torch import Tensor
+from typing import Any, Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import common, resolve_candidates, resolve_dictionary, resolve_width, theorem
-from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.words import CommonWords
-from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import BKBWidth, Width
-from torch_kbandits.dictionaries import Resampling, WhenFull
-from torch_kbandits.memory import Memory
-from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
-from torch_kbandits.spaces import ParameterSpace
+from torch_kbandits.algorithms.arguments import Arguments, capped
+from torch_kbandits.algorithms.words import BKBWords, described
+from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
+from torch_kbandits.confidence import BKBWidth
+from torch_kbandits.dictionaries import RidgeLeverageSampling, theoretical_oversampling
 
 
+@described
 class BKB(Bandit):
     """Budgeted kernelized bandit: GP-UCB at the cost of a dictionary that follows the effective dimension.
 
@@ -28,70 +21,21 @@ class BKB(Bandit):
     ``BKBWidth``); the default oversampling is the practical one.
 
     Args:
-        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
-        regularization: λ > 0, in reward units squared.
-        candidates: arms (A, d), or a ``Candidates``.
-        bounds: a box (2, d) instead of arms.
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
-        norm_bound: B > 0, a bound on the RKHS norm of the reward function.
-        failure_probability: δ in (0, 1).
-        horizon: T, the planned number of rounds; only the theorem's oversampling needs it.
-        oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
-        accuracy: ε in (0, 1), the accuracy of the dictionary.
-        resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the
-            theorem does not cover: see ``RidgeLeverageSampling``.
-        max_dictionary: the most points that the dictionary may have; None for no limit. The theorem knows no limit.
-        when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
-        memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
-            ``Discount(0.99)``. The theorem is for a function that stays.
-        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
-            (n, d); see ``Bandit``.
-        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
-        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
-            width, which over-explores in practice; then R and B are not needed.
-        seed: addresses all randomness.
-        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
-            what is sought of all; see ``Bandit``.
+        **words: see ``BKBWords``.
 
     Cost of a round on A arms: O(A m²), O(A m) when the dictionary stays; memory O(A m).
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        seed: int,
-        candidates: Tensor | Candidates | ParameterSpace | None = None,
-        bounds: Tensor | None = None,
-        noise_scale: float | None = None,
-        norm_bound: float | None = None,
-        failure_probability: float = 0.1,
-        horizon: int | None = None,
-        oversampling: float | Literal["theory"] = 3.0,
-        accuracy: float = 0.5,
-        resampling: Resampling = "fresh",
-        memory: Memory | None = None,
-        max_dictionary: int | None = None,
-        when_full: WhenFull = "warn",
-        mean: PriorMean | None = None,
-        prior: Prior | LearnedPrior | None = None,
-        beta: float | Width | None = None,
-        **others: Unpack[CommonWords],
-    ) -> None:
-        prior = prior_of(prior, kernel, regularization, mean)
-        accuracy = checks.open_unit_interval("accuracy", accuracy)
-        theory = theorem(BKBWidth, noise_scale, norm_bound, failure_probability, accuracy=accuracy)
-        super().__init__(
-            candidates=resolve_candidates(candidates, bounds),
-            prior=prior,
-            dictionary=resolve_dictionary(
-                oversampling, failure_probability, horizon, accuracy, resampling, max_dictionary, when_full
-            ),
-            width=resolve_width(beta, theory, prior),
-            acquisition=UpperConfidenceRule(),
-            memory=memory,
-            theory=theory,
-            seed=seed,
-            **common(others),
-        )
+    def __init__(self, **words: Unpack[BKBWords]) -> None:
+        super().__init__(**bkb_pieces(Arguments(BKBWords, words)))
+
+
+def bkb_pieces(given: Arguments, batches: GlobalBatchRule | LocalBatchRule | None = None) -> dict[str, Any]:
+    """Return the pieces of BKB and its relatives."""
+    accuracy = checks.open_unit_interval("accuracy", given.words["accuracy"])
+    oversampling = given.oversampling(given.words["oversampling"], theoretical_oversampling, accuracy)
+    rule = RidgeLeverageSampling(oversampling, given.words["resampling"])
+    dictionary = capped(rule, given.words["max_dictionary"], given.words["when_full"])
+    theory = given.theorem(BKBWidth, accuracy=accuracy)
+    width = given.batch_width(theory, batches)
+    return given.pieces(dictionary=dictionary, width=width, batches=batches, theory=theory)

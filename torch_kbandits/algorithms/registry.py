@@ -2,11 +2,10 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any
 
 from torch_kbandits import algorithms, checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.words import CommonWords
 from torch_kbandits.errors import InputError
 
 #: The class of each in ``torch_kbandits.algorithms``, which is imported when it is asked for.
@@ -49,7 +48,7 @@ def names() -> list[str]:
 
 
 def signature(name: str | Callable[..., Any]) -> inspect.Signature:
-    """Return the arguments that an algorithm takes, those that it hands on to ``Bandit`` last.
+    """Return the arguments that an algorithm takes by name.
 
     Args:
         name: one of ``names()``, or a class or a function that makes one.
@@ -57,13 +56,9 @@ def signature(name: str | Callable[..., Any]) -> inspect.Signature:
     Raises:
         InputError: if there is no such algorithm; the message has the nearest name.
     """
-    made_by = _find(name)
-    own, common = inspect.signature(made_by), inspect.signature(Bandit).parameters
-    kinds = {word.kind for word in own.parameters.values()}
-    hands_on = isinstance(made_by, type) and issubclass(made_by, Bandit) and inspect.Parameter.VAR_KEYWORD in kinds
+    own = inspect.signature(_find(name))
     kept = [word for word in own.parameters.values() if word.kind not in (word.VAR_POSITIONAL, word.VAR_KEYWORD)]
-    handed = [common[name] for name in get_type_hints(CommonWords)] if hands_on else []
-    return own.replace(parameters=[*kept, *handed])
+    return own.replace(parameters=kept)
 
 
 def summary(name: str) -> str:

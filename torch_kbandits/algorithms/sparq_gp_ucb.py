@@ -6,29 +6,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from gpytorch.kernels import Kernel
-from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.algorithms.arguments import check_theory, common, refuse_memory, resolve_contextual, resolve_width
+from torch_kbandits.algorithms.arguments import Arguments
+from torch_kbandits.algorithms.words import WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
 from torch_kbandits.bandit.advice import Advice
-from torch_kbandits.bandit.words import CommonWords
-from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, Width, sparq_cutoff, sparq_questions
+from torch_kbandits.bandit.settings import describe_value
+from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Growth, Memory, Quadratic, UncertaintyInjection
+from torch_kbandits.memory import Growth, Quadratic, UncertaintyInjection
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, Expert, GuardedExpert
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, prior_of
-from torch_kbandits.spaces import ParameterSpace
 
 
+@described
 class SparQGPUCB(Bandit):
     """SparQ-GP-UCB: where the function changes, few recent rewards and the answers of an expert to few questions.
 
@@ -49,30 +46,14 @@ class SparQGPUCB(Bandit):
     Args:
         expert: a function (X, time) → (Y, variance) or None for "not yet"; see ``experts.Expert``. A variance below
             1e-6 λ counts as that.
-        kernel: the prior covariance, any GPyTorch kernel, in reward units squared.
-        regularization: λ > 0, the noise variance of a reward, in reward units squared.
-        candidates: arms (A, d), or a ``Candidates``; with contexts actions (A, a).
-        bounds: a box (2, d) instead of arms.
-        context_dim: number of context columns; the expert is then asked about (context, action).
-        action_dim: number of action columns, where each round brings its own actions.
         questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t. Fewer are asked if there are
             fewer distinct past inputs, or if they span less.
         max_questions: how many points the expert may be asked about in all; None for any number.
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
-        norm_bound: B > 0, a bound on the RKHS norm of the function at any time.
-        failure_probability: δ in (0, 1).
-        gain: the information gain in the width; by default the realised one.
         memory: refused, with the reason: ``growth`` says what an observation counts for.
-        mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
-            (n, d); see ``Bandit``.
-        prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
-        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
-            width, ``SparQWidth``; then B is not needed.
-        seed: addresses all randomness.
-        others: ``outcomes``, ``constraints`` and ``objective``: what is measured beside the reward, its limits, and
-            what is sought of all; see ``Bandit``.
+        **words: see ``WidthWords``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.
@@ -82,13 +63,6 @@ class SparQGPUCB(Bandit):
         self,
         *,
         expert: Expert,
-        kernel: Kernel | None = None,
-        regularization: float | None = None,
-        seed: int,
-        candidates: Tensor | Candidates | ParameterSpace | None = None,
-        bounds: Tensor | None = None,
-        context_dim: int | None = None,
-        action_dim: int | None = None,
         questions: float | Callable[[int], int] = 6.0,
         max_questions: int | None = None,
         cutoff: float | Callable[[int], float] = math.log,
@@ -97,15 +71,11 @@ class SparQGPUCB(Bandit):
         norm_bound: float | None = None,
         failure_probability: float = 0.1,
         gain: InformationGain | None = None,
-        memory: Memory | None = None,
-        mean: PriorMean | None = None,
-        prior: Prior | LearnedPrior | None = None,
-        beta: float | Width | None = None,
-        **others: Unpack[CommonWords],
+        **words: Unpack[WidthWords],
     ) -> None:
-        prior = prior_of(prior, kernel, regularization, mean)
-        refuse_memory(memory, "growth")
-        check_theory(None, norm_bound, failure_probability)
+        given = Arguments(WidthWords, words, forgets_by="growth")
+        norm_bound = checks.optional(checks.scale)("norm_bound", norm_bound)
+        failure_probability = checks.open_unit_interval("failure_probability", failure_probability)
         checks.absent_or("gain", gain, InformationGain, "an information gain")
         gain = RealizedGain() if gain is None else gain
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
@@ -113,21 +83,17 @@ class SparQGPUCB(Bandit):
             questions = _Logarithmic(checks.positive("questions", questions))
         if not callable(cutoff):
             cutoff = _Constant(checks.non_negative("cutoff", cutoff))
-        if num_swaps is not None:
-            num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
+        num_swaps = checks.optional(checks.non_negative_integer)("num_swaps", num_swaps)
         self.expert, self.growth = GuardedExpert(expert, max_questions), Quadratic() if growth is None else growth
-        if prior.regularization is None:
+        if given.prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
         super().__init__(
-            candidates=resolve_contextual(candidates, bounds, context_dim, action_dim),
-            prior=prior,
-            width=resolve_width(beta, theory, prior, needed="norm_bound"),
-            acquisition=UpperConfidenceRule(),
-            memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, prior.regularization),
-            advice=Questions(self.expert, questions, num_swaps),
-            theory=theory,
-            seed=seed,
-            **common(others),
+            **given.pieces(
+                width=given.width(theory, needed="norm_bound"),
+                memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization),
+                advice=Questions(self.expert, questions, num_swaps),
+                theory=theory,
+            )
         )
 
 
@@ -195,11 +161,9 @@ class Questions(Advice):
 
     def config(self) -> dict[str, Any]:
         """Return what must agree between a saved state and the bandit that loads it, by name."""
-        return {
-            "questions": _name_of(self.number),
-            "num_swaps": self.num_swaps,
-            "max_questions": self.expert.max_questions,
-        }
+        config = {"num_swaps": self.num_swaps, "max_questions": self.expert.max_questions}
+        describe_value("questions", self.number, config)
+        return config
 
 
 @dataclass(frozen=True)
@@ -211,9 +175,6 @@ class _Logarithmic:
     def __call__(self, round: int) -> int:
         return sparq_questions(round, self.factor)
 
-    def __str__(self) -> str:
-        return f"{self.factor!r} ln t"
-
 
 @dataclass(frozen=True)
 class _Constant:
@@ -223,13 +184,3 @@ class _Constant:
 
     def __call__(self, round: int) -> float:
         return self.value
-
-    def __str__(self) -> str:
-        return repr(self.value)
-
-
-def _name_of(function: Callable[[int], float]) -> str:
-    """Return what tells a function of the round from others, as far as functions have names."""
-    if isinstance(function, _Logarithmic | _Constant):
-        return str(function)
-    return getattr(function, "__qualname__", type(function).__name__)

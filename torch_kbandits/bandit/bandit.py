@@ -22,14 +22,22 @@ from torch_kbandits.acquisition import (
     Domain,
     LargestOf,
     OptimisticRule,
-    SpreadRule,
+    SobolRule,
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.bandit.goals import all_settled, are_fitted, goals_of
-from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined, health_log
+from torch_kbandits.bandit.guarantees import (
+    FIRST_REWARDS,
+    guarantee,
+    warn_of_clipping,
+    warn_of_failing,
+    warn_of_far_rewards,
+)
+from torch_kbandits.bandit.health import LAST_CALLS, Health, HealthLog, examined
 from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
@@ -41,12 +49,9 @@ from torch_kbandits.bandit.learning import (
     without_expired,
 )
 from torch_kbandits.bandit.limits import fence_of
-from torch_kbandits.bandit.pieces import FIRST_REWARDS, Hypothesis, Pieces, warn_of_clipping
 from torch_kbandits.bandit.relearning import recalled, settled
-from torch_kbandits.bandit.restoring import restored, state_of
-from torch_kbandits.bandit.saving import loaded, save
+from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
-from torch_kbandits.bandit.state import check_config, check_format, saved_answers, saved_prior, saved_state
 from torch_kbandits.bandit.undisturbed import Undisturbed
 from torch_kbandits.beliefs import (
     Aiming,
@@ -62,8 +67,7 @@ from torch_kbandits.beliefs import (
     recommended_for,
 )
 from torch_kbandits.candidates import Candidates
-from torch_kbandits.candidates.sample import some_points
-from torch_kbandits.candidates.timed import as_told
+from torch_kbandits.candidates.timed import as_told, some_points
 from torch_kbandits.confidence import Guarantee, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError, KernelBanditWarning
@@ -185,7 +189,7 @@ class Bandit(Undisturbed):
         objective: Scalarization | None = None,
     ) -> None:
         rule = UpperConfidenceRule() if acquisition is None else acquisition
-        self._pieces = Pieces(
+        self._pieces = BanditConfig(
             candidates,
             prior_of(prior, kernel, regularization, mean),
             dictionary,
@@ -221,7 +225,7 @@ class Bandit(Undisturbed):
         self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
-            self._pieces.warn_of_failing(3 if type(self).__init__ is Bandit.__init__ else 5)
+            warn_of_failing(self._pieces, 3 if type(self).__init__ is Bandit.__init__ else 5)
 
     # ---------------------------------------------------------------- the loop
 
@@ -522,7 +526,8 @@ class Bandit(Undisturbed):
         standing, quality = self._standing, None
         if checks.flag("check", check) and self.dictionary is not None and standing.belief.num_observations:
             quality = self.dictionary_quality()
-        return self._pieces.guarantee(
+        return guarantee(
+            self._pieces,
             self._hypothesis,
             standing.ledger.num_told,
             pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
@@ -806,7 +811,7 @@ class Bandit(Undisturbed):
         Raises:
             InputError: if an argument does not fit.
         """
-        self._health_log = None if every is None else health_log(every, logger, level)
+        self._health_log = None if every is None else HealthLog(every, logger, level)
 
     # ---------------------------------------------------------------- saving
 
@@ -824,22 +829,9 @@ class Bandit(Undisturbed):
 
         After an error the bandit is as it was.
         """
-        check_format(state)
-        check_config(state["config"], self._config())
-        words = {
-            "timed": self._pieces.has_clock,
-            "exact": self.dictionary is None,
-            "family": len(self._pieces.hypotheses),
-            "num_outcomes": len(self.outcomes),
-        }
-        saved = saved_state(state, self.candidates.example, self._pieces.num_stages, **words)
-        answers, counts = saved_answers(state, self.candidates.example, self._pieces.advice)
-        learning, start = self._pieces.learning, self._pieces.start
-        fitted = None if learning is None else saved_prior(state, start, self._pieces.memory, learning.mean)
-        after = replace(restored(self._pieces, saved, fitted), answers=answers)
-        self._become(after)
+        self._become(restored(self._pieces, self._config(), state))
         if self._pieces.advice is not None:
-            self._pieces.advice.restore(counts)
+            self._pieces.advice.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.
@@ -923,7 +915,7 @@ class Bandit(Undisturbed):
     # ---------------------------------------------------------------- inside
 
     @property
-    def _hypothesis(self) -> Hypothesis:
+    def _hypothesis(self) -> ModelSpec:
         """What is taken for true now."""
         return self._pieces.in_force(self._standing.hypothesis, self._standing.told)
 
@@ -1013,7 +1005,7 @@ class Bandit(Undisturbed):
         ahead, self._outlook = self._known_ahead(standing), None
         after = learned(self._pieces, standing, told, pending, ahead)
         if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
-            self._pieces.warn_of_far_rewards(after.ledger.told_since(0), after.told.kernel_bound(), 5)
+            warn_of_far_rewards(self._pieces, after.ledger.told_since(0), after.told.kernel_bound(), 5)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
@@ -1091,7 +1083,7 @@ class Bandit(Undisturbed):
             is_fitted = self._pieces.is_fitted(number)
         else:
             is_fitted = are_fitted(self._pieces, standing, objective)
-        return self._acquisition if is_fitted else SpreadRule(number + num_pending, seed_for(self.seed, 0, "spread"))
+        return self._acquisition if is_fitted else SobolRule(number + num_pending, seed_for(self.seed, 0, "spread"))
 
     def _weighed_function(
         self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
@@ -1120,7 +1112,7 @@ class Bandit(Undisturbed):
 
     @classmethod
     def _made_of(cls, words: dict[str, Any]) -> Self:
-        """Return the bandit of ``Pieces.words``; the constructor of a named algorithm, which chooses, is passed by."""
+        """Return the bandit of ``BanditConfig.words``, past the constructor of a named algorithm, which chooses."""
         bandit = cls.__new__(cls)
         bandit._was_warned_of = True
         Bandit.__init__(bandit, **words)
@@ -1129,7 +1121,7 @@ class Bandit(Undisturbed):
 
     def _config(self) -> dict[str, Any]:
         """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        return {"algorithm": type(self).__name__} | self._pieces.config()
+        return {"algorithm": type(self).__name__} | self._pieces.settings()
 
 
 def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:

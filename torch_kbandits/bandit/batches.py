@@ -1,14 +1,18 @@
-"""When the rewards of a batch are learned: rules that end a batch, one a class."""
+"""When the rewards of a batch are learned: rules that end a batch, one a class, and how batches fill."""
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.beliefs import Lookahead
+from torch_kbandits.candidates import Candidates
 from torch_kbandits.errors import InputError
+from torch_kbandits.outcomes.streaks import among
 
 #: A leverage score below this is a variance of 0 to rounding.
 _KNOWN = 1e-12
@@ -142,6 +146,70 @@ class StayRule(BatchRule):
         score = posterior.pending_scores()[0]
         plays = 1 if _is_known(score) else max(1, math.floor((self.threshold - 1.0) / float(score)))
         return max(0, plays - int((batch == batch[0]).all(-1).sum()))
+
+
+class Batches(NamedTuple):
+    """The batches of a bandit.
+
+    Attributes:
+        rule: None where there are none, and every reward is learned at once.
+        candidates: what may be played. Logged data and other workers may bring other points: none is played again.
+        waiting: points (d,) that failed and are not played again at once.
+    """
+
+    rule: BatchRule | None
+    candidates: Candidates
+    waiting: Sequence[Tensor] = ()
+
+    def is_complete(self, posterior: BatchPosterior) -> bool:
+        """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
+        if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
+            return True
+        return self.rule.is_complete(posterior)
+
+    def fill(self, ahead: Lookahead, size: int, choose: Callable[[int], Tensor], *, until_complete: bool) -> None:
+        """Make points pending until there are so many, or until the rule says that the batch is complete.
+
+        Args:
+            ahead: the posterior with the points so far pending; it changes.
+            size: how many are to be pending.
+            choose: returns the point (1, d) to add when so many are pending.
+            until_complete: whether the rule may end it before.
+        """
+        while (number := ahead.num_pending) < size:
+            again = 0
+            if self.rule is not None and self.rule.repeats_points and self._may_play_first(ahead):
+                again = cast(RepeatingRule, self.rule).repeats(ahead)
+            if again:
+                ahead.add(ahead.pending[:1], min(again, size - number))
+            else:
+                ahead.add(choose(number))
+            if until_complete and self.is_complete(ahead):
+                return
+
+    def require_open(self, ahead: Lookahead, num_pending: int) -> None:
+        """Refuse to fill a batch without a rule, or one that is complete.
+
+        Args:
+            ahead: the posterior with the batch so far pending.
+            num_pending: how many of its points are not told.
+
+        Raises:
+            InputError: if there is no rule, or the batch is complete.
+        """
+        if self.rule is None:
+            raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")
+        # What is kept aside may be a complete batch by now, where variances grow as time passes: one more point then.
+        if num_pending and self.is_complete(ahead):
+            raise InputError(
+                f"The batch of {len(ahead.pending)} point(s) is complete: tell the {num_pending} pending one(s), or "
+                "give q to go on without their rewards."
+            )
+
+    def _may_play_first(self, posterior: BatchPosterior) -> bool:
+        first = posterior.pending[:1]
+        may = len(first) == 1 and bool(self.candidates.offers(first))
+        return may and not bool(among(first, self.waiting).any())
 
 
 def _is_known(score: Tensor) -> bool:

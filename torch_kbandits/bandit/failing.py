@@ -5,7 +5,7 @@ from typing import Self
 
 import torch
 
-from torch_kbandits.bandit.pieces import Hypothesis, Pieces
+from torch_kbandits.bandit.config import BanditConfig, ModelSpec
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.ledger import History, Ledger
@@ -50,12 +50,12 @@ class Failures:
 
 
 def failures_after(
-    pieces: Pieces, known: Failures | None, ledger: Ledger, new: History, hypothesis: Hypothesis, now: float
+    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, hypothesis: ModelSpec, now: float
 ) -> Failures | None:
     """Return what plays that failed say after a round, in which the first did or which is not the first since one did.
 
     Args:
-        pieces: of the bandit.
+        config: of the bandit.
         known: what they said before; None for nothing.
         ledger: after the round.
         new: the round.
@@ -65,22 +65,22 @@ def failures_after(
     Cost: that of a reward; the first time that of a posterior computed afresh.
     """
     if known is None:
-        return failures_in(pieces, ledger, hypothesis, now)
-    generator = pieces.dictionary_generator(ledger.num_told - len(new.X))
+        return failures_in(config, ledger, hypothesis, now)
+    generator = config.dictionary_generator(ledger.num_told - len(new.X))
     marked, belief = _marked(new), known.belief
     if len(marked.X):
-        belief = belief.learned(marked, pieces.dictionary, generator)
+        belief = belief.learned(marked, config.dictionary, generator)
     belief = belief.at(now)
-    return Failures(belief, *_streaks(pieces, known.points, known.actions, new))
+    return Failures(belief, *_streaks(config, known.points, known.actions, new))
 
 
 def failures_in(
-    pieces: Pieces, ledger: Ledger, hypothesis: Hypothesis, now: float, dictionary: Selection | None = None
+    config: BanditConfig, ledger: Ledger, hypothesis: ModelSpec, now: float, dictionary: Selection | None = None
 ) -> Failures | None:
     """Return what the plays of a ledger say that count; None if none of them failed.
 
     Args:
-        pieces: of the bandit.
+        config: of the bandit.
         ledger: its plays.
         hypothesis: of rewards.
         now: the time.
@@ -89,12 +89,12 @@ def failures_in(
     told = ledger.told_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None
-    belief = pieces.plain_belief(_of_failures(pieces, hypothesis)).at(now)
+    belief = config.plain_belief(_of_failures(config, hypothesis)).at(now)
     if dictionary is not None:
         belief = belief.restored(_marked(told), dictionary)
     else:
-        belief = pieces.learned_in_passes(belief, _marked(told), ledger.num_told)
-    return Failures(belief, *_streaks(pieces, Streaks(), Streaks(), told))
+        belief = config.learned_in_passes(belief, _marked(told), ledger.num_told)
+    return Failures(belief, *_streaks(config, Streaks(), Streaks(), told))
 
 
 def _marked(told: History) -> History:
@@ -103,20 +103,20 @@ def _marked(told: History) -> History:
     return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
 
 
-def _of_failures(pieces: Pieces, hypothesis: Hypothesis) -> Hypothesis:
+def _of_failures(config: BanditConfig, hypothesis: ModelSpec) -> ModelSpec:
     """Return what is taken for true of failures: they vary with points as rewards do."""
-    example = pieces.plain_belief(hypothesis)
+    example = config.plain_belief(hypothesis)
     level, memory = _NOISE * float(example.kernel_bound()), hypothesis.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
         level = hypothesis.regularization
-    return pieces.hypothesis_of(Prior(hypothesis.kernel, level, _BASE_RATE), memory)
+    return config.hypothesis_of(Prior(hypothesis.kernel, level, _BASE_RATE), memory)
 
 
-def _streaks(pieces: Pieces, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:
+def _streaks(config: BanditConfig, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:
     """Return failures in a row by point and by action after more plays."""
     new = new.over
     failed, rounds = new.lost, new.rounds.tolist()
-    first, before = pieces.own_columns, pieces.candidates.context_dim
+    first, before = config.own_columns, config.candidates.context_dim
     points = points.told(new.X[:, first:], failed, rounds)
     return points, points if before == first else actions.told(new.X[:, before:], failed, rounds)

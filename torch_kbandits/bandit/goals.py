@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import cast
 
-from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.beliefs import Aim, Goals
@@ -11,15 +11,15 @@ from torch_kbandits.confidence import Width
 from torch_kbandits.outcomes import REWARD, Scalarization
 
 
-def goals_of(pieces: Pieces, standing: Standing, objective: Scalarization) -> Goals:
+def goals_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> Goals:
     """Return the objectives with their posteriors.
 
     Args:
-        pieces: of the bandit.
+        config: of the bandit.
         standing: what it knows.
         objective: of the bandit.
     """
-    aims, names = [], [each.name for each in pieces.declared]
+    aims, names = [], [each.name for each in config.declared]
     for name in objective.names:
         place = 0 if name == REWARD else 1 + names.index(name)
         belief = standing.outcomes[place - 1].belief if place else standing.belief
@@ -28,27 +28,27 @@ def goals_of(pieces: Pieces, standing: Standing, objective: Scalarization) -> Go
                 name=name,
                 maximize=objective.objectives[name] == "maximize",
                 belief=belief,
-                beta=cast(Width, pieces.width)(belief),
+                beta=cast(Width, config.width)(belief),
                 pending=standing.ledger.pending.points if place else standing.ledger.outstanding,
                 place=place,
-                dropped=pieces.hidden_columns - pieces.of_outcomes[place - 1].hidden_columns if place else 0,
+                dropped=config.hidden_columns - config.of_outcomes[place - 1].hidden_columns if place else 0,
             )
         )
     return Goals(objective, aims, standing.belief)
 
 
-def are_fitted(pieces: Pieces, standing: Standing, objective: Scalarization) -> bool:
+def are_fitted(config: BanditConfig, standing: Standing, objective: Scalarization) -> bool:
     """Say whether the priors of all objectives are given, or were fitted to enough that was told."""
-    parts = {each.name: number for number, each in enumerate(pieces.declared)}
+    parts = {each.name: number for number, each in enumerate(config.declared)}
     known = [
-        (pieces, standing) if name == REWARD else (pieces.of_outcomes[parts[name]], standing.outcomes[parts[name]])
+        (config, standing) if name == REWARD else (config.of_outcomes[parts[name]], standing.outcomes[parts[name]])
         for name in objective.names
     ]
     return all(own.is_fitted(each.ledger.num_learned) for own, each in known)
 
 
-def all_settled(pieces: Pieces, standing: Standing) -> Standing:
+def all_settled(config: BanditConfig, standing: Standing) -> Standing:
     """Return what is known under priors that are fitted, also before the first fits are due; see ``settled``."""
-    standing = settled(pieces, standing)
-    outcomes = tuple(settled(own, known) for own, known in zip(pieces.of_outcomes, standing.outcomes, strict=True))
+    standing = settled(config, standing)
+    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, standing.outcomes, strict=True))
     return replace(standing, outcomes=outcomes)

@@ -7,12 +7,12 @@ import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.pieces import Pieces
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
 from torch_kbandits.bandit.standing import Standing
 from torch_kbandits.candidates.timed import untimed
@@ -23,85 +23,81 @@ from torch_kbandits.models import DictionaryQuality
 LAST_CALLS = 100
 #: Where a dictionary counts as accurate: the factor of BKB's theorem at ε = 1/2.
 _ACCURATE = 3.0
+#: What begins within so many rounds was so from the start.
+_EARLY = 10
+#: What to do where the past misleads.
+_FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 
+T = TypeVar("T")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def _metric(name: str, kind: str, words: str) -> Any:
-    """Return a field that Prometheus is shown under a name, as a kind of metric, with a line of help."""
-    return field(metadata={"metric": f"kbandits_{name}", "kind": kind, "help": words})
+def _metric(name: str, meaning: str) -> Any:
+    """Return a field that Prometheus is shown under a name, with its meaning as help; see ``_documented``."""
+    return field(metadata={"metric": f"kbandits_{name}", "meaning": meaning})
 
 
+def _documented(kind: type[T]) -> type[T]:
+    """Add the meanings of the fields to a docstring."""
+    each = (f"        {one.name}: {one.metadata['meaning']}" for one in fields(cast(Any, kind)))
+    kind.__doc__ = "\n".join([f"{kind.__doc__}", "    Attributes:", *each])
+    return kind
+
+
+@_documented
 @dataclass(frozen=True)
 class Health:
     """What a bandit looks like at a moment. Residuals are those since the last restart or fit of the prior.
 
     A residual is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before the reward was told. If prior, noise and
-    memory are right it is standard normal, whatever was played.
-
-    Attributes:
-        round: the number of the present round.
-        num_told: how many rewards were ever told.
-        num_residuals: how many residuals there were.
-        residuals_since: the round from which on they count.
-        coverage: the share of them within ±1.96: 0.95 if all is right. None without any, like what follows.
-        recent_coverage: the same of the last 100.
-        recent_mean: the mean of the last 100: 0 if all is right.
-        recent_spread: their root mean square: 1 if all is right.
-        log_evidence: ln M, in nats, of the bet that rewards lie further from their predictions than said; see
-            ``Surprise``. Below 0 it is being lost.
-        log_threshold: ln(1/α), α = 0.01: the bet is ever above it with probability at most α, if all is right.
-        flagged_round: the round in which it first was; None: it was not.
-        rounds_flagged: how many rounds were begun since.
-        slack_round: the round in which the bet that bands are too wide passed the same threshold; None: it did not.
-        best_share: the share of the last 100 plays at points whose posterior mean is within √λ of the largest of a
-            point played. None with contexts, and before anything was learned.
-        dictionary_size: m, how many points span the posterior; of an exact one those that count.
-        variance_ratio_least: the least variance over the exact one, see ``DictionaryQuality``. None unless it was
-            measured, like the next.
-        variance_ratio_largest: the largest one.
-        num_pending: how many points are pending.
-        oldest_pending: how long ago the oldest of them was asked for, in the units of ``Bandit.now``; None without any.
-        ask_seconds: the median of the last 100 calls of ``ask``, in wall-clock seconds; None without any.
-        ask_seconds_p99: 99 % of them took at most this.
-        tell_seconds: the median of the last 100 calls of ``tell``.
-        tell_seconds_p99: 99 % of them took at most this.
-        flags: what is wrong, since when, and what to do: a sentence or two each, of rewards, of each outcome that is
-            declared, and of the dictionary. None: it is well as far as is seen.
-        notes: what is odd and may be meant so.
+    memory are right it is standard normal, whatever was played. Seconds are those of a wall clock, over the last 100
+    calls. What is None is not known yet, or does not apply.
     """
 
-    round: int = _metric("rounds_total", "counter", "Rounds that were told.")
-    num_told: int = _metric("rewards_total", "counter", "Rewards that were told.")
-    num_residuals: int = _metric("residuals", "gauge", "One-step residuals since the last restart or fit.")
-    residuals_since: int = _metric("residuals_since_round", "gauge", "The round from which on residuals count.")
-    coverage: float | None = _metric("coverage_ratio", "gauge", "Share of residuals within 1.96; 0.95 is right.")
-    recent_coverage: float | None = _metric("recent_coverage_ratio", "gauge", "The same of the last 100 residuals.")
-    recent_mean: float | None = _metric("recent_residual_mean", "gauge", "Mean of the last 100 residuals; 0 is right.")
-    recent_spread: float | None = _metric(
-        "recent_residual_spread", "gauge", "Root mean square of the last 100 residuals; 1 is right."
+    round: int = _metric("rounds_total", "the number of the current round.")
+    num_told: int = _metric("rewards_total", "how many rewards were ever told.")
+    num_residuals: int = _metric("residuals", "how many residuals there were.")
+    residuals_since: int = _metric("residuals_since_round", "the round from which on they count.")
+    coverage: float | None = _metric("coverage_ratio", "the share of them within ±1.96: 0.95 if all is right.")
+    recent_coverage: float | None = _metric("recent_coverage_ratio", "the same of the last 100.")
+    recent_mean: float | None = _metric("recent_residual_mean", "the mean of the last 100: 0 if all is right.")
+    recent_spread: float | None = _metric("recent_residual_spread", "their root mean square: 1 if all is right.")
+    log_evidence: float = _metric(
+        "log_evidence_nats",
+        "ln M, in nats, of the bet that rewards lie further from their predictions than said; see ``Surprise``.",
     )
-    log_evidence: float = _metric("log_evidence_nats", "gauge", "Log of the bet that predictions do not hold.")
-    log_threshold: float = _metric("log_threshold_nats", "gauge", "Where the bet raises a flag.")
-    flagged_round: int | None = _metric("flagged_round", "gauge", "The round in which the flag was raised.")
-    rounds_flagged: int | None = _metric("flagged_rounds", "gauge", "Rounds since the flag was raised.")
-    slack_round: int | None = _metric("slack_round", "gauge", "The round in which bands were found too wide.")
-    best_share: float | None = _metric("best_share_ratio", "gauge", "Share of the last 100 plays at the best points.")
-    dictionary_size: int = _metric("dictionary_points", "gauge", "Points that span the posterior.")
+    log_threshold: float = _metric(
+        "log_threshold_nats", "ln(1/α), α = 0.01: the bet is ever above it with probability at most α, if all is right."
+    )
+    flagged_round: int | None = _metric("flagged_round", "the round in which it first was.")
+    rounds_flagged: int | None = _metric("flagged_rounds", "how many rounds were begun since.")
+    slack_round: int | None = _metric(
+        "slack_round", "the round in which the bet that bands are too wide passed the same threshold."
+    )
+    best_share: float | None = _metric(
+        "best_share_ratio",
+        "the share of the last 100 plays whose posterior mean is within √λ of the largest played; without contexts.",
+    )
+    dictionary_size: int = _metric(
+        "dictionary_points", "m, how many points span the posterior; of an exact one those that count."
+    )
     variance_ratio_least: float | None = _metric(
-        "variance_ratio_least", "gauge", "Least variance over the exact one, if measured."
+        "variance_ratio_least", "the least variance over the exact one, if measured; see ``DictionaryQuality``."
     )
-    variance_ratio_largest: float | None = _metric(
-        "variance_ratio_largest", "gauge", "Largest variance over the exact one, if measured."
+    variance_ratio_largest: float | None = _metric("variance_ratio_largest", "the largest one.")
+    num_pending: int = _metric("pending_points", "how many points are pending.")
+    oldest_pending: float | None = _metric(
+        "oldest_pending_age", "how long ago the oldest of them was asked for, in the units of ``Bandit.now``."
     )
-    num_pending: int = _metric("pending_points", "gauge", "Points asked for and not told.")
-    oldest_pending: float | None = _metric("oldest_pending_age", "gauge", "Age of the oldest of them.")
-    ask_seconds: float | None = _metric("ask_seconds_median", "gauge", "Median of the last 100 calls of ask.")
-    ask_seconds_p99: float | None = _metric("ask_seconds_p99", "gauge", "99% of the last 100 calls of ask.")
-    tell_seconds: float | None = _metric("tell_seconds_median", "gauge", "Median of the last 100 calls of tell.")
-    tell_seconds_p99: float | None = _metric("tell_seconds_p99", "gauge", "99% of the last 100 calls of tell.")
-    flags: tuple[str, ...] = _metric("flags", "gauge", "How many things are wrong.")
-    notes: tuple[str, ...] = _metric("notes", "gauge", "How many things are odd.")
+    ask_seconds: float | None = _metric("ask_seconds_median", "the median of the calls of ``ask``.")
+    ask_seconds_p99: float | None = _metric("ask_seconds_p99", "99 % of them took at most this.")
+    tell_seconds: float | None = _metric("tell_seconds_median", "the median of the calls of ``tell``.")
+    tell_seconds_p99: float | None = _metric("tell_seconds_p99", "99 % of them took at most this.")
+    flags: tuple[str, ...] = _metric(
+        "flags",
+        "what is wrong with rewards, outcomes and the dictionary, since when, and what to do; to Prometheus how many.",
+    )
+    notes: tuple[str, ...] = _metric("notes", "what is odd and may be meant so; to Prometheus how many.")
 
     @property
     def is_well(self) -> bool:
@@ -128,10 +124,11 @@ class Health:
         pairs = ",".join(f'{_label(name)}="{_escaped(value)}"' for name, value in (labels or {}).items())
         shown, lines = f"{{{pairs}}}" if pairs else "", list[str]()
         for place in fields(self):
-            value, words = getattr(self, place.name), place.metadata
+            value, name = getattr(self, place.name), place.metadata["metric"]
             if value is not None:
-                lines += [f"# HELP {words['metric']} {words['help']}", f"# TYPE {words['metric']} {words['kind']}"]
-                lines += [f"{words['metric']}{shown} {len(value) if isinstance(value, tuple) else value!r}"]
+                kind = "counter" if name.endswith("_total") else "gauge"
+                lines += [f"# HELP {name} {place.metadata['meaning']}", f"# TYPE {name} {kind}"]
+                lines += [f"{name}{shown} {len(value) if isinstance(value, tuple) else value!r}"]
         return "\n".join(lines) + "\n"
 
     def __str__(self) -> str:
@@ -153,25 +150,19 @@ def _escaped(value: Any) -> str:
 
 
 def examined(
-    pieces: Pieces,
+    config: BanditConfig,
     standing: Standing,
     seconds: Mapping[str, Sequence[float]],
     quality: DictionaryQuality | None = None,
 ) -> Health:
-    """Return what a bandit looks like.
-
-    Args:
-        pieces: of the bandit.
-        standing: what it knows.
-        seconds: what the last calls of ``ask`` and ``tell`` took.
-        quality: of the dictionary, if it was measured.
+    """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary, if any.
 
     Cost: that of the posterior at 101 points.
     """
-    known, belief, ledger = standing.residuals, standing.belief, standing.ledger
-    recent, ages = known.recent, _pending_ages(standing)
-    values = [f"Values of {each.name}" for each in pieces.declared]
-    judged = [*zip(["Rewards", *values], _all_residuals(standing), strict=True)]
+    known, ledger = standing.residuals, standing.ledger
+    recent, ages = known.recent, [standing.now - time for time in ledger.pending.times]
+    names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
+    judged = [*zip(names, _all_residuals(standing), strict=True)]
     return Health(
         round=standing.round,
         num_told=ledger.num_told,
@@ -186,19 +177,19 @@ def examined(
         flagged_round=known.flagged,
         rounds_flagged=None if known.flagged is None else standing.round - known.flagged,
         slack_round=known.slack_since,
-        best_share=_best_share(pieces, standing),
-        dictionary_size=len(belief.inducing_points),
+        best_share=_best_share(config, standing),
+        dictionary_size=len(standing.belief.inducing_points),
         variance_ratio_least=None if quality is None else quality.least,
         variance_ratio_largest=None if quality is None else quality.largest,
-        num_pending=len(ledger.pending.ids),
-        oldest_pending=max(ages) if ages else None,
+        num_pending=len(ages),
+        oldest_pending=max(ages, default=None),
         **{
             f"{name}_seconds{suffix}": _quantile(seconds.get(name, ()), share)
             for name in ("ask", "tell")
             for suffix, share in (("", 0.5), ("_p99", 0.99))
         },
-        flags=(*(said for what, each in judged for said in _misfits(what, each)), *_inaccuracies(quality)),
-        notes=tuple(said for what, each in judged for said in _slack(what, each)),
+        flags=(*(flag for what, each in judged for flag in _misfits(what, each)), *_inaccuracies(quality)),
+        notes=tuple(note for what, each in judged for note in _slack(what, each)),
     )
 
 
@@ -216,18 +207,13 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
 
 
-def _pending_ages(standing: Standing) -> list[float]:
-    """Return how long ago the pending points were asked for, in the units of the present time."""
-    return [standing.now - time for time in standing.ledger.pending.times]
-
-
-def _best_share(pieces: Pieces, standing: Standing) -> float | None:
+def _best_share(config: BanditConfig, standing: Standing) -> float | None:
     """Return the share of the last plays at points whose mean is within √λ of the largest of a point played."""
     belief, ledger = standing.belief, standing.ledger
-    if untimed(pieces.candidates).is_contextual or not belief.num_observations:
+    if untimed(config.candidates).is_contextual or not belief.num_observations:
         return None
     X = torch.cat([ledger.told_since(max(ledger.num_told - RECENT, 0)).X, belief.recommend()])
-    if pieces.candidates.is_timed:
+    if config.candidates.is_timed:
         X[:, 0] = standing.clock.now
     mean = belief.moments(X)[0].double()
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
@@ -247,33 +233,25 @@ def _misfits(what: str, known: Residuals) -> tuple[str, ...]:
         cause = "the prior mean is off" if is_old else "the function moves"
         todo = "give mean= or a LearnedPrior()" if is_old else _FORGET
         return (f"{what} lie {side} their predictions {since}: {cause}. Then {todo}. {sure}",)
-    cause = (
-        "λ is below the noise, or the kernel's length scales are too long or its variance too small"
-        if is_old
-        else "the noise grew, the function changes, or plays came where the kernel is wrong"
-    )
-    todo = "fit the prior, LearnedPrior() or fit_prior" if is_old else f"{_FORGET}, or fit the prior again"
+    cause, todo = "the noise grew, the function changes, or plays came where the kernel is wrong", _FORGET
+    todo += ", or fit the prior again"
+    if is_old:
+        cause = "λ is below the noise, or the kernel's length scales are too long or its variance too small"
+        todo = "fit the prior, LearnedPrior() or fit_prior"
     return (
         f"{what} lie further from their predictions than the bands say {since}, {rms:.3g} times of late: {cause}. "
         f"Then {todo}. {sure}",
     )
 
 
-#: What begins within so many rounds was so from the start.
-_EARLY = 10
-#: What to do where the past misleads.
-_FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
-
-
 def _slack(what: str, known: Residuals) -> tuple[str, ...]:
     """Say that bands are wider than rewards, or what else they are of, need, if so."""
     if known.slack_since is None:
         return ()
-    rms = _root_mean_square(known.recent)
     return (
-        f"{what} lie nearer to their predictions than the bands say, {rms:.3g} times of late (found in round "
-        f"{known.slack_since}): λ is above the noise, or the kernel's variance is too large. Theorems may want that; "
-        "else exploration costs more than it need.",
+        f"{what} lie nearer to their predictions than the bands say, {_root_mean_square(known.recent):.3g} times of "
+        f"late (found in round {known.slack_since}): λ is above the noise, or the kernel's variance is too large. "
+        "Theorems may want that; else exploration costs more than it need.",
     )
 
 
@@ -287,51 +265,39 @@ def _inaccuracies(quality: DictionaryQuality | None) -> tuple[str, ...]:
     )
 
 
-@dataclass
 class HealthLog:
     """Writes a bandit's health to a logger, every so many rounds, and at once when it is flagged.
 
     Args:
         every: rounds.
-        logger: where to.
+        logger: where to, or its name.
         level: of a record; one that is flagged first has at least ``WARNING``.
+
+    Raises:
+        InputError: if an argument does not fit.
     """
 
-    every: int
-    logger: logging.Logger
-    level: int = logging.INFO
-
-    def __post_init__(self) -> None:
+    def __init__(self, every: Any, logger: Any, level: Any) -> None:
+        if logger is None or isinstance(logger, str):
+            logger = logging.getLogger("torch_kbandits.health" if logger is None else logger)
+        checks.instance("logger", logger, logging.Logger, "a logging.Logger, its name, or None")
+        self.logger: logging.Logger = logger
+        self.every, self.level = checks.positive_integer("every", every), checks.positive_integer("level", level)
         self._warned_of = frozenset[tuple[int, int, int | None]]()
 
     def is_due(self, standing: Standing) -> bool:
         """Say whether there is something to write after a round. Cost: O(1)."""
-        return standing.round % self.every == 0 or self._is_news(standing)
+        return standing.round % self.every == 0 or not _flagged(standing) <= self._warned_of
 
     def write(self, standing: Standing, health: Health) -> None:
         """Write one record: its message is the line of JSON, its attribute ``health`` the value."""
-        level = self.level
-        if self._is_news(standing):
-            level, self._warned_of = max(level, logging.WARNING), _flagged(standing)
+        level, flagged = self.level, _flagged(standing)
+        if not flagged <= self._warned_of:
+            level, self._warned_of = max(level, logging.WARNING), flagged
         self.logger.log(level, "%s", health.to_json(), extra={"health": health})
-
-    def _is_news(self, standing: Standing) -> bool:
-        return not _flagged(standing) <= self._warned_of
 
 
 def _flagged(standing: Standing) -> frozenset[tuple[int, int, int | None]]:
     """Return the number of each that is flagged, 0 for rewards, since when it counts, and when it was flagged."""
     each = enumerate(_all_residuals(standing))
     return frozenset((number, known.since, known.flagged) for number, known in each if known.flagged is not None)
-
-
-def health_log(every: Any, logger: Any, level: Any) -> HealthLog:
-    """Return what writes a bandit's health; see ``Bandit.log_health``.
-
-    Raises:
-        InputError: if an argument does not fit.
-    """
-    if logger is None or isinstance(logger, str):
-        logger = logging.getLogger("torch_kbandits.health" if logger is None else logger)
-    checks.instance("logger", logger, logging.Logger, "a logging.Logger, its name, or None")
-    return HealthLog(checks.positive_integer("every", every), logger, checks.positive_integer("level", level))

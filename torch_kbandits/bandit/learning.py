@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.failing import failures_after
-from torch_kbandits.bandit.pieces import Pieces
 from torch_kbandits.bandit.relearning import (
     hypothesis_after,
     is_fit_due,
@@ -34,78 +34,83 @@ from torch_kbandits.observations.ledger import History, Ledger, Pending, joined
 _FIRST_LOOKED_AT = 256
 
 
-def before_any(pieces: Pieces, belief: Belief | None = None) -> Standing:
+def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
-    staged = pieces.num_stages > 0
-    num_outcomes = len(pieces.of_outcomes)
-    example = pieces.candidates.example
-    ledger = Ledger.empty(example, staged=staged, timed=pieces.has_clock, num_outcomes=num_outcomes)
-    hypothesis = hypothesis_after(pieces, pieces.hypothesis, ())
-    told = pieces.belief(hypothesis) if belief is None else belief
-    outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(pieces.of_outcomes))
-    return Standing(ledger, pieces.clock, told, hypothesis, outcomes=outcomes)
+    staged = config.num_stages > 0
+    num_outcomes = len(config.of_outcomes)
+    example = config.candidates.example
+    ledger = Ledger.empty(example, staged=staged, timed=config.has_clock, num_outcomes=num_outcomes)
+    hypothesis = hypothesis_after(config, config.hypothesis, ())
+    told = config.belief(hypothesis) if belief is None else belief
+    outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
+    return Standing(ledger, config.clock, told, hypothesis, outcomes=outcomes)
 
 
-def without_expired(pieces: Pieces, standing: Standing) -> Standing:
+def without_expired(config: BanditConfig, standing: Standing) -> Standing:
     """Return what is known once points that are pending for too long are given up, which may be a round of its own."""
-    expiry, pending = pieces.expire_after, standing.ledger.pending
+    expiry, pending = config.expire_after, standing.ledger.pending
     if expiry is None or not (rows := expiry.rows(pending, standing.now)):
         return standing
     left, X = pending.without_rows(rows), pending.points[rows]
     if expiry.then == "drop":
         return replace(standing, ledger=replace(standing.ledger, pending=left))
     measured, failed = None, None
-    if pieces.declared:
-        measured = X.new_full((len(X), len(pieces.declared)), torch.nan)
+    if config.declared:
+        measured = X.new_full((len(X), len(config.declared)), torch.nan)
         failed = torch.ones(len(X), dtype=torch.bool)
     times = None
-    if pieces.has_clock:
+    if config.has_clock:
         times = torch.tensor(pending.times_of(rows), dtype=torch.float64)
     Y = X.new_full((len(X),), torch.nan)
     told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
-    return learned(pieces, standing, told, left)
+    return learned(config, standing, told, left)
 
 
-def restarted(pieces: Pieces, standing: Standing, belief: Belief | None = None) -> Standing:
+def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = None) -> Standing:
     """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
     told, outcomes = belief, list[Standing]()
     if told is None:
-        told = pieces.belief(standing.hypothesis).at(standing.clock.now)
-    for number, (own, known) in enumerate(zip(pieces.of_outcomes, standing.outcomes, strict=True)):
+        told = config.belief(standing.hypothesis).at(standing.clock.now)
+    for number, (own, known) in enumerate(zip(config.of_outcomes, standing.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
     after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
     return replace(after, predictions=Predictions.none(standing.round), failures=None)
 
 
 def learned(
-    pieces: Pieces, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
+    config: BanditConfig, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
 ) -> Standing:
     """Return what is known after a round.
 
     Args:
-        pieces: of the bandit.
+        config: of the bandit.
         standing: before it.
         told: the round.
         pending: the points that remain pending.
         ahead: the posterior with the batch so far pending, if it is known.
     """
-    if not pieces.of_outcomes:
-        return _with_rewards(pieces, standing, told, pending, ahead)
-    return _learned(pieces, standing, told, pending, ahead, range(len(pieces.of_outcomes)))
+    if not config.of_outcomes:
+        return _with_rewards(config, standing, told, pending, ahead)
+    return _learned(config, standing, told, pending, ahead, range(len(config.of_outcomes)))
 
 
 def _learned(
-    pieces: Pieces, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None, numbers: Collection[int]
+    config: BanditConfig,
+    standing: Standing,
+    told: Round,
+    pending: Pending,
+    ahead: Lookahead | None,
+    numbers: Collection[int],
 ) -> Standing:
     """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
     start = standing.at(told.clock) if any(map(_shares, standing.outcomes)) else standing
     # Before rewards are learned, since what comes after writes over features that a prediction reads.
-    judged = {number: _judged(pieces, start, told, number) for number in numbers if _shares(start.outcomes[number])}
-    after = _with_rewards(pieces, start, told, pending, ahead if start.told is standing.told else None)
+    judged = {number: _judged(config, start, told, number) for number in numbers if _shares(start.outcomes[number])}
+    after = _with_rewards(config, start, told, pending, ahead if start.told is standing.told else None)
     outcomes = list(after.outcomes)
     for number in numbers:
-        own, known = pieces.of_outcomes[number], judged.get(number, outcomes[number])
-        part = own_round(pieces, own, told, number)
+        own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
+        part = own_round(config, own, told, number)
         if part is not None and _shares(known):
             known = _told_beside(known, part, standing.round, after.told)
         elif part is not None:
@@ -119,15 +124,15 @@ def _shares(outcome: Standing) -> bool:
     return number_beside(outcome.told) is not None
 
 
-def _judged(pieces: Pieces, standing: Standing, told: Round, number: int) -> Standing:
+def _judged(config: BanditConfig, standing: Standing, told: Round, number: int) -> Standing:
     """Return what is known of an outcome beside rewards once its predictions of a round were judged.
 
     If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
     """
-    own, known = pieces.of_outcomes[number], standing.outcomes[number]
+    own, known = config.of_outcomes[number], standing.outcomes[number]
     if not is_measured_throughout(told.Y, told.outcomes, number):
         return _apart(own, known)
-    part = cast(Round, own_round(pieces, own, told, number))
+    part = cast(Round, own_round(config, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
     return replace(known, predictions=known.predictions.told(residuals, standing.round, is_learned=True))
 
@@ -139,7 +144,7 @@ def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Sta
     return replace(after, told=cast(Belief, beside(host, cast(int, number_beside(known.told)))))
 
 
-def _apart(own: Pieces, known: Standing) -> Standing:
+def _apart(own: BanditConfig, known: Standing) -> Standing:
     """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
 
     Cost: that of the posterior of what counts, computed afresh.
@@ -153,18 +158,18 @@ def _apart(own: Pieces, known: Standing) -> Standing:
     return replace(known, told=belief)
 
 
-def own_round(pieces: Pieces, own: Pieces, told: Round, number: int) -> Round | None:
+def own_round(config: BanditConfig, own: BanditConfig, told: Round, number: int) -> Round | None:
     """Return the round as it is told to an outcome of a number; None where it was measured of no play."""
     Y = cast(Tensor, told.outcomes)[:, number]
     there = Y.isfinite()
     if not bool(there.any()):
         return None
     clock, times = (told.clock, cast(Tensor, told.times)[there]) if own.has_clock else (own.clock, None)
-    return Round(clock, pieces.as_in(own, told.X[there]), Y[there], None, None, times)
+    return Round(clock, config.as_in(own, told.X[there]), Y[there], None, None, times)
 
 
 def _with_rewards(
-    pieces: Pieces, standing: Standing, new: Round, pending: Pending, ahead: Lookahead | None
+    config: BanditConfig, standing: Standing, new: Round, pending: Pending, ahead: Lookahead | None
 ) -> Standing:
     """Return what is known of rewards after a round; see ``learned``."""
     clock, X = new.clock, new.X
@@ -173,54 +178,54 @@ def _with_rewards(
     Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = standing.hypothesis.prior.floor, _predicted(pieces, standing, X, times)
+    floor, before = standing.hypothesis.prior.floor, _predicted(config, standing, X, times)
     residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
-    trigger = _trigger(pieces, standing)
+    trigger = _trigger(config, standing)
     if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
-        standing, residuals = restarted(pieces, standing), []
+        standing, residuals = restarted(config, standing), []
     told = _as_told(standing, new)
     ahead = ahead if standing.told is known else None
     parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    is_complete = pieces.batches is None or _is_complete(pieces, told, parts.over, standing.told, ahead)
+    is_complete = config.batches is None or _is_complete(config, told, parts.over, standing.told, ahead)
     held = () if is_complete else (parts,)
     after = _noted(standing, told, held, pending, clock)
     ledger, number = after.ledger, after.round
-    if pieces.memories is not None and number % pieces.memories.block_size == 0:
+    if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(pieces, after, restarts=not pieces.memories.shares_history)
-    if not held and pieces.learning is not None and is_fit_due(pieces, after):
-        after = with_prior(pieces, after)
+        after = with_memory(config, after, restarts=not config.memories.shares_history)
+    if not held and config.learning is not None and is_fit_due(config, after):
+        after = with_prior(config, after)
     judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
     if after.hypothesis is not standing.hypothesis or forgot:
         starts_anew = forgot or after.hypothesis.prior is not standing.hypothesis.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(pieces, after, after.hypothesis)
+        return relearned(config, after, after.hypothesis)
     belief = standing.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else standing.hypothesis.counted(parts)).X):
-        generator = pieces.dictionary_generator(standing.ledger.num_learned)
-        belief = belief.learned(counted, pieces.dictionary, generator)
+        generator = config.dictionary_generator(standing.ledger.num_learned)
+        belief = belief.learned(counted, config.dictionary, generator)
     now = after.clock.now
     failures = standing.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
-        failures = failures_after(pieces, failures, ledger, told, standing.hypothesis, now)
+        failures = failures_after(config, failures, ledger, told, standing.hypothesis, now)
     return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
-def _trigger(pieces: Pieces, standing: Standing) -> RestartTrigger | None:
+def _trigger(config: BanditConfig, standing: Standing) -> RestartTrigger | None:
     """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
-    return pieces.trigger if pieces.is_prior_known(standing.last_fit, standing.ledger.num_forgotten) else None
+    return config.trigger if config.is_prior_known(standing.last_fit, standing.ledger.num_forgotten) else None
 
 
-def _predicted(pieces: Pieces, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
+def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
     """Return what is believed of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
-    if _trigger(pieces, standing) is None:
-        if not pieces.is_prior_known(standing.last_fit) or not X.shape[0]:
+    if _trigger(config, standing) is None:
+        if not config.is_prior_known(standing.last_fit) or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     belief, known = standing.belief, standing.predictions
@@ -249,84 +254,84 @@ def _noted(standing: Standing, told: History, held: tuple[History, ...], pending
     return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
 
-def replayed(pieces: Pieces, standing: Standing, rounds: Sequence[Round]) -> Standing:
+def replayed(config: BanditConfig, standing: Standing, rounds: Sequence[Round]) -> Standing:
     """Return what is known after rounds. Of fits of a prior that leave no trace only the last is made."""
-    before, numbers = standing.outcomes, range(len(pieces.of_outcomes))
+    before, numbers = standing.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if _shares(before[number])]
-    if pieces.trigger is not None:  # it restarts outcomes as well
+    if config.trigger is not None:  # it restarts outcomes as well
         together = list(numbers)
-    if pieces.trigger is not None or together:
+    if config.trigger is not None or together:
         for told in rounds:
-            pending = standing.ledger.pending.without(told.X, pieces.own_columns)
-            standing = _learned(pieces, standing, told, pending, None, together)
+            pending = standing.ledger.pending.without(told.X, config.own_columns)
+            standing = _learned(config, standing, told, pending, None, together)
     else:
-        standing = _with_rounds(pieces, standing, rounds)
+        standing = _with_rounds(config, standing, rounds)
     outcomes = list(standing.outcomes)
     for number in set(numbers) - set(together):
-        own = pieces.of_outcomes[number]
-        known = _with_rounds(own, before[number], [own_round(pieces, own, each, number) for each in rounds])
+        own = config.of_outcomes[number]
+        known = _with_rounds(own, before[number], [own_round(config, own, each, number) for each in rounds])
         outcomes[number] = known.at(standing.clock if own.has_clock else own.clock)
     return replace(standing, outcomes=tuple(outcomes))
 
 
-def _with_rounds(pieces: Pieces, standing: Standing, rounds: Sequence[Round | None]) -> Standing:
+def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Round | None]) -> Standing:
     """Return what is known of rewards after rounds, of which some may have told none; see ``replayed``."""
     done = 0
-    if _only_the_last_fit_counts(pieces):
+    if _only_the_last_fit_counts(config):
         noted = start = standing
         for number, told in enumerate(rounds, 1):
             if told is None:
                 noted = replace(noted, round=noted.round + 1)
                 continue
-            pending = noted.ledger.pending.without(told.X, pieces.own_columns)
+            pending = noted.ledger.pending.without(told.X, config.own_columns)
             noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
-            if is_fit_due(pieces, noted) and (counting := to_fit(pieces, noted)) is not None:
+            if is_fit_due(config, noted) and (counting := to_fit(config, noted)) is not None:
                 done, start = number, noted
-                noted = replace(noted, last_fit=noted_fit(pieces, noted, counting))
+                noted = replace(noted, last_fit=noted_fit(config, noted, counting))
         if done:
-            start = replace(with_prior(pieces, start), predictions=Predictions.none(start.round))
-            standing = relearned(pieces, start, start.hypothesis)
+            start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
+            standing = relearned(config, start, start.hypothesis)
     for told in rounds[done:]:
         if told is None:
             standing = replace(standing, round=standing.round + 1)
         else:
-            pending = standing.ledger.pending.without(told.X, pieces.own_columns)
-            standing = _with_rewards(pieces, standing, told, pending, None)
+            pending = standing.ledger.pending.without(told.X, config.own_columns)
+            standing = _with_rewards(config, standing, told, pending, None)
     return standing
 
 
-def _only_the_last_fit_counts(pieces: Pieces) -> bool:
+def _only_the_last_fit_counts(config: BanditConfig) -> bool:
     """Say whether a prior that was fitted leaves no trace once it is fitted again: nothing was decided under it.
 
     A trigger decides what is forgotten, a batch rule when rewards are learned, blocks which memory is in force; and
     under noise that grows it depends on λ what counts.
     """
-    deciding = (pieces.trigger, pieces.batches, pieces.memories)
-    if pieces.learning is None or any(piece is not None for piece in deciding):
+    deciding = (config.trigger, config.batches, config.memories)
+    if config.learning is None or any(piece is not None for piece in deciding):
         return False
-    return pieces.learning.learn_memory or pieces.memory is None or pieces.memory.keeps_noise
+    return config.learning.learn_memory or config.memory is None or config.memory.keeps_noise
 
 
-def consulted(pieces: Pieces, standing: Standing) -> tuple[tuple[float, Answers], ...]:
+def consulted(config: BanditConfig, standing: Standing) -> tuple[tuple[float, Answers], ...]:
     """Return what an expert said in this round, who is asked now if that was not done at this time."""
-    if pieces.advice is None or standing.answers_now is not None:
+    if config.advice is None or standing.answers_now is not None:
         return standing.answers
     told = standing.ledger.told_since(standing.ledger.num_forgotten).rewarded
-    said = pieces.advice.answers(told, standing.told.kernel, standing.round, standing.clock, pieces.seed)
+    said = config.advice.answers(told, standing.told.kernel, standing.round, standing.clock, config.seed)
     return (*standing.answers, (standing.clock.now, said))
 
 
-def probabilities(pieces: Pieces, standing: Standing) -> tuple[float, ...]:
+def probabilities(config: BanditConfig, standing: Standing) -> tuple[float, ...]:
     """Return those from which the memory in force was drawn; none where it is not chosen."""
-    return () if pieces.memories is None else pieces.memories.choice(standing.summaries, pieces.seed).probabilities
+    return () if config.memories is None else config.memories.choice(standing.summaries, config.seed).probabilities
 
 
-def _is_complete(pieces: Pieces, told: History, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+def _is_complete(config: BanditConfig, told: History, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
     """Say whether points held are a complete batch, the last of them just told.
 
     Of thousands, which cost their square, the first may do.
     """
-    batches = pieces.filled._replace(waiting=[*told.X[told.lost]])
+    batches = config.filled._replace(waiting=[*told.X[told.lost]])
     if not len(held.X):
         return False
     if ahead is not None and ahead.looks_from(held.X, held.stages):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit import residual_loops
 from torch_kbandits.errors import InputError
+from torch_kbandits.loops import residual_loops
 from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.

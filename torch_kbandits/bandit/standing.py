@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.advice import Advised
+from torch_kbandits.bandit.config import ModelSpec
 from torch_kbandits.bandit.failing import Failures
-from torch_kbandits.bandit.pieces import Hypothesis
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.bandit.sharing import beside, number_beside
 from torch_kbandits.beliefs import Belief, Lookahead
@@ -75,7 +75,7 @@ class Standing:
     ledger: Ledger
     clock: Clock
     told: Belief
-    hypothesis: Hypothesis
+    hypothesis: ModelSpec
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()

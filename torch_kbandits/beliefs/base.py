@@ -13,17 +13,24 @@ from gpytorch.means import Mean
 from gpytorch.settings import min_fixed_noise
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, UpperConfidenceRule, rule_loops
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    ArmPosterior,
+    Domain,
+    SomeOf,
+    UpperConfidenceRule,
+)
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.errors import EmptyHistoryError, InputError, NumericalError
+from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.loops import score_loops
+from torch_kbandits.loops.compiled import runs_compiled
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.observations.ledger import History
-from torch_kbandits.posteriors.dtc import DTCFactors
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 
 #: Of so many of the points played, the latest, the best in a context is sought.
 _PLAYED = 256
@@ -92,6 +99,35 @@ class Lookahead(ABC):
     def offered(self, domain: Domain | None) -> Offered:
         """Return the posterior at what may be played in a round, if that is finite; see ``choose``."""
 
+    def _best_offered(
+        self,
+        rule: AcquisitionRule,
+        beta: Tensor,
+        seed: int,
+        domain: Domain | None,
+        kernel_bound: Tensor,
+        incumbent: Tensor | None,
+    ) -> Tensor:
+        """Return the candidate (1, d) of the highest score of those allowed; equals are broken at random.
+
+        Args:
+            rule: how to choose.
+            beta: the multiplier of σ, 0-dim.
+            seed: all randomness of the choice.
+            domain: what may be played.
+            kernel_bound: the largest prior variance, 0-dim.
+            incumbent: what is to be improved on, 0-dim, where not all is allowed; None for that of all.
+        """
+        with torch.no_grad():
+            offer, rows, ranks = self.offered(domain), None if domain is None else domain.allowed, self.tie_rank
+            if rows is None:
+                scores = rule.on_arms(cast(ArmPosterior, offer), beta, seed)
+            else:
+                scores = rule.on_arms(SomeOf(cast(ArmPosterior, offer), rows, incumbent), beta, seed)
+                ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
+            row, self.best_score = best_of(scores, beta, kernel_bound, seed, ranks)
+            return offer.chosen(row if rows is None else rows[row])
+
     def add(self, point: Tensor, times: int = 1) -> None:
         """Make a point (1, d) pending, as often as is said."""
         self._add(point, times)
@@ -155,13 +191,14 @@ class Belief(ABC):
         Y: Tensor,
         inducing_points: Tensor,
         noise: Tensor | None = None,
-        factors: DTCFactors | None = None,
+        posterior: ExactPosterior | DictionaryPosterior | None = None,
+        column: int = 0,
     ) -> NystromGP | OnlineGP:
         """Return the BoTorch model of rewards Y (n,) at X (n, d), with this prior and noise.
 
         Without an exact posterior it has the dictionary (m, d). With ``noise`` (n,) the observations have these noise
-        variances and λ is that of the next ones. With ``factors``, those of the posterior at the dictionary, it is a
-        Nyström one that computes nothing.
+        variances and λ is that of the next ones. It predicts by one of the numbers told to a posterior, if that is
+        given, and computes nothing.
         """
         prior: dict[str, Any] = {
             "covar_module": deepcopy(self.kernel),
@@ -170,15 +207,15 @@ class Belief(ABC):
         }
         if noise is not None:  # the constructor rounds small ones up, with a warning, so they are set afterwards
             prior["train_Yvar"] = noise.clamp_min(min_fixed_noise.value(noise.dtype) or 0.0).unsqueeze(-1)
-        if self.exact and factors is None:
-            model = OnlineGP(X, Y.unsqueeze(-1), **prior)
+        if self.exact:
+            model: NystromGP | OnlineGP = OnlineGP(X, Y.unsqueeze(-1), **prior)
         else:
             prior["learns_residual"] = self.learns_residual
             model = NystromGP(X, Y.unsqueeze(-1), inducing_points=inducing_points, **prior)
         if noise is not None:
             likelihood: Any = model.likelihood
             likelihood.noise_covar.noise = noise
-        return model if factors is None else cast(NystromGP, model).taking(factors)
+        return model if posterior is None else model.predicting_by(posterior, column)
 
     @property
     def learns_residual(self) -> bool:
@@ -363,12 +400,6 @@ def padded(values: Tensor | None, size: int) -> Tensor | None:
     return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
 
 
-def require_finite(*values: Tensor) -> None:
-    """Refuse a posterior that has values which are not finite."""
-    if not all(map(checks.all_finite, values)):
-        raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
-
-
 def required(domain: Domain | None) -> Domain:
     """Return the domain of a round, without which nothing can be chosen among contextual actions."""
     if domain is None:
@@ -386,7 +417,7 @@ def best_of(
     """
     if runs_compiled(scores, beta, kernel_bound):
         share = ROUNDING_SHARE[kernel_bound.dtype]
-        row, best, is_alone = rule_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
+        row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
         if is_alone:
             return row, partial(float, best)
     ranks = lots(len(scores), seed).to(scores.device) if tie_rank is None else tie_rank

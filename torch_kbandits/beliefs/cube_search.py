@@ -56,7 +56,7 @@ def found(
         function: what to climb, single points (b, 1, d) to (b,); None where only points looked at are compared.
         seed: all randomness.
     """
-    parts = domain.looked_at(seed)
+    parts = domain.initial_points(seed)
     if function is None:
         return torch.cat(parts)
     starts = torch.cat([part[score(part).topk(min(_STARTS, len(part))).indices] for part in parts])

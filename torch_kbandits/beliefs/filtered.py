@@ -6,26 +6,29 @@ from typing import NamedTuple, Self, cast
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel, ProductKernel
+from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.beliefs import filter_loops
-from torch_kbandits.beliefs.base import Belief, Lookahead, require_finite
-from torch_kbandits.beliefs.filter_lookahead import FilterLookahead
+from torch_kbandits.acquisition import AcquisitionRule, Domain
+from torch_kbandits.beliefs.base import Belief, Lookahead, required
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.errors import NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.loops import filter_loops
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.gram import gram, prior_mean
+from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.random import tie_rank
-from torch_kbandits.numerics.rows import Rows, distinct_in_order, row_keys
+from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.ledger import History
 
-_Words = tuple[np.ndarray, np.ndarray, np.ndarray, float, float, float, np.ndarray, np.ndarray, np.ndarray]
+Array = NDArray[np.float64]
+
+_Words = tuple[Array, Array, Array, float, float, float, Array, NDArray[np.int64], Array]
 
 #: After so many rewards what is believed then is kept, from which late ones are learned.
 _BETWEEN_MARKS = 32
@@ -43,8 +46,8 @@ class _State(NamedTuple):
     """
 
     clock: float
-    covariance: Tensor
-    deviation: Tensor
+    covariance: Array
+    deviation: Array
     log_det: float
     number: int
 
@@ -93,7 +96,7 @@ class FilteredArms(Belief):
     def __init__(self, arms: ArmSource, rate: float, joint: "PosteriorBelief", seed: int) -> None:
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)
-        points = cast(Tensor, arms.tensor)
+        points = cast(Tensor, arms.tensor).cpu()
         self._index: dict[bytes, int] = {}
         for row, key in enumerate(row_keys(points)):
             self._index.setdefault(key, row)
@@ -101,12 +104,12 @@ class FilteredArms(Belief):
         self.ranks = tie_rank(len(points), seed)
         now = torch.cat([points.new_zeros(len(points), 1), points], dim=-1)
         with torch.no_grad():
-            self._prior = gram(self.kernel, now).contiguous()
-        nothing, none = example.new_zeros(0), self._prior.new_zeros(len(points))
+            self._prior = gram(self.kernel, now).contiguous().numpy()
+        nothing, none = example.new_zeros(0), np.zeros(len(points))
         self._columns = tuple(map(Rows, (example, nothing, nothing.long(), nothing)))
         self._state = _State(-math.inf, self._prior, none, 0.0, 0)
         self._marks: tuple[_State, ...] = (self._state,)
-        self._kernel_bound = self._prior.diagonal().max()
+        self._kernel_bound = example.new_tensor(self._prior.diagonal().max())
         self._known: tuple[float, Tensor, Tensor] | None = None  # means and variances of the time asked about last
         self._known_joint: PosteriorBelief | None = None
 
@@ -184,15 +187,9 @@ class FilteredArms(Belief):
             back = order.argsort()
             mean, variance = self.moments(X[order])
             return mean[back], variance[back]
-        if not runs_compiled(self._prior):
-            if float(asked[0]) < self._state.clock:
-                return self.joint.moments(X)
-            moments = [torch.stack(self._at(time))[:, row] for time, row in zip(asked.tolist(), rows, strict=True)]
-            mean, variance = torch.stack(moments, dim=-1)
-        else:
-            words = self._words(*self._since(float(asked[0])))
-            found = filter_loops.smoothed(*words, asked.contiguous().numpy(), rows.numpy())
-            mean, variance = map(torch.from_numpy, found)
+        words = self._words(*self._since(float(asked[0])))
+        found = filter_loops.smoothed(*words, asked.contiguous().numpy(), rows.numpy())
+        mean, variance = map(torch.from_numpy, found)
         return (mean if self.prior_mean is None else mean + self._expected(X)), variance
 
     def at_arms(self, arms: Tensor, time: float) -> tuple[Tensor, Tensor]:
@@ -204,20 +201,15 @@ class FilteredArms(Belief):
 
     def covariance_at(self, time: float) -> Tensor:
         """Return the posterior covariance of the arms at a time from the latest reward on, (A, A)."""
-        fresh = -math.expm1(2.0 * self._rate * self._elapsed(time))
-        return self._state.covariance.lerp(self._prior, fresh)
+        fresh, known = -math.expm1(2.0 * self._rate * self._elapsed(time)), self._state.covariance
+        return torch.from_numpy(known + fresh * (self._prior - known))
 
     def _at(self, time: float) -> tuple[Tensor, Tensor]:
         """Return the means less the prior ones and the variances at a time from the latest reward on; remembered."""
         if self._known is None or self._known[0] != time:
-            state, elapsed = self._state, self._elapsed(time)
-            if runs_compiled(self._prior):
-                now = self._prior.numpy(), state.covariance.numpy(), state.deviation.numpy()
-                mean, variance = map(torch.from_numpy, filter_loops.predicted(*now, elapsed, self._rate))
-            else:
-                mean = state.deviation * math.exp(self._rate * elapsed)
-                variance = self.covariance_at(time).diagonal().clamp_min(0.0)
-            self._known = time, mean, variance
+            now = self._prior, self._state.covariance, self._state.deviation
+            mean, variance = filter_loops.predicted(*now, self._elapsed(time), self._rate)
+            self._known = time, torch.from_numpy(mean), torch.from_numpy(variance)
         return self._known[1:]
 
     def _elapsed(self, time: float) -> float:
@@ -232,7 +224,7 @@ class FilteredArms(Belief):
     def _rows_of(self, X: Tensor) -> Tensor | None:
         """Return which arms points (k, 1 + d) are, (k,); None if one is no arm."""
         rows = [self._index.get(key) for key in row_keys(X[:, 1:])]
-        return None if None in rows else torch.tensor(rows, dtype=torch.long, device=X.device)
+        return None if None in rows else torch.tensor(rows, dtype=torch.long)
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
@@ -308,27 +300,101 @@ class FilteredArms(Belief):
     def _words(self, start: _State, after: _Plays) -> _Words:
         """Return what loops take of a state and of rewards after it, in order."""
         times, rows, rests = after.X[:, 0].contiguous().numpy(), after.rows.numpy(), after.rests.numpy()
-        now = self._prior.numpy(), start.covariance.numpy(), start.deviation.numpy()
+        now = self._prior, start.covariance, start.deviation
         return *now, start.clock, self._rate, self._noise, times, rows, rests
 
     def _conditioned(self, start: _State, after: _Plays) -> _State:
         """Return what is believed after rewards, which are in order."""
-        if runs_compiled(self._prior):
-            *arrays, gain = filter_loops.filtered(*self._words(start, after))
-            covariance, deviation = map(torch.from_numpy, arrays)
-        else:
-            covariance, deviation, gain, clock = start.covariance, start.deviation, 0.0, start.clock
-            for time, row, rest in zip(after.X[:, 0].tolist(), after.rows.tolist(), after.rests.tolist(), strict=True):
-                elapsed = time - clock if clock > -math.inf else 0.0
-                covariance = covariance.lerp(self._prior, -math.expm1(2.0 * self._rate * elapsed))
-                deviation, column, clock = deviation * math.exp(self._rate * elapsed), covariance[row], time
-                spread = self._noise + column[row]
-                deviation = deviation + column * ((rest - deviation[row]) / spread)
-                covariance = torch.addr(covariance, column, column / spread, alpha=-1.0)
-                gain += math.log(spread / self._noise)
-        if not math.isfinite(gain) or not checks.all_finite(deviation):
-            require_finite(deviation.new_full((), math.nan))
+        covariance, deviation, gain = filter_loops.filtered(*self._words(start, after))
+        if not math.isfinite(gain) or not np.isfinite(deviation).all():
+            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
         return _State(float(after.X[-1, 0]), covariance, deviation, start.log_det + gain, 0)
+
+
+class FilterLookahead(Lookahead):
+    """The posterior over the arms with some pending: their variance shrinks, the means stay."""
+
+    def __init__(self, belief: FilteredArms, pending: Tensor) -> None:
+        super().__init__(pending)
+        self.belief, self.tie_rank = belief, belief.ranks
+        self._ahead = belief, 0  # with so many of the pending points
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the arm (1, 1 + d) of the highest score."""
+        domain = required(domain)
+        if rule.needs_incumbent:
+            rule = rule.scaled_to(self.belief)
+        incumbent = None
+        if domain.allowed is not None and domain.incumbent is None:
+            incumbent = self.offered(domain).mean[domain.allowed].max()
+        return self._best_offered(rule, beta, seed, domain, self.belief.kernel_bound(), incumbent)
+
+    def offered(self, domain: Domain | None) -> "_Offer":
+        """Return the posterior at the arms in a round."""
+        return _Offer(self, required(domain))
+
+    def _add(self, point: Tensor, times: int) -> None:
+        """Do nothing: points are taken in when a variance is asked for."""
+
+    def taken_in(self) -> FilteredArms:
+        """Return the belief with the pending points hallucinated."""
+        belief, number = self._ahead
+        if number < self.num_pending:
+            self._ahead = belief.hallucinated(self.pending[number:]), self.num_pending
+        return self._ahead[0]
+
+    def pending_scores(self) -> Tensor:
+        """Return the scores of the pending points without anything pending, (k,)."""
+        return self.belief.moments(self.pending)[1] / self.belief.regularization
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio over the pending points, 0-dim: at what time others are played is not known."""
+        before, after = (each.moments(self.pending)[1] for each in (self.belief, self.taken_in()))
+        least = torch.finfo(torch.float64).eps * self.belief.kernel_bound()
+        return ((before + least) / (after + least)).max()
+
+
+class _Offer:
+    """The posterior at the arms in a round, as ``ArmPosterior``.
+
+    Args:
+        ahead: with points pending.
+        domain: of the round.
+    """
+
+    def __init__(self, ahead: FilterLookahead, domain: Domain) -> None:
+        self._ahead, self._domain = ahead, domain
+        self._arms, self._time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
+
+    def chosen(self, row: int | Tensor) -> Tensor:
+        """Return the arm of a row, (1, 1 + d)."""
+        return self._arms[int(row), None].clone()
+
+    @property
+    def mean(self) -> Tensor:
+        """Posterior means, (A,)."""
+        return self._ahead.belief.at_arms(self._arms.cpu(), self._time)[0].to(self._arms.device)
+
+    @property
+    def variance(self) -> Tensor:
+        """Posterior variances with the pending points hallucinated, (A,)."""
+        return self._ahead.taken_in().at_arms(self._arms.cpu(), self._time)[1].to(self._arms.device)
+
+    @property
+    def incumbent(self) -> Tensor:
+        """What is to be improved on, 0-dim: the largest mean of these arms, unless the round says a point."""
+        best = self._domain.incumbent
+        return self.mean.max() if best is None else self._ahead.belief.moments(best)[0].squeeze(0)
+
+    def deviation(self, seed: int) -> Tensor:
+        """Return a draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
+        points, places = distinct(self._arms.cpu())
+        order = torch.arange(len(places))
+        first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
+        root = covariance_root(self._ahead.belief.covariance_at(self._time)[first][:, first])
+        generator = torch.Generator().manual_seed(seed)
+        normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
+        return (root @ normals)[places].to(self._arms.device)
 
 
 def _in_order(plays: _Plays) -> _Plays:

@@ -12,12 +12,13 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Cube, Domain, SomeOf
+from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
-from torch_kbandits.beliefs.base import Lookahead, best_of, lots, required
+from torch_kbandits.beliefs.base import Lookahead, best_of, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
@@ -68,22 +69,15 @@ class PosteriorAhead(Lookahead):
             and (search is not None or required(domain).bounds is not None)
         ):
             return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
-        with torch.no_grad():
-            offer, rows = self.offered(domain), None if domain is None else domain.allowed
-            some = offer if rows is None else SomeOf(offer, rows, self._incumbent_within(domain, offer, rows))
-            scores = rule.on_arms(some, beta, seed)
-            ranks = self.tie_rank
-            if rows is not None:
-                ranks = (lots(len(offer.mean), seed) if ranks is None else ranks)[rows]
-            row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed, ranks)
-            return offer.chosen(row if rows is None else rows[row])
+        return self._best_offered(rule, beta, seed, domain, belief.kernel_bound(), self._incumbent_within(domain))
 
-    def _incumbent_within(self, domain: Domain | None, offer: "TableOffer | ListOffer", rows: Tensor) -> Tensor | None:
+    def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
-        if domain is None or (self.belief.place.source is None and domain.context is None):
+        is_table = self.belief.place.source is not None
+        if domain is None or domain.allowed is None or not (is_table or domain.context is not None):
             return None
-        if self.belief.place.source is None:
-            return offer.mean[rows].max() if domain.incumbent is None else None
+        if not is_table:
+            return self.offered(domain).mean[domain.allowed].max() if domain.incumbent is None else None
         known = domain.eligible(self.pending)
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
         return self.belief.moments(known)[0].max() if len(known) else None
@@ -113,7 +107,7 @@ class PosteriorAhead(Lookahead):
         self.best_score, cube = float, cast(Cube, domain.cube)
         if rule.needs_observations and belief.num_observations == 0:
             return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
-        if isinstance(rule, BlindRule):
+        if isinstance(rule, RandomRule):
             return domain.joint(rule.of_cube(cube, seed))
 
         def offer(points: Tensor) -> ListOffer:
@@ -182,8 +176,10 @@ class TableOffer:
 
     def chosen(self, row: int | Tensor) -> Tensor:
         """Return the arm of a row, (1, d); on a device this is what is waited for."""
-        source: Any = self._belief.place.source
-        return source.rows(torch.as_tensor(row).reshape(1).to(source.device)).cpu()
+        source = cast(ArmSource, self._belief.place.source)
+        if isinstance(row, int):
+            return source.block(row, row + 1).cpu().clone()
+        return source.rows(row.reshape(1).to(source.device)).cpu()
 
     @property
     def mean(self) -> Tensor:

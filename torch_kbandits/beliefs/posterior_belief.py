@@ -17,7 +17,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, Lookahead
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import KeepAll, Memory
@@ -33,7 +33,7 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.steps import HOST
+from torch_kbandits.posteriors.table import HOST
 
 Array = NDArray[Any]
 
@@ -194,7 +194,8 @@ class PosteriorBelief(Belief):
         return self.regularization.new_tensor(value)
 
     def _values(self, values: Any) -> Tensor:
-        return torch.as_tensor(values).to(self._none.dtype)
+        tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
+        return tensor if tensor.dtype == self._none.dtype else tensor.to(self._none.dtype)
 
     @property
     def memory(self) -> Memory:
@@ -296,19 +297,20 @@ class PosteriorBelief(Belief):
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
         """Return the posterior of what counts as a BoTorch model of its own."""
-        return self.model(*self.observations, self.inducing_points, self.noise)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
     @cached_property
     def searched(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, which nobody changes."""
-        return self.model(*self.observations, self.inducing_points, self.noise)
+        return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
     @cached_property
     def searched_in_double(self) -> NystromGP | OnlineGP:
         """The same in double precision."""
         if self._none.dtype == torch.float64:
             return self.searched
-        return self.model(*self.observations, self.inducing_points, self.noise).double()
+        model = self.model(*self.observations, self.inducing_points, self.noise).double()
+        return model.predicting_by(self.posterior, self.column)
 
     @cached_property
     def domain(self) -> Domain:
@@ -380,11 +382,11 @@ class PosteriorBelief(Belief):
 
     def _numbers_told(self, told: History) -> Array:
         """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
-        columns = [told.Y.double().numpy()]
-        if self._outcomes:
-            measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
-            columns += [measured[:, number] for number, _ in self._outcomes]
-        return np.stack(columns, axis=1)
+        rewards = told.Y.double().numpy()[:, None]
+        if not self._outcomes:
+            return rewards
+        measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
+        return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
 
     def _learn(
         self,

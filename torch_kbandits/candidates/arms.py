@@ -1,32 +1,273 @@
-"""Finite sets of arms."""
+"""Finite sets of arms, in memory or in a file; those are read block by block, so that they need not fit into memory."""
 
+import hashlib
+import os
+import stat
 from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from mmap import mmap
+from pathlib import Path
+from typing import Any, Literal, cast
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates
-from torch_kbandits.candidates.sources import ArmSource, as_source
+from torch_kbandits.errors import ArmsChangedError, InputError
+from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.rows import among
+
+#: Bytes that are read at a time where all arms are gone through.
+_BLOCK_BYTES = 2**22
+
+_DTYPES = {np.dtype(np.float64): torch.float64, np.dtype(np.float32): torch.float32}
+
+_ADVICE = (
+    "Arms must stay what they were for a whole run. To go on, build the bandit on the file as it is now and "
+    "replay(history) what was told."
+)
+
+
+@dataclass(frozen=True)
+class MappedFile:
+    """Where an array is in a file, as ``numpy.memmap`` takes it."""
+
+    path: str
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+    @classmethod
+    def of(cls, array: np.memmap) -> "MappedFile":
+        """Return the place of an array that was mapped.
+
+        Raises:
+            InputError: if it is a part of another array, or may differ from what is in the file.
+        """
+        if not isinstance(array.base, mmap) or array.mode == "c" or array.filename is None:
+            raise InputError(
+                f"candidates must be the whole array of a file, as numpy.load(path, mmap_mode='r') returns it, got a "
+                f"part or a copy of {array.filename}. Save it by itself first."
+            )
+        order = "C" if array.flags.c_contiguous else "F"
+        return cls(str(Path(array.filename).absolute()), array.dtype.str, array.offset, array.shape, order)
+
+    def stamp(self) -> tuple[int, int]:
+        """Return the size and the modification time of the file. Cost: one ``os.stat``.
+
+        Raises:
+            OSError: if it is gone, or no regular file.
+        """
+        status = os.stat(self.path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{self.path} is no regular file")
+        return status.st_size, status.st_mtime_ns
+
+    def mapped(self) -> np.memmap:
+        """Return the array.
+
+        Raises:
+            InputError: if there is none.
+        """
+        try:
+            self.stamp()
+            return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{self.path} cannot be mapped: {error}.") from error
+
+
+class ArmSource:
+    """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
+
+    A file must stay as it is while a bandit uses it. Its size and modification time are looked at before every read; a
+    change that keeps both is not seen. It is mapped for each read, so that pages already read do not stay with the
+    process.
+
+    Args:
+        arms: (A, d), A >= 1, finite, as ``checks.points`` takes them, of which a copy is kept; or an array of a file,
+            ``numpy.load(path, mmap_mode="r")``, or its place, all of which is gone through once.
+        dtype: to which numbers are converted; None for theirs, which must be float64 or float32.
+
+    Attributes:
+        tensor: all arms (A, d) if they are in memory, else None.
+        file: where they are otherwise.
+
+    Raises:
+        InputError: if there is no arm, or they do not fit.
+    """
+
+    _fingerprint: str | None = None
+    _ranges: Tensor | None = None
+    _asked_about: tuple[Tensor, Tensor] | None = None
+
+    def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
+        self.tensor: Tensor | None = None
+        self.file: MappedFile | None = None
+        if dtype is not None:
+            checks.precision("dtype", dtype)
+        if isinstance(arms, np.memmap):
+            arms = MappedFile.of(arms)
+        if isinstance(arms, MappedFile):
+            self._open(arms, dtype)
+        else:
+            arms = checks.points("candidates", arms)
+            if arms.dim() != 2 or len(arms) == 0:
+                raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
+            self.tensor = arms = arms.detach().to(dtype, copy=True)
+            self._size, self._empty = len(arms), arms[:0]
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def given(self) -> Tensor | MappedFile | None:
+        """What makes the same arms again, with their dtype: they, or where they are."""
+        return self.file if self.tensor is None else self.tensor
+
+    @property
+    def dimension(self) -> int:
+        """Number d of columns."""
+        return self._empty.shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of all blocks, double or single precision."""
+        return self._empty.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of all blocks."""
+        return self._empty.device
+
+    def block(self, start: int, stop: int) -> Tensor:
+        """Return the arms of rows start … stop − 1, (stop − start, d), for 0 <= start <= stop <= A.
+
+        Raises:
+            ArmsChangedError: if the arms are no longer what they were; so do the other methods that read.
+        """
+        return self._read(slice(start, stop)) if self.tensor is None else self.tensor[start:stop]
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Return the arms of rows ``index`` (k,), (k, d), as a new tensor."""
+        if self.tensor is None:
+            return self._read(index.numpy())
+        return self.tensor.index_select(0, index)
+
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield all arms in order, as the first row and the arms (k, d) of blocks, of 4 MiB on a CPU."""
+        cached = _BLOCK_BYTES // (self.dimension * self.dtype.itemsize)
+        size = points_at_a_time(self.device, cached, self.dimension)
+        for start in range(0, len(self), size):
+            yield start, self.block(start, min(start + size, len(self)))
+
+    def verify(self) -> None:
+        """Raise ``ArmsChangedError`` if the file's size or modification time changed. Cost: one ``os.stat``."""
+        if self.file is None:
+            return
+        try:
+            now = self.file.stamp()
+        except OSError as error:
+            raise ArmsChangedError(f"The file of the arms is gone: {error}. {_ADVICE}") from error
+        changes = [
+            f"{name} was {old}, is {new}"
+            for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True)
+            if old != new
+        ]
+        if changes:
+            raise ArmsChangedError(f"{self.file.path} changed under the bandit: {'; '.join(changes)}. {_ADVICE}")
+
+    def find(self, point: Tensor) -> int | None:
+        """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
+        for start, block in self.blocks():
+            matches = (block == point).all(-1).nonzero()
+            if len(matches):
+                return start + int(matches[0])
+        return None
+
+    def has(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
+        last, points = self._asked_about, points.cpu()  # another thread may replace it
+        if last is None or not torch.equal(last[0], points):
+            found = torch.zeros(len(points), dtype=torch.bool)
+            for _, block in self.blocks():
+                found |= among(points.to(block.device), block).cpu()
+            last = points.clone(), found
+            self._asked_about = last
+        return last[1]
+
+    def fingerprint(self) -> str:
+        """Return a digest of the exact bytes of all arms, the same wherever the arms are; O(A d) once."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256()
+            for _, block in self.blocks():
+                digest.update(block.cpu().contiguous().numpy().data.cast("B"))
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint
+
+    def ranges(self) -> Tensor:
+        """Return the least and the largest value of each column, (2, d), in double precision. Cost: O(A d), once."""
+        if self._ranges is None:
+            ends = torch.cat([torch.stack(block.aminmax(dim=0)).cpu().double() for _, block in self.blocks()])
+            self._ranges = torch.stack(ends.aminmax(dim=0))
+        return self._ranges
+
+    def _open(self, file: MappedFile, wanted: torch.dtype | None) -> None:
+        """Take the arms from a file, or refuse them."""
+        array, path = file.mapped(), file.path
+        if array.ndim != 2 or 0 in array.shape:
+            raise InputError(
+                f"{path} must have an array (A, d) with at least one arm and one column, got shape {array.shape}."
+            )
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"{path} must have real numbers, got the NumPy dtype {array.dtype}.")
+        found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
+        if found is None:
+            raise InputError(
+                f"{path} must have dtype float64 or float32, got {array.dtype}: give Arms(..., dtype=torch.float64) to "
+                "convert its blocks, or write the file in that dtype."
+            )
+        self.file, self._stamp = file, file.stamp()
+        self._size, self._empty = array.shape[0], torch.empty(0, array.shape[1], dtype=found)
+        for start, block in self.blocks():
+            bad = (~torch.isfinite(block)).nonzero()
+            if len(bad):
+                row, column = bad[0].tolist()
+                raise InputError(
+                    f"{path} must have finite numbers only; in {found} the first that is not is "
+                    f"{float(block[row, column])} in row {start + row}, column {column}."
+                )
+            checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
+
+    def _read(self, rows: slice | NDArray[Any]) -> Tensor:
+        self.verify()
+        values = cast(MappedFile, self.file).mapped()[rows]
+        dtype = np.float64 if self.dtype == torch.float64 else np.float32
+        with np.errstate(over="ignore"):  # what overflows is infinite and was refused when the file was opened
+            return torch.from_numpy(np.array(values, dtype=dtype, order="C", subok=False))
 
 
 class Arms(LastingCandidates):
     """A finite set of arms. Duplicate rows are allowed.
 
     Args:
-        arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or a
-            source of arms that need not fit into memory, ``MappedArms`` or ``ArmBlocks``.
+        arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or an
+            array of a file that need not fit into memory, ``numpy.load(path, mmap_mode="r")``; or an ``ArmSource``.
+        dtype: to which numbers are converted, those of a file block by block; see ``ArmSource``.
 
     Raises:
-        InputError: if there is no arm, or the tensor does not fit.
+        InputError: if there is no arm, or they do not fit.
     """
 
-    def __init__(self, arms: Any) -> None:
-        self.source = as_source(arms)
-        self.is_stored, self.device = self.source.tensor is None, self.source.device
-        self._example = self.source.block(0, 1).cpu().clone()
-        self._domain = Domain(self.source.tensor, blocks=partial(_blocks, self.source) if self.is_stored else None)
+    def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
+        self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
+        self.is_stored, self.device = source.tensor is None, source.device
+        self._example = source.block(0, 1).cpu().clone()
+        self._domain = Domain(source.tensor, blocks=self._blocks if self.is_stored else None)
 
     @property
     def example(self) -> Tensor:
@@ -61,6 +302,5 @@ class Arms(LastingCandidates):
         source = self.source
         return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
 
-
-def _blocks(source: ArmSource) -> Iterator[Tensor]:
-    return (block for _, block in source.blocks())
+    def _blocks(self) -> Iterator[Tensor]:
+        return (block for _, block in self.source.blocks())

@@ -1,12 +1,21 @@
-"""Boxes, searched by gradients."""
+"""Boxes, searched by gradients, and the unit cube, of which not every point need be playable."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import LastingCandidates, within
+from torch_kbandits.candidates.base import LastingCandidates, unit_ranges, within
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.rows import among
+from torch_kbandits.spaces.space import near
+
+#: Points of each kind near one that may take its place where nobody says which.
+_NEARER, _RADII = 16, (0.1, 0.03, 0.01, 0.003)
 
 
 class Box(LastingCandidates):
@@ -55,3 +64,110 @@ class Box(LastingCandidates):
             "num_restarts": self.num_restarts,
             "raw_samples": self.raw_samples,
         }
+
+
+class UnitCube(LastingCandidates):
+    """Points of the unit cube, in double precision, where some coordinates are numbers and others stand for choices.
+
+    A search looks at some thousand points that cover the cube, and at others near the best one played. For rules with a
+    gradient it then goes on from the six best of both, see ``climb``. For named parameters give ``ParameterSpace``.
+
+    Args:
+        dimension: d, the number of coordinates.
+        snap: takes points (n, d) of the cube to the nearest playable ones, (n, d); None where all are playable.
+        continuous: the coordinates that ``snap`` leaves as they are but for rounding, along which a search climbs; none
+            unless given where there is a ``snap``, else all.
+        neighbours: takes a point (1, d) to playable ones (k, d) that a search tries in its place, such as those of
+            which one choice is another. Unless given, points drawn near it.
+
+    Raises:
+        InputError: if an argument does not fit, or ``snap`` does not return points of the cube.
+    """
+
+    is_finite = False
+    is_restricted = False
+
+    def __init__(
+        self,
+        dimension: int,
+        *,
+        snap: Callable[[Tensor], Tensor] | None = None,
+        continuous: Sequence[int] | None = None,
+        neighbours: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        self.dimension = checks.size("dimension", dimension)
+        for name, function in (("snap", snap), ("neighbours", neighbours)):
+            if function is not None and not callable(function):
+                raise InputError(f"{name} must be a function of points (n, d), got {checks.describe(function)}.")
+        self.snap, self.neighbours = snap, neighbours
+        listed = range(self.dimension if snap is None else 0) if continuous is None else continuous
+        self.continuous = tuple(checks.whole_numbers("continuous", listed))
+        if not {*self.continuous} <= {*range(self.dimension)}:
+            raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
+        self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
+
+    @property
+    def example(self) -> Tensor:
+        """What is playable next to the middle, (1, d)."""
+        return self._example
+
+    @property
+    def ranges(self) -> Tensor:
+        """From 0 to 1."""
+        return unit_ranges(self.dimension)
+
+    @property
+    def domain(self) -> Domain:
+        """The cube, to be searched."""
+        return Domain(cube=self)
+
+    @property
+    def has_exchanges(self) -> bool:
+        """Whether a search should look at ``exchanges``: not all coordinates are continuous, or somebody says which."""
+        return self.neighbours is not None or len(self.continuous) < self.dimension
+
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which are playable, (n,) bool."""
+        return among(points, self.playable(points))
+
+    def describe(self) -> dict[str, object]:
+        """Return the dimension, and which coordinates are continuous; functions are not known by what they do."""
+        return {"dimension": self.dimension, "snaps": self.snap is not None, "continuous": str(self.continuous)}
+
+    # ---------------------------------------------------------------- as ``Cube``
+
+    def playable(self, points: Tensor) -> Tensor:
+        """Return the playable points next to points (n, d), (n, d)."""
+        points = points.clamp(0.0, 1.0)
+        return points if self.snap is None else self._checked("what snap returns", self.snap(points), points)
+
+    def allows(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) that what is next to them may be played, (n,)."""
+        return torch.ones(len(points), dtype=torch.bool)
+
+    def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
+        """Return playable points (n, d) next to those of a scrambled Sobol sequence, without its first ones."""
+        seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
+        engine = SobolEngine(self.dimension, scramble=True, seed=seed)
+        return self.playable(engine.fast_forward(first).draw(n, dtype=torch.float64))
+
+    def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+        """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``near.near``."""
+        return self.playable(near(point, torch.ones(self.dimension, dtype=torch.bool), radii, size, generator))
+
+    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
+        """Return playable points (k, d) that a search may try in the place of one, (1, d)."""
+        if self.neighbours is not None:
+            return self._checked("what neighbours returns", self.neighbours(point), point)
+        return self.near(point, _RADII, _NEARER, generator)
+
+    def unrolled(self, points: Tensor) -> Tensor:
+        """Return points (..., d) as they are: along these coordinates a search climbs."""
+        return points
+
+    def rolled(self, points: Tensor) -> Tensor:
+        """Return points (..., d) as they are."""
+        return points
+
+    def _checked(self, name: str, points: Tensor, like: Tensor) -> Tensor:
+        return checks.points(name, points, dimension=self.dimension, like=like)

@@ -1,25 +1,21 @@
 """Candidates in a context that each round brings."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates import joint_loops
+from torch_kbandits.candidates.arms import Arms, ArmSource
 from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
-from torch_kbandits.candidates.sources import ArmSource, TensorArms
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.compiled import runs_compiled
 from torch_kbandits.numerics.places import sent
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.column_spec import ColumnSpec
-
-#: Of more numbers than this PyTorch makes joint points.
-_MOST_LOOPED = 2**14
+from torch_kbandits.spaces import ParameterSpace
 
 
 class ContextualActions(Candidates):
@@ -30,8 +26,8 @@ class ContextualActions(Candidates):
 
     Args:
         actions: the set that stays, (A, a), A >= 1, as a tensor, a list, an array or a data frame; rows that
-            ``action_columns`` understands if those are given; or a source such as ``MappedArms``, which is read once:
-            saved bandits have the path and not the actions.
+            ``action_columns`` understands if those are given; or an array of a file, as ``Arms`` takes it, or these
+            ``Arms``, which is read once: saved bandits have the path and not the actions.
         context_dim: c, the number of context columns; 0 if only the actions differ from round to round.
         bounds: a box of actions, (2, a), lower bounds, then upper bounds above them.
         action_dim: a, if each round brings its own actions.
@@ -62,38 +58,37 @@ class ContextualActions(Candidates):
     ) -> None:
         self._dtype = checks.precision("dtype", dtype)
         for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
-            if columns is not None:
-                checks.instance(name, columns, ColumnSpec, "a ColumnSpec")
+            checks.absent_or(name, columns, ColumnSpec, "a ColumnSpec")
+        if actions is not None and bounds is not None:
+            raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         self.context_columns, self.action_columns = context_columns, action_columns
         self.context_dim = _width("context", context_dim, context_columns)
-        self.source = actions if isinstance(actions, ArmSource) else None
-        if self.source is not None:
-            actions = self.source.block(0, len(self.source))
-        if bounds is not None:
-            bounds = checks.bounds(bounds).detach()
-            self._dtype, self.device, bounds = bounds.dtype, bounds.device, bounds.cpu().clone()
-        elif actions is not None and (action_columns is None or isinstance(actions, Tensor)):
-            actions = checks.points("actions", actions)
-            self._dtype, self.device = actions.dtype, actions.device
-        if sum(given is not None for given in (actions, bounds)) == 2:
-            raise InputError("Give either a finite set of actions or bounds of a box, not both.")
-        if isinstance(actions, Tensor) or bounds is not None:
-            known = cast(Tensor, actions) if bounds is None else bounds
-            self.action_dim = _agreeing(known.shape[-1], action_dim, action_columns)
-        else:
-            self.action_dim = _width("action", action_dim, action_columns)
-        checks.positive_integer("action_dim", self.action_dim)
-        self.bounds = bounds
-        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
+        self.source: ArmSource | None = None
         self.set: Tensor | None = None
+        self.bounds: Tensor | None = None
+        if isinstance(actions, (np.memmap, Arms, ArmSource)):
+            self.source = actions.source if isinstance(actions, Arms) else Arms(actions).source
+            actions = self.source.block(0, len(self.source))
+        known = bounds = None if bounds is None else checks.bounds(bounds).detach()
+        if bounds is None and actions is not None and (action_columns is None or isinstance(actions, Tensor)):
+            known = actions = checks.points("actions", actions)
+        if known is None:
+            self.action_dim = _width("action", action_dim, action_columns)
+        else:
+            self._dtype, self.device = known.dtype, known.device
+            self.action_dim = _agreeing(known.shape[-1], action_dim, action_columns)
+        checks.positive_integer("action_dim", self.action_dim)
+        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
+        if bounds is not None:
+            known = self.bounds = bounds.cpu().clone()
         if actions is not None:
-            tensors = TensorArms(self._checked_actions("actions", actions))
-            self.set, self.source = tensors.tensor, self.source or tensors
-        if self.set is not None or bounds is not None:
-            first = (self.set if self.set is not None else bounds)[:1]  # pyright: ignore[reportOptionalSubscript]
-            self._example = torch.cat([self._example[:, : self.context_dim], first], dim=-1)
+            listed = ArmSource(self._checked_actions("actions", actions))
+            known = self.set = listed.tensor
+            self.source = self.source or listed
+        if known is not None:
+            self._example = torch.cat([self._example[:, : self.context_dim], known[:1]], dim=-1)
         self.is_finite = bounds is None
-        self.is_lasting = self.context_dim == 0 and (self.set is not None or bounds is not None)
+        self.is_lasting = self.context_dim == 0 and known is not None
         parts = (self.context_columns, self.context_dim), (self.action_columns, self.action_dim)
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
@@ -199,12 +194,11 @@ class ContextualActions(Candidates):
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is looked at once."""
-        if actions.numel() <= _MOST_LOOPED and runs_compiled(contexts, actions):
-            array, largest = joint_loops.joined(contexts.contiguous().numpy(), actions.contiguous().numpy())
-            if checks.reaches(largest, actions.dtype):
-                return torch.from_numpy(array)
-        checks.within_reach("context", contexts)
-        return torch.cat([contexts.expand(actions.shape[0], -1), checks.within_reach(name, actions)], dim=-1)
+        joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
+        if not checks.reaches(np.abs(joint.numpy()).max(), joint.dtype):
+            checks.within_reach("context", contexts)
+            checks.within_reach(name, actions)
+        return joint
 
     def _checked_contexts(self, context: Any) -> Tensor:
         """Return contexts as rows, (k, c), which may not be finite."""
@@ -237,21 +231,7 @@ class ContextualActions(Candidates):
         return actions.detach() if actions.requires_grad else actions
 
 
-class Named(Protocol):
-    """Columns of which it is known what they are: a ``ColumnSpec``, a ``ParameterSpace``."""
-
-    @property
-    def groups(self) -> Sequence[int]:
-        """Of each column the number of what it encodes."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """Of each column the name."""
-        ...
-
-
-def joint_groups(*parts: tuple[Named | None, int]) -> list[int]:
+def joint_groups(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[int]:
     """Return the numbers of what columns encode: those of parts of points, each with so many, one after the other.
 
     A column of which nothing is known is something of its own.
@@ -263,7 +243,7 @@ def joint_groups(*parts: tuple[Named | None, int]) -> list[int]:
     return groups
 
 
-def joint_names(*parts: tuple[Named | None, int]) -> list[str]:
+def joint_names(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[str]:
     """Return the names of columns in the same way, an empty one where it is not known."""
     return [name for known, width in parts for name in ([""] * width if known is None else known.names)]
 

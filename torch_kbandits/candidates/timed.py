@@ -1,4 +1,4 @@
-"""Candidates whose points know when they are played."""
+"""Candidates whose points know when they are played, and some of the points of any."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,6 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms
 from torch_kbandits.candidates.base import Candidates
-from torch_kbandits.candidates.contextual import ContextualActions
 from torch_kbandits.errors import InputError
 
 
@@ -98,45 +97,6 @@ class Timed(Candidates):
         return self.untimed.describe() | {"context_dim": self.context_dim}
 
 
-class TimedActions(Timed):
-    """Actions, with or without a context, of points whose first column is the time at which they are played.
-
-    ``Timed(ContextualActions(...))`` by its parts. Give one of ``actions``, ``bounds`` and ``action_dim``.
-
-    Args:
-        actions: the set that stays, (A, a), A >= 1.
-        context_dim: c, the number of context columns beside the time.
-        bounds: a box of actions, (2, a).
-        action_dim: a, if each round brings its own actions.
-        num_restarts: starting points of the search over a box.
-        raw_samples: random points from which they are chosen.
-
-    Raises:
-        InputError: if an argument does not fit, or not exactly one kind of actions is given.
-    """
-
-    def __init__(
-        self,
-        actions: Tensor | None = None,
-        *,
-        context_dim: int = 0,
-        bounds: Tensor | None = None,
-        action_dim: int | None = None,
-        num_restarts: int = 8,
-        raw_samples: int = 128,
-    ) -> None:
-        super().__init__(
-            ContextualActions(
-                actions,
-                context_dim=context_dim,
-                bounds=bounds,
-                action_dim=action_dim,
-                num_restarts=num_restarts,
-                raw_samples=raw_samples,
-            )
-        )
-
-
 def timed(candidates: Candidates) -> Candidates:
     """Return candidates whose points know the time; these, if theirs do."""
     return candidates if candidates.is_timed else Timed(candidates)
@@ -162,3 +122,31 @@ def _is_empty(domain: Domain) -> bool:
 def dated(now: float, X: Tensor) -> Tensor:
     """Return rows (..., d) with a time before them, (..., 1 + d), in double precision."""
     return torch.cat([X.new_full((*X.shape[:-1], 1), now, dtype=torch.float64), X.double()], dim=-1)
+
+
+def some_points(candidates: Candidates, number: int, now: float, generator: torch.Generator) -> Tensor:
+    """Return points (k, d), k at most ``number``, some of which may be played at a time.
+
+    Of arms they are drawn with repetition, on a box uniformly, and on a cube they are points of those that a search
+    looks at first. None where what may be played depends on a context, or is not read here.
+
+    Args:
+        candidates: what may be played.
+        number: at least 0.
+        now: the time, where points know it.
+        generator: all randomness, on the CPU.
+
+    Cost: O(number) arms are read.
+    """
+    space, example = untimed(candidates), untimed(candidates).example
+    X = example[:0]
+    if isinstance(space, Arms):
+        rows = torch.randint(len(space.source), (number,), generator=generator, device="cpu")
+        X = space.source.rows(rows.to(space.device)).cpu()
+    elif not space.is_contextual and (bounds := space.domain.bounds) is not None:
+        uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
+        X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
+    elif not space.is_contextual and space.domain.cube is not None:
+        X = torch.cat(space.domain.initial_points(generator.initial_seed()))
+        X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
+    return dated(now, X) if candidates.is_timed else X

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.posteriors.dtc import DTCFactors
+from torch_kbandits.posteriors.prediction import PredictionStrategy
 
 #: Of so many points the leverage scores are computed exactly, which is cheap.
 FEW_POINTS = 256
@@ -144,11 +143,9 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     Cost: O(u m²) time, O(u m) memory.
     """
     with torch.no_grad():
-        cross_gram = gram(kernel, dictionary, points)
-        targets = cross_gram.new_zeros(cross_gram.shape[-1])
-        factors = DTCFactors.fit(gram(kernel, dictionary), cross_gram, targets, (noise / counts).to(cross_gram))
-        variance = factors.variance(prior_variance(kernel, points), factors.embed(cross_gram))
-        scores = variance / noise
+        targets = points.new_zeros(points.shape[-2])
+        posterior = PredictionStrategy.nystrom(kernel, dictionary, points, targets, noise / counts)
+        scores = (posterior.variance(points, posterior.features(points)) / noise).to(points)
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 
 

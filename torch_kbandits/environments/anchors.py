@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.contextual_function import ContextualFunction
-from torch_kbandits.environments.covariances import stationary_kernel
+from torch_kbandits.environments.functions import ContextualFunction
+from torch_kbandits.environments.options import noise_variance, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 
@@ -60,7 +60,7 @@ def bump(
         seed: addresses contexts and noise.
     """
     generator, actions = _anchors(num_actions, problem_seed, seed)
-    best = actions[generator.choice(num_actions)]
+    best = actions[generator.choice(len(actions))]
     context, weights = generator.uniform(0, 1, size=5), generator.uniform(-1, 1, size=5)
     function = _Bump(float(best), torch.from_numpy(context), torch.from_numpy(weights))
     return _problem(function, 5, actions, lengthscale, noise_scale, seed)
@@ -82,12 +82,7 @@ def chessboard(
     action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
     the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
 
-    Args:
-        num_actions: as in ``bump``, like the words that follow.
-        lengthscale: of the Gaussian kernel on joint points; 0.1 is that of the code.
-        noise_scale: standard deviation of the noise.
-        problem_seed: addresses the actions; 123 are the authors'.
-        seed: addresses contexts and noise.
+    Arguments are those of ``bump``; the length scale of 0.1 is that of the code.
     """
     _, actions = _anchors(num_actions, problem_seed, seed)
     return _problem(_chessboard, 1, actions, lengthscale, noise_scale, seed)
@@ -105,15 +100,9 @@ def step_diagonal(
 
     Contexts x are uniform in [0, 1].
 
-    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: as ``chessboard``: regret is noise-free and
-    against the best action that is available in the context, not against 1.
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: as ``chessboard``.
 
-    Args:
-        num_actions: as in ``bump``, like the words that follow.
-        lengthscale: of the Gaussian kernel on joint points; 0.1 is that of the code.
-        noise_scale: standard deviation of the noise.
-        problem_seed: addresses the actions; 123 are the authors'.
-        seed: addresses contexts and noise.
+    Arguments are those of ``chessboard``.
     """
     _, actions = _anchors(num_actions, problem_seed, seed)
     return _problem(_step_diagonal, 1, actions, lengthscale, noise_scale, seed)
@@ -136,9 +125,7 @@ def _anchors(num_actions: int, problem_seed: int | None, seed: int) -> tuple[np.
         raise InputError(f"num_actions must be at most {len(_GRID)}, the points of the grid, got {num_actions}.")
     if problem_seed is None:
         number = seed_for(checks.whole_number("seed", seed), 0, "anchors") % 2**32
-    elif 0 <= checks.whole_number("problem_seed", problem_seed) < 2**32:
-        number = problem_seed
-    else:
+    elif not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
         raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")
     # NumPy's legacy generator, as the authors' code has it, drawn from in their order: so their problem is in reach.
     generator = np.random.RandomState(number)
@@ -146,19 +133,7 @@ def _anchors(num_actions: int, problem_seed: int | None, seed: int) -> tuple[np.
 
 
 def _problem(
-    function: Callable[[Tensor], Tensor],
-    context_dim: int,
-    actions: np.ndarray,
-    lengthscale: float,
-    noise_scale: float,
-    seed: int,
+    function: Callable[[Tensor], Tensor], context_dim: int, actions: np.ndarray, length: float, noise: float, seed: int
 ) -> ContextualFunction:
-    return ContextualFunction(
-        function,
-        context_dim,
-        torch.from_numpy(actions).unsqueeze(-1),
-        checks.non_negative("noise_scale", noise_scale),
-        seed,
-        kernel=stationary_kernel("rbf", lengthscale),
-        regularization=noise_scale**2 or None,
-    )
+    known = {"kernel": stationary_kernel("rbf", length), "regularization": noise_variance(noise)}
+    return ContextualFunction(function, context_dim, torch.from_numpy(actions)[:, None], noise, seed, **known)

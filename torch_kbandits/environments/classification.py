@@ -3,12 +3,11 @@
 from typing import Unpack
 
 import torch
-from gpytorch.kernels import Kernel, LinearKernel, RBFKernel
+from gpytorch.kernels import LinearKernel, RBFKernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.contextual import ContextualEnvironment
-from torch_kbandits.environments.problem import Known, noiseless
+from torch_kbandits.environments.base import ContextualEnvironment, Known, finite_rows, noiseless
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.numerics.random import generator_for
@@ -45,20 +44,16 @@ class Classification(ContextualEnvironment):
         **known: Unpack[Known],
     ) -> None:
         super().__init__(noise_scale, seed, noise=noiseless, **known)
-        self.contexts = contexts = checks.points("contexts", contexts)
-        labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
-        if contexts.dim() != 2 or len(contexts) == 0 or labels.shape != contexts.shape[:1]:
-            raise InputError(
-                "contexts must be (n, c) with n >= 1 and labels (n,), whole numbers; "
-                f"got {checks.describe(contexts)} and {checks.describe(labels)}."
-            )
-        if (num_labels := checks.positive_integer("num_labels", num_labels)) < 2:
-            raise InputError("num_labels must be at least 2: with one there is nothing to choose.")
-        if not bool(((labels >= 0) & (labels < num_labels)).all()):
-            raise InputError(f"labels must be in 0, …, {num_labels - 1}, got {int(labels.min())} to {labels.max()}.")
-        self.labels = labels
+        self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
+        self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
+        number = checks.size("num_labels", num_labels, least=2)
+        if len(self.labels) != len(contexts):
+            raise InputError(f"labels must be one for each of {len(contexts)} contexts, (n,), got {len(self.labels)}.")
+        least, largest = int(self.labels.min()), int(self.labels.max())
+        if least < 0 or largest >= number:
+            raise InputError(f"labels must be in 0, …, {number - 1}, got {least} to {largest}.")
         self.context_dim = contexts.shape[1]
-        self.actions = torch.eye(num_labels, dtype=contexts.dtype, device=contexts.device)
+        self.actions = torch.eye(number, dtype=contexts.dtype, device=contexts.device)
         self._epoch: tuple[int, list[int]] = (0, self._order(0))
 
     def example(self, round: int) -> int:
@@ -73,17 +68,12 @@ class Classification(ContextualEnvironment):
         return self.contexts[self.example(round)].clone()
 
     def mean(self, X: Tensor, round: int) -> Tensor:
-        """Return the rewards (q,) of joint points X (q, c + L) in a round: 1 for the label of its example, else 0.
-
-        Raises:
-            InputError: if a row has another context than the round, or is no label.
-        """
+        """Return the rewards (q,) of joint points X (q, c + L) in a round: 1 for the label of its example, else 0."""
         return (self.positions(X, round) == self.labels[self.example(round)]).to(X)
 
     def _order(self, epoch: int) -> list[int]:
-        return torch.randperm(
-            len(self.contexts), generator=generator_for(self.seed, epoch, "order"), device="cpu"
-        ).tolist()
+        generator = generator_for(self.seed, epoch, "order")
+        return torch.randperm(len(self.contexts), generator=generator, device="cpu").tolist()
 
 
 def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
@@ -109,37 +99,24 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
         MissingExtraError: if scikit-learn is not installed.
         InputError: if an option does not fit.
     """
-    num_components = checks.positive_integer("num_components", num_components)
+    number = checks.positive_integer("num_components", num_components)
     lengthscale = checks.positive("lengthscale", lengthscale)
     bunch = require("sklearn.datasets").load_digits()
-    pixels = torch.from_numpy(bunch.data).double()
-    contexts = _components(pixels, num_components)
-    return Classification(
-        contexts,
-        torch.from_numpy(bunch.target).long(),
-        10,
-        seed,
-        kernel=_kernel(num_components, 10, lengthscale),
-        regularization=0.25,
-    )
+    contexts = _principal_components(torch.from_numpy(bunch.data).double(), number)
+    on_contexts = RBFKernel(active_dims=tuple(range(number))).double()
+    on_contexts.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    on_labels = LinearKernel(active_dims=tuple(range(number, number + 10))).double()
+    on_labels.variance = torch.tensor(1.0, dtype=torch.float64)
+    known = {"kernel": on_contexts * on_labels, "regularization": 0.25}
+    return Classification(contexts, torch.from_numpy(bunch.target), 10, seed, **known)
 
 
-def _components(pixels: Tensor, number: int) -> Tensor:
+def _principal_components(pixels: Tensor, number: int) -> Tensor:
     """Return the first principal components of pixels (n, p), of mean 0 and variance 1, (n, number)."""
-    centred = pixels - pixels.mean(0)
-    left, values, right = torch.linalg.svd(centred, full_matrices=False)
+    left, values, right = torch.linalg.svd(pixels - pixels.mean(0), full_matrices=False)
     rank = int((values > 1e-9 * values[0]).sum())
     if number > rank:
         raise InputError(f"num_components must be at most {rank}, the rank of the pixels, got {number}.")
     # A component's sign is the solver's choice: its largest loading is made positive.
     largest = right[:number].gather(1, right[:number].abs().argmax(1, keepdim=True)).squeeze(1)
     return left[:, :number] * largest.sign() * len(pixels) ** 0.5
-
-
-def _kernel(context_dim: int, num_labels: int, lengthscale: float) -> Kernel:
-    """Return a Gaussian kernel on contexts times the inner product of one-hot labels, which is 1 or 0."""
-    contexts = RBFKernel(active_dims=tuple(range(context_dim))).double()
-    contexts.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
-    labels = LinearKernel(active_dims=tuple(range(context_dim, context_dim + num_labels))).double()
-    labels.variance = torch.tensor(1.0, dtype=torch.float64)
-    return contexts * labels

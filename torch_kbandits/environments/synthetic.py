@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -16,34 +17,19 @@ from torch.quasirandom import SobolEngine
 from torch_kbandits import checks
 from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.base import Environment
-from torch_kbandits.environments.box import BoxFunction
-from torch_kbandits.environments.covariances import norm_of_values, stationary_kernel
-from torch_kbandits.environments.options import check_size, choice, flag
+from torch_kbandits.environments.functions import BoxFunction
+from torch_kbandits.environments.options import NORMS, check_size, choice, norm_of_values, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram
 from torch_kbandits.numerics.random import generator_for
 
 _FUNCTIONS: dict[str, type[SyntheticTestFunction]] = {
-    "ackley": synthetic.Ackley,
-    "beale": synthetic.Beale,
-    "branin": synthetic.Branin,
-    "bukin": synthetic.Bukin,
-    "cosine8": synthetic.Cosine8,
-    "dixon-price": synthetic.DixonPrice,
-    "drop-wave": synthetic.DropWave,
-    "egg-holder": synthetic.EggHolder,
-    "griewank": synthetic.Griewank,
-    "hartmann": synthetic.Hartmann,
-    "holder-table": synthetic.HolderTable,
-    "levy": synthetic.Levy,
-    "michalewicz": synthetic.Michalewicz,
-    "powell": synthetic.Powell,
-    "rastrigin": synthetic.Rastrigin,
-    "rosenbrock": synthetic.Rosenbrock,
-    "shekel": synthetic.Shekel,
-    "six-hump-camel": synthetic.SixHumpCamel,
-    "styblinski-tang": synthetic.StyblinskiTang,
-    "three-hump-camel": synthetic.ThreeHumpCamel,
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): getattr(synthetic, name)
+    for name in (
+        *("Ackley", "Beale", "Branin", "Bukin", "Cosine8", "DixonPrice", "DropWave", "EggHolder", "Griewank"),
+        *("Hartmann", "HolderTable", "Levy", "Michalewicz", "Powell", "Rastrigin", "Rosenbrock", "Shekel"),
+        *("SixHumpCamel", "StyblinskiTang", "ThreeHumpCamel"),
+    )
 }
 
 #: Points that stand for a box when the range, mean and variance of a function over it are measured.
@@ -115,8 +101,9 @@ def synthetic_function(
     Cost: O(A d), and O(A³) with a norm.
     """
     choice("domain", domain, ("arms", "box"))
-    choice("norm", norm, ("rkhs", "printed", None))
-    checks.whole_number("seed", seed)
+    choice("norm", norm, (*NORMS, None))
+    is_standard = checks.flag("standardize", standardize)
+    fraction = checks.positive("noise_fraction", noise_fraction)
     reward = _Reward(_test_function(function, dimension))
     d = reward.problem.dim
     if domain == "box":
@@ -129,33 +116,26 @@ def synthetic_function(
         check_size("num_arms × dimension", number, d)
         if norm is not None:
             check_size("num_arms × num_arms", number, number)
-        points = torch.rand(
-            number, d, generator=generator_for(seed, 0, "test function arms"), dtype=torch.float64, device="cpu"
-        )
+        generator = generator_for(checks.whole_number("seed", seed), 0, "test function arms")
+        points = torch.rand(number, d, generator=generator, dtype=torch.float64, device="cpu")
     means = reward(points)
     if float(means.max()) == float(means.min()):
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")
-    if flag("standardize", standardize):
+    if is_standard:
         shift, scale = float(means.mean()), float(means.std(correction=0))
         reward, means = replace(reward, shift=shift, scale=scale), (means - shift) / scale
     prior = stationary_kernel(kernel, lengthscale, float(means.var(correction=0)))
-    known: dict[str, Any] = {"kernel": prior, "center": 0.0 if standardize else float(means.mean())}
+    known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else float(means.mean())}
+    best = _best_mean(reward, function) if domain == "box" else -math.inf
+    variance = fraction * (max(best, float(means.max())) - float(means.min()))
+    known["regularization"] = variance
     if domain == "box":
-        best = _best_mean(reward, function)
-        noise_variance = _noise_variance(noise_fraction, max(best, float(means.max())) - float(means.min()))
         bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
-        return BoxFunction(
-            reward, bounds, best, math.sqrt(noise_variance), seed, regularization=noise_variance, **known
-        )
+        return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, **known)
     if norm is not None:
         with torch.no_grad():
             known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
-    noise_variance = _noise_variance(noise_fraction, float(means.max() - means.min()))
-    return FiniteArms(points, means, math.sqrt(noise_variance), seed, regularization=noise_variance, **known)
-
-
-def _noise_variance(noise_fraction: float, width: float) -> float:
-    return checks.positive("noise_fraction", noise_fraction) * width
+    return FiniteArms(points, means, math.sqrt(variance), seed, **known)
 
 
 def _test_function(function: str, dimension: int | None) -> SyntheticTestFunction:

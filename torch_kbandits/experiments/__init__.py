@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from torch_kbandits.exports import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.experiments.directory import spec_in as spec_in
-    from torch_kbandits.experiments.loop import Progress as Progress
+    from torch_kbandits.experiments.loop import PlayState as PlayState
     from torch_kbandits.experiments.loop import Trace as Trace
     from torch_kbandits.experiments.loop import play as play
     from torch_kbandits.experiments.plots import plot as plot
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from torch_kbandits.experiments.run import Outcome as Outcome
     from torch_kbandits.experiments.run import load_experiment as load_experiment
     from torch_kbandits.experiments.run import run_experiment as run_experiment
+    from torch_kbandits.experiments.run import spec_in as spec_in
     from torch_kbandits.experiments.spec import ExperimentSpec as ExperimentSpec
     from torch_kbandits.experiments.spec import load_spec as load_spec
     from torch_kbandits.experiments.spec import parse_rounds as parse_rounds

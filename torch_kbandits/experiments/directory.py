@@ -1,22 +1,26 @@
-"""The directory of an experiment: its one writer, and which experiment is in it."""
+"""The directory of an experiment: its one writer, which experiment is in it, and runs on their way."""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
+import torch
 from filelock import FileLock, Timeout
 
-from torch_kbandits.errors import DamagedFileError, InputError
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.checkpoints import clear
-from torch_kbandits.experiments.spec import ExperimentSpec, parse_spec
-from torch_kbandits.files import file_error, read_whole, write_text
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.saving import read, write
+from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.experiments.loop import PlayState, Trace
+from torch_kbandits.experiments.records import versions
+from torch_kbandits.files import clear_drafts, file_error, read_whole, write_text
 
 #: The spec that was last run in a directory, and what its runs are called: key, label of environment and algorithm.
 EXPERIMENT_FILE = "experiment.json"
-_LOCK_FILE = ".lock"
+_LOCK_FILE, _CHECKPOINTS, _KIND = ".lock", "checkpoints", "checkpoint"
 
 
 @contextmanager
@@ -43,83 +47,113 @@ def sole_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def changed_code(folder: Path, spec: ExperimentSpec) -> list[str]:
-    """Return the names of own code that is no longer that of the experiment that was last run in a directory."""
-    if not (folder / EXPERIMENT_FILE).is_file():
-        return []
-    before, now = own.names_in(_index(folder).get("spec", {})), own.names_in(spec.content())
-    return [name for name, digest in now.items() if before.get(name, digest) != digest]
+def begin(folder: Path, name: str, content: Mapping[str, Any], runs: Sequence[Sequence[str]]) -> None:
+    """Write down which experiment is run: its name, its spec as a table, and its runs."""
+    text = json.dumps({"name": name, "spec": content, "runs": runs}, indent=1)
+    write_text(folder / EXPERIMENT_FILE, text + "\n")
 
 
-def begin(folder: Path, spec: ExperimentSpec, finished: Mapping[str, Any]) -> None:
-    """Write down which experiment is run, and remove what killed processes left of runs that are finished."""
-    clear(folder, list(finished))
-    runs = [[trial.key, trial.environment.label, trial.algorithm.label] for trial in spec.trials()]
-    index = {"name": spec.name, "spec": spec.content(), "runs": runs}
-    write_text(folder / EXPERIMENT_FILE, json.dumps(index, indent=1) + "\n")
-
-
-def named_runs(folder: Path) -> list[tuple[str, str, str]] | None:
-    """Return key, label of environment and label of algorithm of the runs that a directory is about, in order.
-
-    Returns:
-        None if the directory does not say.
+def index_of(folder: Path) -> dict[str, Any]:
+    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing.
 
     Raises:
         DamagedFileError: if what it says cannot be read.
     """
     if not (folder / EXPERIMENT_FILE).is_file():
-        return None
-    index = _index(folder)
-    try:
-        return [(key, environment, algorithm) for key, environment, algorithm in index["runs"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(folder, error) from error
-
-
-def experiment_name(folder: Path) -> str | None:
-    """Return the name of the experiment that was last run in a directory, None if the directory does not say.
-
-    Raises:
-        DamagedFileError: if what it says cannot be read.
-    """
-    return _index(folder).get("name") if (folder / EXPERIMENT_FILE).is_file() else None
-
-
-def spec_in(directory: str | Path) -> ExperimentSpec:
-    """Return the experiment that was last run in a directory.
-
-    Raises:
-        InputError: if the directory holds none, or one of a version that did not write down its spec.
-        DamagedFileError: if what it holds cannot be read.
-    """
-    folder = Path(directory)
-    if not (folder / EXPERIMENT_FILE).is_file():
-        raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
-    index = _index(folder)
-    if "spec" not in index:
-        raise InputError(
-            f"{str(directory)!r} is of a version that did not write down the spec: go on with "
-            "kbandits run SPEC --directory DIRECTORY."
-        )
-    try:
-        return parse_spec(index["spec"])
-    except (InputError, KeyError, TypeError) as error:
-        raise _damaged(folder, error) from error
-
-
-def _index(folder: Path) -> dict[str, Any]:
+        return {}
     try:
         index = json.loads(read_whole(folder / EXPERIMENT_FILE))
-    except (ValueError, RecursionError) as error:
-        raise _damaged(folder, error) from error
-    if not isinstance(index, dict):
-        raise _damaged(folder, TypeError("it is no table"))
+        index["runs"] = [(key, environment, algorithm) for key, environment, algorithm in index.get("runs", ())]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise damaged(folder, error) from error
     return index
 
 
-def _damaged(folder: Path, error: Exception) -> DamagedFileError:
+def damaged(folder: Path, error: Exception) -> DamagedFileError:
+    """Return the error for an experiment that cannot be read."""
     return DamagedFileError(
         f"{str(folder / EXPERIMENT_FILE)!r} is damaged: {error}. kbandits run SPEC --directory DIRECTORY writes it "
         "anew and keeps the finished runs."
     )
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a checkpoint held: how far the run was, and the warnings that it had drawn."""
+
+    state: PlayState
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run on its way: a bandit and what was measured of it, kept so that a killed run goes on from there.
+
+    Args:
+        directory: of the experiment; None where nothing is written.
+        key: of the run.
+    """
+
+    directory: Path | None
+    key: str
+
+    @property
+    def file(self) -> Path | None:
+        """Where it is, or would be."""
+        return None if self.directory is None else self.directory / _CHECKPOINTS / f"{self.key}.kb"
+
+    def keep(self, bandit: Bandit, state: PlayState, warnings: Sequence[str]) -> None:
+        """Write where a run is, and let the bandit go on from what was written.
+
+        It computes its posterior afresh, as the one that is loaded would. So a run that was killed rounds as one that
+        was not, and both come out equal. Where the file cannot be written a warning says so and the run goes on.
+        """
+        known, trace, file = bandit.state_dict(), state.trace, self.file
+        content = {
+            "versions": versions(),
+            "state": known,
+            "played": torch.cat(state.played),
+            "batches": [len(X) for X in state.played],
+            "seconds": state.seconds,
+            "recorded": [trace.rounds, trace.seconds, trace.dictionary_size],
+            "generator": torch.get_rng_state(),
+            "warnings": list(warnings),
+        }
+        if file is not None:
+            try:
+                file.parent.mkdir(exist_ok=True)
+                write(file, _KIND, content, algorithm=type(bandit).__name__, rounds=state.rounds)
+            except OSError as error:
+                warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
+        bandit.load_state_dict(known)
+
+    def restore(self, bandit: Bandit) -> Kept:
+        """Bring a new bandit to where the run was; where there is no file, or none that serves, it stays as it is."""
+        if self.file is None or not self.file.exists():
+            return Kept(PlayState(), [])
+        before = torch.get_rng_state()
+        try:
+            content = read(self.file, _KIND)
+            if content["versions"] != versions():
+                raise StateMismatchError(f"it is of other versions, {content['versions']}.")
+            rounds, seconds, sizes = content["recorded"]
+            played = list(content["played"].split(content["batches"]))
+            state = PlayState(played, content["seconds"], Trace(rounds, [], seconds, sizes))
+            torch.set_rng_state(content["generator"])
+            bandit.load_state_dict(content["state"])
+        except Exception as error:  # whatever is wrong with a file, the run is made
+            torch.set_rng_state(before)
+            return Kept(PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"])
+        return Kept(state, content["warnings"])
+
+
+def clear(directory: Path, finished: Sequence[str]) -> None:
+    """Remove the checkpoints of finished runs, and what killed processes left; nobody may be writing there."""
+    clear_drafts(directory)
+    folder = directory / _CHECKPOINTS
+    if folder.is_dir():
+        clear_drafts(folder)
+        for key in finished:
+            (folder / f"{key}.kb").unlink(missing_ok=True)
+        with suppress(OSError):  # unless runs on their way are in it
+            folder.rmdir()

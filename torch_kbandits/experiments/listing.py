@@ -7,9 +7,8 @@ from typing import Any
 
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import registry as environments
-from torch_kbandits.experiments.catalogue import algorithm_options
-from torch_kbandits.experiments.kernels import KERNELS
-from torch_kbandits.experiments.widths import GAINS, WIDTHS, width_options
+from torch_kbandits.experiments.pieces import GAINS, KERNELS, WIDTHS, kernel_options, width_options
+from torch_kbandits.experiments.spec import algorithm_options
 from torch_kbandits.extras import require
 
 #: The table of each kind, of rich.
@@ -23,14 +22,14 @@ TABLES: dict[str, Callable[[], Any]] = {
     "widths": lambda: _table(
         f'Widths, for beta = {{width = "…", scale = 0.1, gain = "{GAINS[0]}"}}; '
         f'gain: {", ".join(GAINS)}, a number, or {{rate = "rbf"}}',
-        ((name, _first_line(width), width_options(name)) for name, width in WIDTHS.items()),
+        (
+            (name, (inspect.getdoc(width) or "").partition("\n")[0], width_options(name))
+            for name, width in WIDTHS.items()
+        ),
     ),
     "kernels": lambda: _table(
         'Kernels, for kernel = {name = "…", lengthscale = 0.2, outputscale = 1.0}',
-        (
-            (name, what, {"outputscale": 1.0} if name == "linear" else {"lengthscale": 1.0, "outputscale": 1.0})
-            for name, what in KERNELS.items()
-        ),
+        ((name, summary, kernel_options(name)) for name, summary in KERNELS.items()),
     ),
 }
 
@@ -48,7 +47,3 @@ def _default(value: Any) -> str:
     """Return "=value", or nothing for an option that the problem fills in or that must be given."""
     unknown = value is inspect.Parameter.empty or value is dataclasses.MISSING or value is None
     return "" if unknown else f"={value!r}" if isinstance(value, str) else f"={value}"
-
-
-def _first_line(kind: type) -> str:
-    return (inspect.getdoc(kind) or "").partition("\n")[0]

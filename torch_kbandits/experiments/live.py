@@ -3,51 +3,39 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.extras import require
-from torch_kbandits.looking.progress import Gauge, Reading
+from torch_kbandits.plotting.progress import StatusLine
 
-#: Seconds between two readings of a run, and between two looks at what workers sent.
+#: Seconds between two statuses of a run, and between two looks at what workers sent.
 INTERVAL = 0.5
 
 
 @dataclass(frozen=True)
 class Status:
-    """How a run is doing; a value that can be sent to another process.
-
-    Args:
-        key: of the run.
-        name: of the run, in words.
-        played: how many of its rounds are played.
-        rounds: T.
-        reading: of its bandit.
-    """
+    """How a run, of a key and a name, is doing; a value that can be sent to another process."""
 
     key: str
     name: str
     played: int
     rounds: int
-    reading: Reading
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.played}/{self.rounds}, {self.reading.rate:.3g} rounds/s, {self.reading}"
+    words: str
 
 
 Report = Callable[[Status], None]
 
 
 def watcher(
-    report: Report, bandit: Bandit, *, key: str, name: str, rounds: int, center: float = 0.0
+    report: Report, bandit: Bandit, key: str, name: str, rounds: int, center: float = 0.0
 ) -> Callable[[int], None]:
     """Return what a run calls with the number of rounds that it has played; from time to time that is reported."""
-    gauge = Gauge(bandit, interval=INTERVAL, center=center)
+    line = StatusLine(bandit, interval=INTERVAL, center=center)
 
     def watch(played: int) -> None:
-        if gauge.is_due:
-            report(Status(key, name, played, rounds, gauge.read()))
+        if line.is_due:
+            report(Status(key, name, played, rounds, line.read()))
 
     return watch
 
@@ -65,45 +53,44 @@ class LiveRuns:
     def __init__(self, total: int, done: int, name: str, console: Any = None) -> None:
         self._console = require("rich.console").Console(stderr=True) if console is None else console
         self.is_shown: bool = self._console.is_terminal
-        self._flying: dict[str, Status] = {}
-        self._landed: set[str] = set()
-        columns = require("rich.progress")
-        self._bar = columns.Progress(
-            columns.TextColumn("{task.description}"),
-            columns.BarColumn(),
-            columns.MofNCompleteColumn(),
-            columns.TextColumn("runs,"),
-            columns.TimeElapsedColumn(),
-            columns.TextColumn("elapsed"),
+        rich = require("rich.progress")
+        self._lines = rich.Progress(
+            rich.TextColumn("{task.description}", markup=False),
+            rich.BarColumn(),
+            rich.MofNCompleteColumn(),
+            rich.TextColumn("{task.fields[words]}", markup=False),
+            rich.TimeElapsedColumn(),
             console=self._console,
+            disable=not self.is_shown,
+            refresh_per_second=2,
         )
-        self._task = self._bar.add_task(name, total=total, completed=done)
-        self._live = require("rich.live").Live(
-            console=self._console, get_renderable=self._lines, refresh_per_second=2, redirect_stdout=False
-        )
+        self._all = self._lines.add_task(name, total=total, completed=done, words="runs")
+        self._flying: dict[str, Any] = {}
+        self._landed: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self.is_shown:
-            self._live.start()
+        self._lines.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._flying = {}
-        if self.is_shown:
-            self._live.stop()
+    def __exit__(self, *error: object) -> None:
+        for task in self._flying.values():
+            self._lines.remove_task(task)
+        self._lines.stop()
 
     def show(self, status: Status) -> None:
         """Show how a run is doing, unless it is finished by now."""
-        if status.key not in self._landed:
-            self._flying[status.key] = status
+        if status.key in self._landed:
+            return
+        if status.key not in self._flying:
+            self._flying[status.key] = self._lines.add_task(status.name, total=status.rounds, words="")
+        self._lines.update(self._flying[status.key], completed=status.played, words=status.words)
 
     def finish(self, key: str) -> None:
         """Count a run as finished."""
         self._landed.add(key)
-        self._flying.pop(key, None)
-        self._bar.advance(self._task)
+        if key in self._flying:
+            self._lines.remove_task(self._flying.pop(key))
+        self._lines.advance(self._all)
 
     def say(self, line: str) -> None:
         """Print a line of news above what is shown."""
@@ -111,8 +98,3 @@ class LiveRuns:
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         else:
             print(line, file=sys.stderr)  # noqa: T201  (rich would wrap it)
-
-    def _lines(self) -> Any:
-        text = require("rich.text").Text
-        runs = [text(f"  {status}", no_wrap=True, overflow="ellipsis") for status in self._flying.values()]
-        return require("rich.console").Group(self._bar, *runs)

@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.candidates import Arms
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, KnownBeforehand
-
-#: Of so many rounds the rewards of all arms are looked up ahead, at most, and of so many arms.
-_ROUNDS_AHEAD, _ARMS_AHEAD = 256, 512
+from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment
 
 #: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
 _REGRET_ROWS = 256
@@ -37,7 +33,7 @@ class Trace:
 
 
 @dataclass
-class Progress:
+class PlayState:
     """How far a bandit has played.
 
     Args:
@@ -63,110 +59,65 @@ def play(
     *,
     record_every: int = 1,
     batch: int | str = 1,
-    progress: Progress | None = None,
+    state: PlayState | None = None,
     keep_every: int | None = None,
-    keep: Callable[[Progress], None] | None = None,
+    keep: Callable[[PlayState], None] | None = None,
     watch: Callable[[int], None] | None = None,
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
     Args:
-        bandit: told nothing yet, or what ``progress`` says; for contexts one with ``ContextualActions``.
+        bandit: told nothing yet, or what ``state`` says; for contexts one with ``ContextualActions``.
         environment: what is played. The bandit gets no time from a ``DynamicEnvironment``: its clock is its own rounds.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
         batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
             rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
             one moment of a problem that changes: those of the first.
-        progress: where the bandit is, if it has played before; it is changed.
+        state: where the bandit is, if it has played before; it is changed.
         keep_every: rounds between two calls of ``keep``, which come after a batch.
-        keep: called with the progress.
-        watch: called with the number of plays so far, such as to show them, after every tell or, where the rewards of
-            all arms are known beforehand, after some hundred rounds; its time is not measured.
+        keep: called with the state.
+        watch: called with the number of plays so far, after every tell; its time is not measured.
 
     Raises:
         InputError: if the environment has fewer rounds; before anything is played.
-
-    Cost: that of the bandit and the environment, and about 10 microseconds a round.
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
     clock, center = time.perf_counter, environment.center
     contexts = environment if isinstance(environment, ContextualEnvironment) else None
-    progress = Progress() if progress is None else progress
-    played, trace, t = progress.played, progress.trace, progress.rounds
-    elsewhere = 0.0  # seconds that are the environment's
-
-    def offered(contexts: ContextualEnvironment) -> dict[str, Any]:
-        """Return what the present round brings."""
-        nonlocal elsewhere
-        started = clock()
-        candidates = contexts.candidates(t)
-        words = {"context": contexts.context(t)} | ({} if candidates is None else {"candidates": candidates})
-        elsewhere += clock() - started
-        return words
-
-    def pull(x: Tensor) -> Tensor:
-        """Return the rewards of points of the present round, after which comes another."""
-        nonlocal elsewhere, t
-        started = clock()
-        X = x if contexts is None else contexts.joint_points(x, t)
-        y = environment.pull(X, t)
-        played.append(X)
-        t += X.shape[0]
-        elsewhere += clock() - started
-        return y - center if center else y
-
-    ahead = _few_arms_of(bandit, environment) if batch == 1 and _runs(bandit) else None
+    state = PlayState() if state is None else state
+    trace, t = state.trace, state.rounds
     while t < rounds:
-        started, before, elsewhere = clock(), t, 0.0
-        kept = rounds if keep_every is None else (t // keep_every + 1) * keep_every
-        until = min(_due(trace, record_every, rounds), kept, rounds)
-        known = None if ahead is None else ahead.rewards_of_arms(range(t, min(until, t + _ROUNDS_AHEAD)))
-        if known is not None:
-            elsewhere = clock() - started
-            played.extend(bandit.run(known - center if center else known).split(1))
-            t += len(known)
-        elif batch == 1 and _runs(bandit):
-            number = until - t if watch is None else 1
-            bandit.run(pull, number, offered=None if contexts is None else lambda _: offered(contexts))
-        else:
-            words = {} if contexts is None else offered(contexts)
-            several: dict[str, Any] = {"q": None if batch == "rule" else min(int(batch), rounds - t)}
-            x = bandit.ask(**words, **({} if batch == 1 else several))[: rounds - t]
-            bandit.tell(x, pull(x), **{name: words[name] for name in words if name == "context"})
-        progress.seconds += clock() - started - elsewhere
-        while len(trace.rounds) < -(-rounds // record_every) and (due := _due(trace, record_every, rounds)) <= t:
+        before = t
+        words: dict[str, Any] = {}
+        if contexts is not None:
+            candidates = contexts.candidates(t)
+            words = {"context": contexts.context(t)} | ({} if candidates is None else {"candidates": candidates})
+        several: dict[str, Any] = {} if batch == 1 else {"q": None if batch == "rule" else min(int(batch), rounds - t)}
+        started = clock()
+        x = bandit.ask(**words, **several)[: rounds - t]
+        asked = clock()
+        X = x if contexts is None else contexts.joint_points(x, t)
+        y = environment.pull(X, t) - center
+        pulled = clock()
+        bandit.tell(x, y, **{name: words[name] for name in words if name == "context"})
+        state.seconds += clock() - pulled + asked - started
+        state.played.append(X)
+        t += len(X)
+        while len(trace.rounds) < -(-rounds // record_every):
+            due = min((len(trace.rounds) + 1) * record_every, rounds)
+            if due > t:
+                break
             trace.rounds.append(due)
-            trace.seconds.append(progress.seconds)
+            trace.seconds.append(state.seconds)
             trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
         if keep is not None and keep_every is not None and before // keep_every < t // keep_every and t < rounds:
-            keep(progress)
+            keep(state)
         if watch is not None:
             watch(t)
-    regret = _regret(environment, played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
+    regret = _regret(environment, state.played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
     return replace(trace, regret=regret)
-
-
-def _runs(bandit: Bandit) -> bool:
-    """Say whether ``run`` does what asking and telling would: not if a subclass, or what is no bandit, has its own."""
-    kind = type(bandit)
-    return isinstance(bandit, Bandit) and (kind.ask, kind.tell) == (Bandit.ask, Bandit.tell)
-
-
-def _few_arms_of(bandit: Bandit, environment: object) -> KnownBeforehand | None:
-    """Return an environment on few arms if they are, in their order, what may be played."""
-    if not isinstance(environment, KnownBeforehand) or not isinstance(bandit.candidates, Arms):
-        return None
-    arms, own = environment.arms, bandit.candidates.source.tensor
-    if own is None or len(arms) > _ARMS_AHEAD or type(bandit).run is not Bandit.run:
-        return None
-    return environment if torch.equal(own, arms) else None
-
-
-def _due(trace: Trace, record_every: int, rounds: int) -> int:
-    """Return the next round to record."""
-    return min((len(trace.rounds) + 1) * record_every, rounds)
 
 
 def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:

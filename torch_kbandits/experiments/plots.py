@@ -1,63 +1,53 @@
 """Finished runs as figures: regret, its average, its difference from a baseline, dictionary growth and time."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy import ndarray
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.nearest import pick
+from torch_kbandits.experiments.names import pick
 from torch_kbandits.experiments.records import Record
 from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
-from torch_kbandits.experiments.words import BANDS, SCALES
-from torch_kbandits.extras import require
-from torch_kbandits.looking.figures import FORMATS, write_figure
-from torch_kbandits.looking.palette import COLOURS, DASHES, MARKERS
-from torch_kbandits.looking.units import plain_logarithmic
+from torch_kbandits.plotting import style
 
-#: Marks on a curve.
-_MARKS = 6
-#: Curves in a panel; where there are more of them, each panel has some, before all others in grey.
-_MOST_CURVES = 6
+#: Marks on a curve; and curves in a panel: where there are more, each panel has some, before all others in grey.
+_MARKS, _MOST_CURVES = 6, 6
 #: Regrets at the end further apart than this are drawn on a logarithmic axis.
 _APART = 20.0
 #: Inches: of a panel; of a line of the legend, what it shows beside the words, and a letter.
 _PANEL, _LEGEND_LINE, _HANDLE, _LETTER = (5.0, 3.6), 0.24, 0.9, 0.085
 #: Panels beside each other, by their number; three for any other.
 _COLUMNS = {1: 1, 2: 2, 4: 2}
-_GREY = "0.8"
-
 _BANDS = {
-    "quartiles": "medians over {seeds}; band: quartiles",
-    "error": "means over {seeds}; band: standard error",
-    "deviation": "means over {seeds}; band: standard deviation",
-    "seeds": "medians over {seeds}; thin: each seed",
-    "none": "medians over {seeds}",
+    "quartiles": "medians over {}; band: quartiles",
+    "error": "means over {}; band: standard error",
+    "deviation": "means over {}; band: standard deviation",
+    "seeds": "medians over {}; thin: each seed",
+    "none": "medians over {}",
 }
 
 
-@dataclass(frozen=True)
-class _Curve:
+class _Curve(NamedTuple):
     """A line (k,) at x (k,), what to shade between if anything, and thin lines (S, k) if any."""
 
-    x: Tensor
-    line: Tensor
-    shade: tuple[Tensor, Tensor] | None = None
-    thin: Tensor | None = None
+    x: ndarray
+    line: ndarray
+    shade: tuple[ndarray, ndarray] | None = None
+    thin: ndarray | tuple[()] = ()
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A figure: its axes, how a group is drawn, and what is said above the legend."""
+    """A figure: what its axes show, their scales, a curve for each group (None: none), and what the legend says."""
 
     x: str
     y: str
-    curve: Callable[[Group], _Curve | None]
+    curves: list[_Curve | None]
     legend: str
     xscale: str = "linear"
     yscale: str = "linear"
@@ -90,136 +80,141 @@ def plot(
     Raises:
         InputError: if there are no records, no run has the baseline's label, or another word does not exist.
     """
-    pick("format", "format of figures", format, FORMATS)
+    pick("format", "format of figures", format, style.FORMATS)
     drawn = figures(records, band=band, scale=scale, baseline=baseline)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, figure in drawn.items():
-        files.append(folder / f"{name}.{format}")
-        write_figure(files[-1], figure)
-    return files
+    Path(directory).mkdir(parents=True, exist_ok=True)
+    files = {Path(directory) / f"{name}.{format}": figure for name, figure in drawn.items()}
+    for file, figure in files.items():
+        style.write_figure(file, figure)
+    return list(files)
 
 
 def figures(
     records: Sequence[Record], *, band: str = "quartiles", scale: str = "auto", baseline: str | None = None
 ) -> dict[str, Any]:
     """Return the figures by name, in the order of ``plot``, whose arguments and errors these are."""
-    pick("band", "band", band, BANDS)
-    pick("scale", "scale", scale, SCALES)
+    pick("band", "band", band, _BANDS)
+    pick("scale", "scale", scale, style.SCALES)
     if not records:
         raise InputError("There is no finished run to draw.")
     groups = group(records)
     check_baseline(groups, baseline)
     numbers = {len(entry.runs) for entry in groups}
-    seeds = f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds"
-    over, said = partial(_over_seeds, band=band), _BANDS[band].format(seeds=seeds)
+    said = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
+
+    def series(name: str) -> list[ndarray]:
+        return [np.array([getattr(run, name) for run in entry.runs], dtype=float) for entry in groups]
+
+    def over(x: list[ndarray], y: list[ndarray]) -> list[_Curve | None]:
+        return [_over_seeds(at, values, band) for at, values in zip(x, y, strict=True)]
+
+    rounds = [np.array(entry.runs[0].recorded_rounds, dtype=float) for entry in groups]
+    regrets, seconds = series("cumulative_regret"), series("cumulative_seconds")
+    average = [values / t for values, t in zip(regrets, rounds, strict=True)]
     regret, spent = "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
+    clock = [np.median(values, axis=0) for values in seconds]
     kinds = {
-        "regret": _Kind("round t", regret, lambda g: over(_rounds(g), _regret(g)), said, yscale=scale),
-        "average-regret": _Kind(
-            "round t",
-            "cumulative regret / t",
-            lambda g: over(_rounds(g), _regret(g) / _rounds(g)),
-            said,
-            yscale=scale,
-        ),
-        "regret-against-time": _Kind(
-            spent, regret, lambda g: over(_seconds(g).median(0).values, _regret(g)), said, "log", scale
-        ),
-        "dictionary": _Kind(
-            "round t", "dictionary size (points)", lambda g: over(_rounds(g), _series(g, "dictionary_size")), said
-        ),
-        "time": _Kind("round t", spent, lambda g: over(_rounds(g), _seconds(g)), said),
+        "regret": _Kind("round t", regret, over(rounds, regrets), said, yscale=scale),
+        "average-regret": _Kind("round t", "cumulative regret / t", over(rounds, average), said, yscale=scale),
+        "regret-against-time": _Kind(spent, regret, over(clock, regrets), said, "log", scale),
+        "dictionary": _Kind("round t", "dictionary size (points)", over(rounds, series("dictionary_size")), said),
+        "time": _Kind("round t", spent, over(rounds, seconds), said),
     }
     if baseline is not None:
-        least = min(filter(None, (len(pairs(entry, groups, baseline)) for entry in groups)), default=0)
+        paired = [pairs(entry, groups, baseline) for entry in groups]
+        least = min(filter(None, map(len, paired)), default=0)
         around = "95% interval of the median" if outside_median(least) else "smallest to largest"
         said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
-        y = "difference of regret (reward units)"
-        kinds["difference"] = _Kind(
-            "round t",
-            y,
-            lambda g: _difference(pairs(g, groups, baseline), least),
-            said,
-            yscale="linear" if scale == "linear" else "auto",  # what may be negative has no logarithm
-        )
+        # What may be negative has no logarithm.
+        scale = "linear" if scale == "linear" else "auto"
+        curves = [_difference(t, both, least) for t, both in zip(rounds, paired, strict=True)]
+        kinds["difference"] = _Kind("round t", "difference of regret (reward units)", curves, said, yscale=scale)
     return {name: _draw(groups, kind) for name, kind in kinds.items()}
 
 
-# ---------------------------------------------------------------- a figure
+# ---------------------------------------------------------------- inside
+
+
+def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
+    """Return the middle of values (S, k) over seeds, with nothing to shade for one seed."""
+    if len(values) == 1:
+        return _Curve(x, values[0])
+    if band in ("error", "deviation"):
+        mean, spread = values.mean(0), values.std(0, ddof=1) / (math.sqrt(len(values)) if band == "error" else 1.0)
+        return _Curve(x, mean, (mean - spread, mean + spread))
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+    return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else ())
+
+
+def _difference(x: ndarray, both: list[tuple[Record, Record]], least: int) -> _Curve | None:
+    """Return the median of paired differences with its interval, or with all of them where the least pairs are few."""
+    if not both:
+        return None
+    own, other = (np.array([runs[i].cumulative_regret for runs in both]) for i in range(2))
+    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if outside_median(least) else 1
+    return _Curve(x, np.median(ordered, axis=0), (ordered[outside - 1], ordered[-outside]) if len(both) > 1 else None)
 
 
 def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
     """Return a figure with a panel for each environment, or a row of them if it has many algorithms."""
     environments = list(dict.fromkeys(entry.environment for entry in groups))
     # Of all groups, so that an algorithm looks the same in every figure.
-    parts = _parts(list(dict.fromkeys(entry.algorithm for entry in groups)))
-    curves = [(entry, curve) for entry in groups if (curve := kind.curve(entry)) is not None]
+    algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
+    each = math.ceil(len(algorithms) / math.ceil(len(algorithms) / _MOST_CURVES))
+    parts = [algorithms[start : start + each] for start in range(0, len(algorithms), each)]
     columns = len(parts) if len(parts) > 1 else _COLUMNS.get(len(environments), 3)
     rows = math.ceil(len(environments) * len(parts) / columns)
-    width, longest = _PANEL[0] * columns, max(len(name) for part in parts for name in part)
-    ncols = 1 if len(parts) > 1 else max(1, min(len(parts[0]), int(width / (_HANDLE + _LETTER * longest))))
-    size = (width, _PANEL[1] * rows + _LEGEND_LINE * (1 + math.ceil(len(parts[0]) / ncols)))
-    figure = require("matplotlib.figure").Figure(figsize=size, layout="constrained")
+    width, longest = _PANEL[0] * columns, max(map(len, algorithms))
+    ncols = 1 if len(parts) > 1 else max(1, min(each, int(width / (_HANDLE + _LETTER * longest))))
+    figure = style.new_figure(width, _PANEL[1] * rows + _LEGEND_LINE * (1 + math.ceil(each / ncols)))
     panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if len(parts) > 1 else False).flatten()
-    named: list[dict[str, Any]] = [{} for _ in parts]
+    handles: list[dict[str, Any]] = [{} for _ in parts]
     for number, environment in enumerate(environments):
-        here = [(entry.algorithm, curve) for entry, curve in curves if entry.environment == environment]
+        drawn = zip(groups, kind.curves, strict=True)
+        here = {entry.algorithm: curve for entry, curve in drawn if curve and entry.environment == environment}
         row = panels[number * len(parts) : (number + 1) * len(parts)]
-        for place, (panel, part) in enumerate(zip(row, parts, strict=True)):
-            for algorithm, curve in here:
-                if algorithm not in part:
-                    panel.plot(curve.x.numpy(), curve.line.numpy(), color=_GREY, linewidth=1.0, zorder=1)
-            for algorithm, curve in here:
+        for panel, part, named in zip(row, parts, handles, strict=True):
+            for algorithm, curve in here.items():
                 if algorithm in part:
-                    handle = _line(panel, curve, part.index(algorithm), len(part))
-                    named[place].setdefault(algorithm, handle)
+                    named.setdefault(algorithm, _line(panel, curve, part.index(algorithm), len(part)))
+                else:
+                    panel.plot(curve.x, curve.line, color="0.8", linewidth=1.0, zorder=1)
             panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
             panel.grid(alpha=0.25, linewidth=0.6)
         for panel in row:  # when all are drawn, since they share an axis
-            _scale(panel, kind, [curve for _, curve in here])
+            _scale(panel, kind, [curve.line for curve in here.values()])
     for panel in panels[len(environments) * len(parts) :]:
         panel.set_axis_off()
-    _name(figure, panels, named, kind.legend, ncols)
+    legend: dict[str, Any] = {"frameon": False, "handlelength": 3.5}
+    if len(parts) == 1:
+        legend |= {"loc": "outside lower center", "ncols": ncols, "title": kind.legend, "title_fontsize": "small"}
+        figure.legend(handles[0].values(), handles[0].keys(), **legend)
+        return figure
+    for panel, named in zip(panels[-len(parts) :], handles, strict=True):
+        panel.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.16), **legend)
+    figure.supxlabel(f"{kind.legend}; grey: the others", fontsize="small")
     return figure
-
-
-def _parts(algorithms: list[str]) -> list[list[str]]:
-    """Return the algorithms in parts of about equal size, which have a panel each."""
-    size = math.ceil(len(algorithms) / math.ceil(len(algorithms) / _MOST_CURVES))
-    return [algorithms[start : start + size] for start in range(0, len(algorithms), size)]
 
 
 def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
     """Draw a curve, the one of this number, and return what the legend shows."""
-    colour, xs = COLOURS[number % len(COLOURS)], curve.x.numpy()
-    for thin in [] if curve.thin is None else curve.thin:
-        panel.plot(xs, thin.numpy(), color=colour, linewidth=0.6, alpha=0.4)
+    colour, step = style.COLOURS[number % len(style.COLOURS)], max(1, len(curve.x) // _MARKS)
+    for thin in curve.thin:
+        panel.plot(curve.x, thin, color=colour, linewidth=0.6, alpha=0.4)
     if curve.shade is not None:
-        low, high = (side.numpy() for side in curve.shade)
-        panel.fill_between(xs, low, high, color=colour, alpha=0.15, linewidth=0)
-    step = max(1, len(xs) // _MARKS)
-    (handle,) = panel.plot(
-        xs,
-        curve.line.numpy(),
-        color=colour,
-        linestyle=DASHES[number % len(DASHES)],
-        linewidth=1.6,
-        marker=MARKERS[number % len(MARKERS)],
-        # The marks of curves that lie on each other do not.
-        markevery=(step * number // of, step),
-        markersize=5,
-        markerfacecolor="white",
-    )
+        panel.fill_between(curve.x, *curve.shade, color=colour, alpha=0.15, linewidth=0)
+    words = {"linestyle": style.DASHES[number % len(style.DASHES)], "linewidth": 1.6, "markersize": 5}
+    words |= {"marker": style.MARKERS[number % len(style.MARKERS)], "markerfacecolor": "white"}
+    # The marks of curves that lie on each other do not.
+    (handle,) = panel.plot(curve.x, curve.line, color=colour, markevery=(step * number // of, step), **words)
     return handle
 
 
-def _scale(panel: Any, kind: _Kind, curves: list[_Curve]) -> None:
+def _scale(panel: Any, kind: _Kind, lines: list[ndarray]) -> None:
     """Give a panel its axes."""
-    ends = [abs(float(curve.line[-1])) for curve in curves if float(curve.line[-1]) != 0.0]
+    ends = [abs(line[-1]) for line in lines if line[-1] != 0.0]
     is_far = len(ends) > 1 and max(ends) > _APART * min(ends)
-    has_sign = any(bool((curve.line < 0.0).any()) for curve in curves)
+    has_sign = any((line < 0.0).any() for line in lines)
     if kind.xscale == "log":
         panel.set_xscale("log")
         panel.xaxis.set_major_formatter("{x:g}")
@@ -227,7 +222,7 @@ def _scale(panel: Any, kind: _Kind, curves: list[_Curve]) -> None:
         panel.set_yscale("log")
         low, high = panel.get_ylim()
         # Few decades leave room for more labels than one a decade.
-        plain_logarithmic(panel.yaxis, (1.0, 2.0, 5.0) if high < 1_000.0 * low else (1.0,))
+        style.plain_logarithmic(panel.yaxis, (1.0, 2.0, 5.0) if high < 1_000.0 * low else (1.0,))
     elif kind.yscale == "auto" and is_far:
         panel.set_yscale("symlog", linthresh=min(ends))
         panel.yaxis.set_major_formatter("{x:g}")
@@ -235,72 +230,3 @@ def _scale(panel: Any, kind: _Kind, curves: list[_Curve]) -> None:
         panel.set_ylim(bottom=0.0)
     if has_sign:
         panel.axhline(0.0, color="black", linewidth=0.8)
-
-
-def _name(figure: Any, panels: Any, named: list[dict[str, Any]], said: str, ncols: int) -> None:
-    """Name the curves below all panels, or those of each column below it."""
-    if len(named) == 1:
-        (handles,) = named
-        words = {"ncols": ncols, "title": said, "title_fontsize": "small"}
-        figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", frameon=False, handlelength=3.5, **words
-        )
-        return
-    for panel, handles in zip(panels[-len(named) :], named, strict=True):
-        panel.legend(
-            list(handles.values()),
-            list(handles),
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.16),
-            frameon=False,
-            handlelength=3.5,
-        )
-    figure.supxlabel(f"{said}; grey: the others", fontsize="small")
-
-
-# ---------------------------------------------------------------- what is drawn
-
-
-def _rounds(entry: Group) -> Tensor:
-    return torch.tensor(entry.runs[0].recorded_rounds, dtype=torch.float64)
-
-
-def _regret(entry: Group) -> Tensor:
-    return _series(entry, "cumulative_regret")
-
-
-def _seconds(entry: Group) -> Tensor:
-    return _series(entry, "cumulative_seconds")
-
-
-def _series(entry: Group, name: str) -> Tensor:
-    """Return a series of all runs, (S, k)."""
-    return torch.tensor([getattr(run, name) for run in entry.runs], dtype=torch.float64)
-
-
-def _over_seeds(x: Tensor, values: Tensor, band: str) -> _Curve:
-    """Return the middle of values (S, k) over seeds, with nothing to shade for one seed."""
-    if len(values) == 1:
-        return _Curve(x, values[0])
-    if band in ("error", "deviation"):
-        mean, spread = values.mean(0), values.std(0) / (math.sqrt(len(values)) if band == "error" else 1.0)
-        return _Curve(x, mean, (mean - spread, mean + spread))
-    low, middle, high = values.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=torch.float64), dim=0)
-    return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else None)
-
-
-def _difference(both: list[tuple[Record, Record]], least: int) -> _Curve | None:
-    """Return the median of paired differences with its interval, or with all of them where the least pairs are few."""
-    if not both:
-        return None
-    values = torch.tensor(
-        [
-            [own - other for own, other in zip(run.cumulative_regret, base.cumulative_regret, strict=True)]
-            for run, base in both
-        ],
-        dtype=torch.float64,
-    )
-    ordered, outside = values.sort(dim=0).values, outside_median(len(values)) if outside_median(least) else 1
-    shade = (ordered[outside - 1], ordered[-outside]) if len(values) > 1 else None
-    x = torch.tensor(both[0][0].recorded_rounds, dtype=torch.float64)
-    return _Curve(x, ordered.quantile(0.5, dim=0), shade)

@@ -60,19 +60,6 @@ class Record:
 
 
 _SERIES = ("recorded_rounds", "cumulative_regret", "cumulative_seconds", "dictionary_size")
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    "key": str,
-    "algorithm": dict,
-    "environment": dict,
-    "settings": dict,
-    "rounds": int,
-    "record_every": int,
-    "seed": int,
-    "versions": dict,
-    **dict.fromkeys(_SERIES, list),
-    "recommended_mean": (int, float, type(None)),
-    "best_mean": (int, float, type(None)),
-}
 
 
 def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
@@ -116,9 +103,7 @@ def mend_records(directory: Path) -> tuple[list[Record], list[str]]:
     if not file.exists():
         return [], []
     records, losses = read_records(file)
-    with file.open("rb") as stream:
-        whole = stream.seek(0, os.SEEK_END) == 0 or (stream.seek(-1, os.SEEK_END), stream.read(1))[1] == b"\n"
-    if losses or not whole:
+    if losses or not file.read_bytes().endswith(b"\n"):
         write_text(file, "".join(record.line() for record in records))
     return records, losses
 
@@ -157,11 +142,11 @@ def _parse(line: bytes) -> Record:
         content = json.loads(line)
     except (ValueError, RecursionError):
         raise ValueError("it is cut or is not JSON") from None
-    names = [field.name for field in fields(Record)]
-    if not isinstance(content, dict) or set(content) != set(names):
+    kinds: dict[str, Any] = {each.name: getattr(each.type, "__origin__", each.type) for each in fields(Record)}
+    if not isinstance(content, dict) or set(content) != set(kinds):
         raise ValueError("it is JSON but no record of a run")
-    for name in names:
-        if not isinstance(content[name], _KINDS[name]):
+    for name, kind in kinds.items():
+        if not isinstance(content[name], kind if isinstance(kind, type) else kind | int):
             raise ValueError(f"its {name} is not what a record holds")
     lengths = {len(content[name]) for name in _SERIES}
     if len(lengths) > 1 or lengths == {0}:

@@ -1,4 +1,6 @@
-"""Players that know the truth, or ask it, beside which a table of regrets can be read."""
+"""Players that know the truth, or ask it, beside which a table of regrets can be read; and the expert of a run."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -7,8 +9,34 @@ from torch_kbandits import checks
 from torch_kbandits.confidence.sparq import sparq_questions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.expert import EnvironmentExpert
 from torch_kbandits.numerics.random import generator_for
+
+
+class EnvironmentExpert:
+    """Answers with the present mean rewards of a problem that changes, less its centre, with Gaussian noise.
+
+    The noise has an address, (seed, round), and is independent of that of the rewards.
+
+    Args:
+        environment: what is played.
+        noise_scale: standard deviation of the noise, at least 0, in reward units.
+        batch: rewards told in a round of the bandit; its round r begins at the environment's round r · batch.
+
+    Raises:
+        InputError: if the noise scale is not a number of at least 0.
+    """
+
+    def __init__(self, environment: DynamicEnvironment, noise_scale: Any, batch: int = 1) -> None:
+        self.environment, self.batch = environment, batch
+        self.noise_scale = checks.non_negative("expert", noise_scale)
+
+    def __call__(self, X: Tensor, time: float) -> tuple[Tensor, float]:
+        """Return values (Q,) at arms X (Q, d) in a round of the bandit, and the variance of their noise."""
+        round = int(time) * self.batch
+        generator = generator_for(self.environment.seed, round, "expert")
+        noise = torch.randn(len(X), generator=generator, dtype=torch.float64, device="cpu").to(X)
+        values = self.environment.mean(X, round) - self.environment.center
+        return values + self.noise_scale * noise, self.noise_scale**2
 
 
 class BestFixed:
@@ -66,7 +94,7 @@ def _of_actions(environment: ContextualEnvironment, horizon: int) -> tuple[Tenso
 
 
 class BestAnswer:
-    """Asks the expert about ⌈questions · ln t⌉ arms by lot in round t, at least one, and plays the best answer.
+    """Asks the expert about ⌈questions · ln t⌉ arms at random in round t, at least one, and plays the best answer.
 
     An expert without a model: what SparQ-GP-UCB has beyond it, it has from its posterior. The expert is that of a run:
     the present means with noise as large as that of the rewards.

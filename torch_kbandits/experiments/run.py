@@ -20,8 +20,8 @@ from typing import Any
 from torch_kbandits import checks
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments.checkpoints import Checkpoint, clear
-from torch_kbandits.experiments.directory import begin, changed_code, named_runs, sole_writer
+from torch_kbandits.experiments import own
+from torch_kbandits.experiments.directory import begin, clear, damaged, index_of, sole_writer
 from torch_kbandits.experiments.live import INTERVAL, LiveRuns, Report
 from torch_kbandits.experiments.records import Record, append_records, mend_records, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec, load_spec, parse_spec
@@ -98,43 +98,41 @@ def run_experiment(
         notes.append(line)
         announce(line)
 
-    workers = _clip_workers(workers, tell)
-    folder = Path(directory)
+    cores = available_cores()
+    workers = cores if workers is None else checks.positive_integer("workers", workers)
+    if workers > cores:
+        tell(f"{workers} workers were asked for and there are {cores} core(s): {cores} will run.")
+    folder, failures = Path(directory), []
     trials = list({trial.key: trial for trial in spec.trials()}.values())
     with sole_writer(folder):
-        records, losses = mend_records(folder)
-        for loss in losses:
-            tell(loss)
-        finished = {record.key: record for record in records}
-        for name in changed_code(folder, spec):
-            tell(f"{name} has changed since this directory was run last: what it decides is run again.")
-        begin(folder, spec, finished)
+        finished = _begin(spec, folder, tell)
         due = [trial for trial in trials if trial.key not in finished]
         skipped = len(trials) - len(due)
         _rehearse(due)
-        failures = []
         warned: set[tuple[str, str]] = set()
-        live = LiveRuns(len(trials), skipped, spec.name)
-        announce = say or live.say
-        for trial, result in _shown(due, folder, min(workers, max(len(due), 1)), live):
-            if isinstance(result, Failure):
-                failures.append(result)
-                tell(f"failed: {trial}: {result.reason}")
-                with (folder / FAILURES_FILE).open("a", encoding="utf-8") as log:
-                    log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
-                continue
-            record, news = result
-            append_records(folder, [record])
-            finished[record.key] = record
-            Checkpoint(folder, record.key).drop()
-            for warning in news:
-                # The same words with the numbers of another seed are no news.
-                words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
-                if words not in warned:
-                    warned.add(words)
-                    tell(f"{trial.algorithm.label}: {warning}")
+        with LiveRuns(len(trials), skipped, spec.name) as live:
+            announce = say or live.say
+            report = live.show if live.is_shown else None
+            with closing(_results(due, folder, min(workers, cores, max(len(due), 1)), report)) as results:
+                for trial, result in results:
+                    live.finish(trial.key)
+                    if isinstance(result, Failure):
+                        failures.append(result)
+                        tell(f"failed: {trial}: {result.reason}")
+                        with (folder / FAILURES_FILE).open("a", encoding="utf-8") as log:
+                            log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
+                        continue
+                    record, news = result
+                    append_records(folder, [record])
+                    finished[record.key] = record
+                    for warning in news:
+                        # The same words with the numbers of another seed are no news.
+                        words = trial.algorithm.label, re.sub(r"\d[\d.e+-]*", "#", warning)
+                        if words not in warned:
+                            warned.add(words)
+                            tell(f"{trial.algorithm.label}: {warning}")
         clear(folder, list(finished))
-    return Outcome(_in_order(spec, finished), failures, skipped, notes)
+    return Outcome(_called(finished, _labels(spec)), failures, skipped, notes)
 
 
 def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
@@ -152,13 +150,27 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
         DamagedFileError: if the directory's list of runs cannot be read.
     """
     records, losses = read_records(path)
-    runs = named_runs(Path(path))
-    if runs is not None:
-        known = {record.key: record for record in records}
-        records = [_called(known[key], *labels) for key, *labels in runs if key in known]
+    if runs := index_of(Path(path)).get("runs"):
+        records = _called({record.key: record for record in records}, runs)
     if not records:
         raise InputError(f"{str(path)!r} holds no finished run.")
     return records, losses
+
+
+def spec_in(directory: str | Path) -> ExperimentSpec:
+    """Return the experiment that was last run in a directory.
+
+    Raises:
+        InputError: if the directory holds none.
+        DamagedFileError: if what it holds cannot be read.
+    """
+    index = index_of(Path(directory))
+    if "spec" not in index:
+        raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
+    try:
+        return parse_spec(index["spec"])
+    except (InputError, KeyError, TypeError) as error:
+        raise damaged(Path(directory), error) from error
 
 
 def available_cores() -> int:
@@ -169,41 +181,54 @@ def available_cores() -> int:
 # ---------------------------------------------------------------- inside
 
 
-def _clip_workers(workers: int | None, tell: Callable[[str], None]) -> int:
-    cores = available_cores()
-    if workers is None:
-        return cores
-    if (workers := checks.positive_integer("workers", workers)) > cores:
-        tell(f"{workers} workers were asked for and there are {cores} core(s): {cores} will run.")
-    return min(workers, cores)
+def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> dict[str, Record]:
+    """Make a directory ready for an experiment, say what was lost or has changed, and return its finished runs."""
+    records, losses = mend_records(folder)
+    for loss in losses:
+        tell(loss)
+    finished = {record.key: record for record in records}
+    before, content = own.names_in(index_of(folder).get("spec", {})), spec.content()
+    for name, digest in own.names_in(content).items():
+        if before.get(name, digest) != digest:
+            tell(f"{name} has changed since this directory was run last: what it decides is run again.")
+    clear(folder, list(finished))
+    begin(folder, spec.name, content, _labels(spec))
+    return finished
+
+
+def _labels(spec: ExperimentSpec) -> list[tuple[str, str, str]]:
+    return [(trial.key, trial.environment.label, trial.algorithm.label) for trial in spec.trials()]
+
+
+def _called(finished: Mapping[str, Record], runs: Sequence[tuple[str, str, str]]) -> list[Record]:
+    """Return those of the runs that are finished under their labels, which are no part of what was run."""
+    return [
+        replace(
+            known,
+            environment={**known.environment, "label": environment},
+            algorithm={**known.algorithm, "label": algorithm},
+        )
+        for key, environment, algorithm in runs
+        if (known := finished.get(key)) is not None
+    ]
 
 
 def _rehearse(due: Sequence[Trial]) -> None:
     """Build each algorithm on each environment once, so that what does not fit is said before anything runs."""
     problems: dict[str, tuple[Trial, AnyEnvironment]] = {}
-    rehearsed = set()
+    firsts: dict[tuple[str, str], Trial] = {}
     for trial in due:
-        where = f"{trial.algorithm.label} on {trial.environment.label}"
-        if where in rehearsed:
-            continue
-        rehearsed.add(where)
+        firsts.setdefault((trial.environment.label, trial.algorithm.label), trial)
+    for (label, _), trial in firsts.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if trial.environment.label not in problems:
-                    problems[trial.environment.label] = trial, build_environment(trial)
-                first, environment = problems[trial.environment.label]
+                if label not in problems:
+                    problems[label] = trial, build_environment(trial)
+                first, environment = problems[label]
                 build_bandit(replace(trial, seed=first.seed), environment)
         except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-
-
-def _shown(due: Sequence[Trial], folder: Path, workers: int, live: LiveRuns) -> Iterator[tuple[Trial, Result]]:
-    """Yield each run's result and show on a terminal how the others are doing."""
-    with live, closing(_results(due, folder, workers, live.show if live.is_shown else None)) as results:
-        for trial, result in results:
-            live.finish(trial.key)
-            yield trial, result
+            raise InputError(f"{trial.algorithm.label} on {label}: {error}") from None
 
 
 def _results(
@@ -243,11 +268,8 @@ def _results(
 def _attempt(trial: Trial, folder: Path, report: Report | None = None) -> Result:
     try:
         return run_one(trial, directory=folder, report=report)
-    except KernelBanditError as error:
-        return Failure(trial, str(error), traceback.format_exc())
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+        reason = str(error) if isinstance(error, KernelBanditError) else own.said(error)
         return Failure(trial, reason, traceback.format_exc())
 
 
@@ -256,20 +278,15 @@ _reports: Any = None
 
 
 def _begin_worker(reports: Any) -> None:
+    """End when the parent is gone, which may have been killed without a chance to say so."""
     global _reports
     _reports = reports
-    _leave_with_parent()
+    if (parent := multiprocessing.parent_process()) is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _attempt_in_worker(trial: Trial, folder: Path) -> Result:
     return _attempt(trial, folder, None if _reports is None else _reports.put)
-
-
-def _leave_with_parent() -> None:
-    """In a worker: end when the parent is gone, which may have been killed without a chance to say so."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 @contextmanager
@@ -288,30 +305,11 @@ def _deaf_to_interrupts() -> Iterator[None]:
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
     """Let the processes that are started inside begin with one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
+    before = {name: os.environ.pop(name) for name in _THREADS if name in os.environ}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _in_order(spec: ExperimentSpec, finished: dict[str, Record]) -> list[Record]:
-    return [
-        _called(finished[trial.key], trial.environment.label, trial.algorithm.label)
-        for trial in spec.trials()
-        if trial.key in finished
-    ]
-
-
-def _called(record: Record, environment: str, algorithm: str) -> Record:
-    """Return a record under the labels of the present spec; they are no part of what was run."""
-    return replace(
-        record,
-        environment={**record.environment, "label": environment},
-        algorithm={**record.algorithm, "label": algorithm},
-    )
+        for name in _THREADS:
+            del os.environ[name]
+        os.environ.update(before)

@@ -2,23 +2,26 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from torch_kbandits import checks
+from torch_kbandits.algorithms import registry as algorithms
+from torch_kbandits.environments import AnyEnvironment
+from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.catalogue import check_algorithm, check_environment
-from torch_kbandits.experiments.inline import read_plain
-from torch_kbandits.experiments.kernels import build_kernel
-from torch_kbandits.experiments.nearest import check_depth, check_keys, table
-from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial
-from torch_kbandits.experiments.widths import check_gain, check_width
+from torch_kbandits.experiments.names import OWN_FORMS, check_depth, check_keys, pick, read_plain, table
+from torch_kbandits.experiments.pieces import build_kernel, check_gain, check_width
+from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial, plays
+
+Entry = TypeVar("Entry", AlgorithmEntry, EnvironmentEntry)
 
 #: What ``settings`` may hold, with the check of each. An algorithm gets those that it takes.
-SETTINGS = {
+SETTINGS: dict[str, Callable[[str, Any], Any]] = {
     "beta": check_width,
     "gain": check_gain,
     "kernel": lambda where, value: build_kernel(value, where),
@@ -71,7 +74,8 @@ class ExperimentSpec:
 
     def content(self) -> dict[str, Any]:
         """Return the table that ``parse_spec`` takes, of plain values."""
-        content: dict[str, Any] = {
+        checkpoints = {} if self.checkpoint_every is None else {"checkpoint_every": self.checkpoint_every}
+        return {
             "name": self.name,
             "rounds": self.rounds,
             "seeds": list(self.seeds),
@@ -85,10 +89,8 @@ class ExperimentSpec:
                 {"name": each.name, "label": each.label, "batch": each.batch, **each.options}
                 for each in self.algorithms
             ],
+            **checkpoints,
         }
-        if self.checkpoint_every is not None:
-            content["checkpoint_every"] = self.checkpoint_every
-        return content
 
 
 def load_spec(path: str | Path) -> ExperimentSpec:
@@ -109,11 +111,9 @@ def load_spec(path: str | Path) -> ExperimentSpec:
     if len(text) > _LARGEST_FILE:
         raise InputError(f"{path} has more than {_LARGEST_FILE:,} characters: it is no spec.")
     try:
-        content = read_plain(str(path), text, kind)
+        return parse_spec(read_plain("it", text, kind), default_name=file.stem, folder=file.parent)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not valid {kind}: {error}") from None
-    try:
-        return parse_spec(content, default_name=file.stem, folder=file.parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -144,28 +144,18 @@ def parse_spec(
             raise InputError(f"The spec needs {key!r}.")
     parts = ("settings", "environments", "algorithms")
     content = {key: own.pinned(key, value, Path(folder)) if key in parts else value for key, value in content.items()}
-    settings = _settings("settings", content.get("settings", {}))
-    environments = [
-        _environment(f"environments[{i}]", entry) for i, entry in enumerate(_entries("environments", content))
-    ]
-    algorithms = [_algorithm(f"algorithms[{i}]", entry) for i, entry in enumerate(_entries("algorithms", content))]
-    for kind, entries in (("environments", environments), ("algorithms", algorithms)):
-        _distinct(kind, [entry.label for entry in entries])
     name = content.get("name", default_name)
     if not isinstance(name, str) or not name.strip() or "/" in name or "\\" in name:
         raise InputError(f"name must be a word or a few, without slashes, got {name!r}.")
-    checkpoints = content.get("checkpoint_every")
-    if checkpoints is not None:
-        checks.positive_integer("checkpoint_every", checkpoints)
     return ExperimentSpec(
         name=name,
         rounds=parse_rounds("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
-        environments=tuple(environments),
-        algorithms=tuple(algorithms),
-        settings=settings,
+        settings=_settings("settings", content.get("settings", {})),
+        environments=_entries("environments", content["environments"], _environment),
+        algorithms=_entries("algorithms", content["algorithms"], _algorithm),
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
-        checkpoint_every=checkpoints,
+        checkpoint_every=checks.optional(checks.positive_integer)("checkpoint_every", content.get("checkpoint_every")),
     )
 
 
@@ -179,11 +169,11 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
                 "that number give a list, [5] in a spec or --seeds 5, on the command line."
             )
         return tuple(range(number))
-    if not value:
-        raise InputError("seeds must be how many, or a list of whole numbers of at least 0, got an empty list.")
     seeds = tuple(checks.non_negative_integer(f"seeds[{i}]", seed) for i, seed in enumerate(value))
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"seeds must differ from each other, got {checks.shown(value)}.")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise InputError(
+            f"seeds must be how many, or whole numbers that differ from each other, got {checks.shown(value)}."
+        )
     return seeds
 
 
@@ -195,37 +185,74 @@ def parse_rounds(name: str, value: Any) -> int:
     return rounds
 
 
-def _entries(kind: str, content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    entries = content[kind]
+def algorithm_options(name: str) -> dict[str, Any]:
+    """Return the options of an algorithm with their defaults, ``inspect.Parameter.empty`` where there is none."""
+    words = algorithms.signature(own.maker(name)).parameters
+    # The others are given by a run.
+    return {key: word.default for key, word in words.items() if key not in ("candidates", "bounds", "seed")}
+
+
+def _entries(kind: str, entries: Any, made: Callable[[str, Mapping[str, Any]], Entry]) -> tuple[Entry, ...]:
+    """Return the entries of a list of tables, whose labels differ."""
     if not isinstance(entries, list | tuple) or not entries:
         raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(entries)}.")
-    tables = [table(f"{kind}[{i}]", entry) for i, entry in enumerate(entries)]
-    for i, entry in enumerate(tables):
+    found: dict[str, Entry] = {}
+    for i, entry in enumerate(entries):
+        where = f"{kind}[{i}]"
         for key in ("name", "label"):
-            if not isinstance(entry.get(key, ""), str) or (key == "name" and "name" not in entry):
-                raise InputError(f"{kind}[{i}] needs a {key} that is a string, got {entry.get(key)!r}.")
-    return tables
+            if not isinstance(table(where, entry).get(key, ""), str) or "name" not in entry:
+                raise InputError(f"{where} needs a {key} that is a string, got {entry.get(key)!r}.")
+        known = made(where, {"label": own.what(entry["name"]), **entry})
+        if known.label in found:
+            raise InputError(f"Two {kind} are called {known.label!r}: give each a label of its own.")
+        found[known.label] = known
+    return tuple(found.values())
 
 
 def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
+    name = entry["name"]
     options = {key: value for key, value in entry.items() if key not in ("name", "label", "settings")}
-    check_environment(where, entry["name"], options)
-    settings = _settings(f"{where}.settings", entry.get("settings", {}))
-    return EnvironmentEntry(entry["name"], entry.get("label", own.what(entry["name"])), options, settings)
+    if not own.is_own(name):
+        pick(where, "environment", name, environments.names(), OWN_FORMS)
+    else:
+        kind, bases = own.load(where, name), get_args(AnyEnvironment)
+        if isinstance(kind, type) and not issubclass(kind, bases):
+            raise InputError(
+                f"{where}: {own.what(name)} is no environment: it must be a subclass of "
+                f"{', '.join(base.__name__ for base in bases[:-1])} or {bases[-1].__name__}, such as FiniteArms, or a "
+                "function that returns such an object."
+            )
+        if "seed" not in own.parameters(kind):
+            raise InputError(
+                f"{where}: {own.what(name)} must take seed, which addresses the noise and all else that is random."
+            )
+    known = environments.describe(own.maker(name))[1]
+    check_keys(where, f"option of environment {own.what(name)!r}", options, known)
+    for key, default in known.items():
+        if default is Parameter.empty and key not in options:
+            raise InputError(f"{where}: environment {own.what(name)!r} needs {key}.")
+    return EnvironmentEntry(name, entry["label"], options, _settings(f"{where}.settings", entry.get("settings", {})))
 
 
 def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
+    name, batch = entry["name"], entry.get("batch", 1)
     options = {key: value for key, value in entry.items() if key not in ("name", "label", "batch")}
-    check_algorithm(where, entry["name"], options)
+    if not own.is_own(name):
+        pick(where, "algorithm", name, algorithms.names(), OWN_FORMS)
+    elif isinstance(kind := own.load(where, name), type) and not plays(kind):
+        raise InputError(
+            f"{where}: {own.what(name)} is no algorithm: it must be a Bandit, have methods ask() and tell(x, y), or be "
+            "a function that returns such an object."
+        )
+    check_keys(where, f"option of algorithm {own.what(name)!r}", options, algorithm_options(name))
     for key, value in options.items():
         if key in SETTINGS:
             SETTINGS[key](f"{where}.{key}", value)
         elif own.is_piece(value):
             own.check_piece(f"{where}.{key}", value)
-    batch = entry.get("batch", 1)
     if batch != "rule":
         checks.positive_integer(f"{where}.batch", batch)
-    return AlgorithmEntry(entry["name"], entry.get("label", own.what(entry["name"])), options, batch)
+    return AlgorithmEntry(name, entry["label"], options, batch)
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:
@@ -233,9 +260,3 @@ def _settings(where: str, value: Any) -> dict[str, Any]:
     for key, setting in value.items():
         SETTINGS[key](f"{where}.{key}", setting)
     return dict(value)
-
-
-def _distinct(kind: str, labels: list[str]) -> None:
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise InputError(f"Two {kind} are called {twice[0]!r}: give each a label of its own.")

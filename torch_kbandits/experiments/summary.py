@@ -6,20 +6,18 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
-from torch_kbandits.experiments.nearest import unknown
+from torch_kbandits.experiments.names import pick
 from torch_kbandits.experiments.records import Record
-from torch_kbandits.experiments.words import FORMATS
 from torch_kbandits.extras import require
 
 #: The interval of a paired median holds it with at least this probability.
 CONFIDENCE = 0.95
-
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
-
+#: What tables may be.
+FORMATS = ("table", "markdown", "csv")
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
 
@@ -124,7 +122,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     lower, upper = min(values), max(values)
     if n >= _QUARTILES_FROM:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
-    error = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n) if n > 1 else None
+    error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
     return Estimate(statistics.median(values), lower, upper, mean, error)
 
 
@@ -185,8 +183,8 @@ def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[t
 
 def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
     """Refuse a baseline of which there is no run; the message has the nearest label."""
-    if baseline is not None and baseline not in {entry.algorithm for entry in groups}:
-        raise unknown("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
+    if baseline is not None:
+        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
 
 
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
@@ -199,9 +197,26 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     Raises:
         InputError: if no run has the baseline's label; the message has the nearest.
     """
-    groups = group(records)
+    groups, rows = group(records), []
     check_baseline(groups, baseline)
-    return [_row(entry, pairs(entry, groups, baseline)) for entry in groups]
+    for entry in groups:
+        runs, known = entry.runs, [(run.best_mean, run.recommended_mean) for run in entry.runs]
+        simple = [best - mean for best, mean in known if best is not None and mean is not None]
+        both = pairs(entry, groups, baseline)
+        apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
+        row = Row(
+            environment=entry.environment,
+            algorithm=entry.algorithm,
+            rounds=runs[0].rounds,
+            seeds=len(runs),
+            regret=estimate([run.cumulative_regret[-1] for run in runs]),
+            simple_regret=estimate(simple) if len(simple) == len(runs) else None,
+            seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
+            dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
+            difference=difference(apart) if apart else None,
+        )
+        rows.append(row)
+    return rows
 
 
 def render(rows: Sequence[Row], format: str = "markdown") -> str:
@@ -210,55 +225,44 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
     Raises:
         InputError: if the format is another one.
     """
-    if format == "csv":
+    if pick("format", "format", format, FORMATS) == "csv":
         return _csv(rows)
     if format == "markdown":
-        return "\n".join([*(_markdown(part) for part in by_environment(rows)), f"{legend(rows)}\n"])
-    if format == "table":
-        # Wider than any table, which takes what it needs: a broken cell would be no number any more.
-        console = require("rich.console").Console(file=io.StringIO(), width=1000)
-        for part in by_environment(rows):
-            console.print(rich_table(part))
-        console.print(legend(rows), markup=False)
-        return console.file.getvalue()
-    raise unknown("format", "format", format, FORMATS)
+        return "\n".join([*(_markdown(*part) for part in tables(rows)), f"{legend(rows)}\n"])
+    # Wider than any table, which takes what it needs: a broken cell would be no number any more.
+    console = require("rich.console").Console(file=io.StringIO(), width=1000)
+    for title, heads, lines in tables(rows):
+        table = require("rich.table").Table(title=title, title_justify="left")
+        for i, head in enumerate(heads):
+            table.add_column(head, justify="right" if i else "left")
+        for line in lines:
+            table.add_row(*line)
+        console.print(table)
+    console.print(legend(rows), markup=False)
+    return console.file.getvalue()
 
 
-def rich_table(rows: Sequence[Row]) -> Any:
-    """Return the rows of one environment as a table of rich."""
-    columns, lines = cells(rows)
-    table = require("rich.table").Table(title=rows[0].environment, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i else "left")
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
-def by_environment(rows: Sequence[Row]) -> list[list[Row]]:
-    """Return the rows of each environment, in their order."""
-    names = dict.fromkeys(row.environment for row in rows)
-    return [[row for row in rows if row.environment == name] for name in names]
-
-
-def cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the heads and the lines of a table; columns without any value are left out."""
-    columns = {
-        "algorithm": [row.algorithm for row in rows],
-        "T": [str(row.rounds) for row in rows],
-        "seeds": [str(row.seeds) for row in rows],
-        "regret": [str(row.regret) for row in rows],
-        "its mean": [row.regret.mean_and_error if row.seeds > 1 else "" for row in rows],
-        "regret − baseline": ["" if row.difference is None else str(row.difference) for row in rows],
-        "below it": [
-            "" if row.difference is None else f"{row.difference.wins} of {row.difference.pairs}" for row in rows
-        ],
-        "simple regret": ["" if row.simple_regret is None else str(row.simple_regret) for row in rows],
-        "seconds": [str(row.seconds) for row in rows],
-        "dictionary": [str(row.dictionary_size) for row in rows],
-    }
-    shown = {head: cells for head, cells in columns.items() if any(cells)}
-    return list(shown), [list(line) for line in zip(*shown.values(), strict=True)]
+def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Return for each environment its label, and the heads and the lines of its table; without empty columns."""
+    found = []
+    for name in dict.fromkeys(row.environment for row in rows):
+        here = [row for row in rows if row.environment == name]
+        differences = [row.difference for row in here]
+        columns = {
+            "algorithm": [row.algorithm for row in here],
+            "T": [str(row.rounds) for row in here],
+            "seeds": [str(row.seeds) for row in here],
+            "regret": [str(row.regret) for row in here],
+            "its mean": [row.regret.mean_and_error if row.seeds > 1 else "" for row in here],
+            "regret − baseline": ["" if each is None else str(each) for each in differences],
+            "below it": ["" if each is None else f"{each.wins} of {each.pairs}" for each in differences],
+            "simple regret": ["" if row.simple_regret is None else str(row.simple_regret) for row in here],
+            "seconds": [str(row.seconds) for row in here],
+            "dictionary": [str(row.dictionary_size) for row in here],
+        }
+        shown = {head: cells for head, cells in columns.items() if any(cells)}
+        found.append((name, list(shown), [list(line) for line in zip(*shown.values(), strict=True)]))
+    return found
 
 
 def legend(rows: Sequence[Row]) -> str:
@@ -280,27 +284,6 @@ def legend(rows: Sequence[Row]) -> str:
 # ---------------------------------------------------------------- inside
 
 
-def _row(entry: Group, both: list[tuple[Record, Record]]) -> Row:
-    runs = entry.runs
-    simple = [
-        run.best_mean - run.recommended_mean
-        for run in runs
-        if run.best_mean is not None and run.recommended_mean is not None
-    ]
-    apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
-    return Row(
-        environment=entry.environment,
-        algorithm=entry.algorithm,
-        rounds=runs[0].rounds,
-        seeds=len(runs),
-        regret=estimate([run.cumulative_regret[-1] for run in runs]),
-        simple_regret=estimate(simple) if len(simple) == len(runs) else None,
-        seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
-        dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-        difference=difference(apart) if apart else None,
-    )
-
-
 def _between(value: float, lower: float, upper: float) -> str:
     """Return a number with what it lies between, with as many decimals as make two digits of their distance."""
     if upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
@@ -316,26 +299,22 @@ def _decimals(spread: float) -> int:
     return max(0, 1 - math.floor(math.log10(spread)))
 
 
-def _markdown(rows: Sequence[Row]) -> str:
-    columns, lines = cells(rows)
-    rule = [":--"] + ["--:"] * (len(columns) - 1)
+def _markdown(title: str, heads: list[str], lines: list[list[str]]) -> str:
+    rule = [":--"] + ["--:"] * (len(heads) - 1)
     # A bar in a label would end its cell.
     escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return f"**{rows[0].environment}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [columns, rule, *escaped])
+    return f"**{title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [heads, rule, *escaped])
 
 
 def _csv(rows: Sequence[Row]) -> str:
     plain = ("environment", "algorithm", "rounds", "seeds")
-    estimates = ("regret", "simple_regret", "seconds", "dictionary_size")
-    parts = ("median", "lower", "upper", "mean", "error")
-    paired = ("median", "lower", "upper", "wins", "pairs")
+    kinds = dict.fromkeys(("regret", "simple_regret", "seconds", "dictionary_size"), Estimate)
+    numbers = [(name, each.name) for name, kind in {**kinds, "difference": Difference}.items() for each in fields(kind)]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    heads = [f"{name}_{part}" for name in estimates for part in parts] + [f"difference_{part}" for part in paired]
-    writer.writerow([*plain, *heads])
+    writer.writerow([*plain, *(f"{name}_{part}" for name, part in numbers)])
     for row in rows:
-        numbers = [getattr(getattr(row, name), part, None) for name in estimates for part in parts]
-        numbers += [getattr(row.difference, part, None) for part in paired]
-        shown = ["" if number is None else repr(number) for number in numbers]
+        values = [getattr(getattr(row, name), part, None) for name, part in numbers]
+        shown = ["" if value is None else repr(value) for value in values]
         writer.writerow([*(getattr(row, name) for name in plain), *shown])
     return out.getvalue()

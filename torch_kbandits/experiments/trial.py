@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,14 +20,13 @@ from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, D
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.catalogue import named, plays
-from torch_kbandits.experiments.checkpoints import Checkpoint, Kept
-from torch_kbandits.experiments.expert import EnvironmentExpert
-from torch_kbandits.experiments.kernels import build_kernel
+from torch_kbandits.experiments.directory import Checkpoint, Kept
 from torch_kbandits.experiments.live import Report, watcher
-from torch_kbandits.experiments.loop import Progress, play
+from torch_kbandits.experiments.loop import PlayState, play
+from torch_kbandits.experiments.names import mapped
+from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.records import Record, versions
-from torch_kbandits.experiments.widths import build_gain, build_width
+from torch_kbandits.experiments.references import EnvironmentExpert
 from torch_kbandits.numerics.random import seed_for
 
 #: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
@@ -96,11 +95,20 @@ class Trial:
     @property
     def key(self) -> str:
         """A digest of ``config``: equal for runs that must come out equal, whatever they are called."""
-        text = json.dumps([_MEASURE, _canonical(self.config())], sort_keys=True)
+
+        def plain(value: Any) -> Any:  # 2 and 2.0 are the same to an algorithm
+            return int(value) if isinstance(value, float) and value.is_integer() else value
+
+        text = json.dumps([_MEASURE, mapped(self.config(), plain)], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.algorithm.label} on {self.environment.label}, seed {self.seed}"
+
+
+def plays(player: Any) -> bool:
+    """Whether an object, or those of a class, can be asked and told."""
+    return all(callable(getattr(player, name, None)) for name in ("ask", "tell"))
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
@@ -111,7 +119,7 @@ def build_environment(trial: Trial) -> AnyEnvironment:
     """
     name = trial.environment.name
     with own.making(name):
-        environment = environments.build(named(name), seed=trial.seed, **trial.environment.options)
+        environment = environments.build(own.maker(name), seed=trial.seed, **trial.environment.options)
     checks.instance(own.what(name), environment, get_args(AnyEnvironment), "an environment")
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(trial.rounds)
@@ -124,6 +132,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     Raises:
         InputError: if the algorithm needs what none of the three gives.
     """
+    given = {**trial.settings, **trial.algorithm.options}
     words: dict[str, Any] = {
         # No theorem can use a noise scale or a norm of 0.
         "noise_scale": environment.noise_scale or None,
@@ -132,8 +141,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         "regularization": environment.regularization,
         "horizon": trial.rounds,
         "environment": environment,  # for players that know the truth
-        **trial.settings,
-        **trial.algorithm.options,
+        **given,
     }
     words = {key: value for key, value in words.items() if value is not None}
     if isinstance(words.get("kernel"), str | Mapping):
@@ -142,23 +150,17 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
     if "beta" in words:
         words["beta"] = build_width(words["beta"], known)
+        # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
+        words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
     words |= {key: own.build_piece(key, value) for key, value in words.items() if own.is_piece(value)}
     if "gain" in words:
         words["gain"] = build_gain("gain", words["gain"], known)
-    if "beta" in words:
-        # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
-        given = {**trial.settings, **trial.algorithm.options}
-        words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    name, made_by = own.what(trial.algorithm.name), named(trial.algorithm.name)
+    name, made_by = own.what(trial.algorithm.name), own.maker(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = _expert(trial, environment, words.pop("expert", None))
-    words = {key: value for key, value in words.items() if key in takes}
-    missing = [
-        key
-        for key, word in takes.items()
-        if word.default is inspect.Parameter.empty and key not in (*words, *space, "seed")
-    ]
+    words = {key: value for key, value in {"seed": trial.seed, **words}.items() if key in takes} | space
+    missing = [key for key, word in takes.items() if word.default is inspect.Parameter.empty and key not in words]
     if "prior" in takes:  # which stands for these
         missing += [key for key in ("kernel", "regularization") if key not in words]
     if missing:
@@ -166,9 +168,8 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
             f"{name} needs {' and '.join(missing)}, which the environment "
             f"{own.what(trial.environment.name)!r} does not know: give it in the settings."
         )
-    seed = {"seed": trial.seed} if "seed" in takes else {}
     with own.making(trial.algorithm.name):
-        bandit = algorithms.build(made_by, **space, **words, **seed)
+        bandit = algorithms.build(made_by, **words)
     if not plays(bandit):
         raise InputError(f"{name} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
     if trial.checkpoint_every is not None and not hasattr(bandit, "load_state_dict"):
@@ -195,20 +196,23 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
         checkpoint = Checkpoint(directory, trial.key)
-        kept = Kept(Progress(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
-        watch = None
+        kept = Kept(PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
+
+        def news() -> list[str]:
+            return [*kept.warnings, *(" ".join(str(warning.message).split()) for warning in caught)]
+
+        watch: Callable[[int], None] | None = None
         if report is not None and isinstance(bandit, Bandit):
-            words = {"key": trial.key, "name": str(trial), "rounds": trial.rounds, "center": environment.center}
-            watch = watcher(report, bandit, **words)
+            watch = watcher(report, bandit, trial.key, str(trial), trial.rounds, environment.center)
         trace = play(
             bandit,
             environment,
             trial.rounds,
             record_every=trial.record_every,
             batch=trial.algorithm.batch,
-            progress=kept.progress,
+            state=kept.state,
             keep_every=trial.checkpoint_every,
-            keep=lambda progress: checkpoint.keep(bandit, progress, [*kept.warnings, *_words(caught)]),
+            keep=lambda state: checkpoint.keep(bandit, state, news()),
             watch=watch,
         )
         recommended = _recommended_mean(bandit, environment)
@@ -229,12 +233,7 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         recommended_mean=recommended,
         best_mean=float(environment.best_mean) if isinstance(environment, Environment) else None,
     )
-    return record, list(dict.fromkeys([*kept.warnings, *_words(caught)]))
-
-
-def _words(caught: list[warnings.WarningMessage]) -> list[str]:
-    """Return what warnings say, each in a line."""
-    return [" ".join(str(warning.message).split()) for warning in caught]
+    return record, list(dict.fromkeys(news()))
 
 
 def _space(environment: AnyEnvironment) -> dict[str, Any]:
@@ -286,12 +285,3 @@ def _quiet_thread(trial: Trial) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _canonical(value: Any) -> Any:
-    """Return a value in which 2 and 2.0 read the same, as they do to an algorithm."""
-    if isinstance(value, Mapping):
-        return {key: _canonical(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_canonical(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

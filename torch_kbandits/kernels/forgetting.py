@@ -15,7 +15,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels.hyperparameters import bounded, exact_value
 from torch_kbandits.kernels.times import check_times
-from torch_kbandits.numerics.formula_loops import EXPONENTIAL
+from torch_kbandits.loops.kernel_loops import EXPONENTIAL
 from torch_kbandits.numerics.formulas import Terms, formula_of, of_distance
 from torch_kbandits.numerics.waves import wave_frequencies
 

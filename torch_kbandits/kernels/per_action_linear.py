@@ -7,7 +7,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.kernels.numberless import NumberlessKernel
-from torch_kbandits.numerics.formula_loops import EQUAL, LINEAR
+from torch_kbandits.loops.kernel_loops import EQUAL, LINEAR
 from torch_kbandits.numerics.formulas import Factor, Product, Terms, formula_of, scattered
 
 

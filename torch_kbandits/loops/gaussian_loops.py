@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_kbandits.numerics.compiled import compiled
+from torch_kbandits.loops.compiled import compiled
 
 Array = np.ndarray
 

@@ -1,173 +1,145 @@
-"""What the models of this package share: a posterior held as factors, and BoTorch's contract around it."""
+"""What the models of this package share: one posterior, and BoTorch's contract around it."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from dataclasses import replace
-from typing import Any, Self, cast
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from botorch.cross_validation import CVResults
-from botorch.models import SingleTaskGP
-from botorch.models.transforms.input import InputTransform
-from botorch.models.transforms.outcome import OutcomeTransform
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
 from gpytorch.distributions import MultivariateNormal
-from gpytorch.kernels import Kernel
-from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
-from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
-from gpytorch.likelihoods.noise_models import FixedGaussianNoise
-from gpytorch.means import Mean, ZeroMean
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
-from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.arguments import check_likelihood, checked_data, checked_variances, fixed_gaussian
-from torch_kbandits.models.cache import Cache, PosteriorFactors, Source, same_values
-from torch_kbandits.models.hallucinated import Hallucinated
-from torch_kbandits.models.leaving_out import cross_validation, left_out
-from torch_kbandits.models.normal import Normal, unrounded
-from torch_kbandits.models.shapes import concatenate, flatten_t_batch, unrepeated, with_column
-from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
-from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance
+from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
+from torch_kbandits.models.data import Observations, ObservedGP
+from torch_kbandits.models.inputs import checked_rows, checked_variances, flatten_t_batch, same_values
+from torch_kbandits.models.normal import Normal, cross_validation, left_out, unrounded
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.observations import Places, merged
+from torch_kbandits.posteriors.posterior import Prior
+from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, joined
+
+#: Of more points than this those that no observation is left of are dropped, once they are three in four.
+_MANY = 64
 
 
-class FactoredGP(SingleTaskGP):
-    """A BoTorch model whose posterior is held as factors on a basis of points, computed once for given data.
+class Learned(NamedTuple):
+    """The posterior of observations, and the places (n,) of their points among those that it knows."""
 
-    Everything that differs between the exact and the Nyström posterior is in ``_fit``.
+    posterior: ExactPosterior | DictionaryPosterior
+    places: Places
 
-    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
-    and the constants of a confidence width keep their units.
+    def followed(self, new: Observations, sign: float = 1.0) -> "Learned":
+        """Return it with more observations; with a sign of −1 without some that there are."""
+        posterior, places = self.posterior.knowing(new.inputs.detach())
+        counts = sign * posterior.prior.noise / new.variances.detach().double().expand(len(places)).numpy()
+        if len(places):
+            with np.errstate(all="ignore"):  # the posterior looks whether it is finite
+                told = merged(places, counts, new.residuals.detach().double().numpy()[None])
+                posterior = posterior.learned(*told)
+        return Learned(posterior, np.concatenate((self.places, places)) if sign > 0.0 else self.places)
+
+    def without(self, gone: Observations, kept: Tensor) -> "Learned":
+        """Return it without some observations, of which a mask (n,) is kept."""
+        posterior, places = self.followed(gone, -1.0)
+        places = places[kept.numpy()]
+        if len(posterior.told) > _MANY and 4 * np.count_nonzero(posterior.told.counts) < len(posterior.told):
+            posterior, moved = posterior.without_forgotten()
+            places = moved[places]
+        return Learned(posterior, places)
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
+
+    Attributes:
+        strategy: how it predicts.
+        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
+        has_graph: whether gradients reach through it.
+        source: the tensors that it follows from, copied, since they may be written to without a trace; and settings.
     """
 
-    def __init__(
-        self,
-        train_X: Tensor,
-        train_Y: Tensor,
-        train_Yvar: Tensor | None,
-        *,
-        regularization: float | None,
-        likelihood: _GaussianLikelihoodBase | None,
-        covar_module: Kernel | None,
-        mean_module: Mean | None,
-        outcome_transform: OutcomeTransform | None,
-        input_transform: InputTransform | None,
-    ) -> None:
-        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
-        checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
-        checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
-        checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
-        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
-        checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
-        check_likelihood(likelihood)
-        if likelihood is not None and regularization is not None:
-            raise InputError("Give either a likelihood or a regularization, not both: each sets the noise variance.")
-        if likelihood is not None and train_Yvar is not None:
-            raise InputError("Give either a likelihood or train_Yvar, not both: each sets the noise variances.")
-        if regularization is not None:
-            regularization = checks.positive("regularization", regularization)
-            likelihood = fixed_gaussian(regularization, train_X, train_Y) if train_Yvar is None else None
-        super().__init__(
-            train_X,
-            train_Y,
-            train_Yvar,
-            likelihood=likelihood,
-            covar_module=covar_module,
-            mean_module=ZeroMean() if mean_module is None else mean_module,
-            outcome_transform=outcome_transform,
-            input_transform=input_transform,
-        )
-        self._later_noise = None if train_Yvar is None else regularization
-        self._check_time_column(train_X)
-        # Points (..., k, d) that posteriors take as observed at their means; None for none.
-        self.register_buffer("_pending", None, persistent=False)
+    strategy: PredictionStrategy
+    learned: Learned | None
+    has_graph: bool
+    source: tuple[list[Tensor], list[Any]]
 
-    #: Whether what the basis does not span of a variance counts as observed like what it does; see ``residual_share``.
-    learns_residual: bool = False
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
 
-    _hallucination: Hallucinated | None = None
 
-    _pending: Tensor | None
-    covar_module: Kernel
-    likelihood: Any
-    mean_module: Mean
-    prediction_strategy: Any
-    train_inputs: tuple[Tensor]
+class FactoredGP(ObservedGP):
+    """A BoTorch model whose posterior is one of this package, computed once for given data and then followed.
+
+    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
+    and the constants of a confidence width keep their units. The posterior is in double precision whatever the dtype.
+    """
 
     # ---------------------------------------------------------------- what the model knows of itself
 
-    @property
-    def num_observations(self) -> int:
-        """Number n of observations conditioned on."""
-        return self.train_targets.shape[-1]
-
-    @property
-    def regularization(self) -> Tensor:
-        """λ (...,), in (transformed) reward units squared: the noise variance, its mean where observations differ."""
-        if self._later_noise is not None:
-            return self.train_targets.new_tensor(self._later_noise)
-        noise = self.likelihood.noise.detach()
-        return noise.mean(-1)
-
+    @torch.no_grad()
     def leverage_scores(self) -> Tensor:
         """Return τ(x_s) = σ²(x_s) / λ_s of every observation, (..., n); in [0, 1] if the posterior is exact.
 
         Outputs come as a last batch dimension. Cost: O(n m²).
         """
-        with torch.no_grad():
-            self.eval()
-            train_X = self._points()
-            factors, _ = self._factors()
-            variance = factors.variance(prior_variance(self.covar_module, train_X), self.embed(train_X))
-            return variance / self._noise(train_X)
+        strategy, X, z, prior = self._at_observations()
+        return self._number(strategy.own_variance(prior, z) / self._noise(X))
 
-    @abstractmethod
+    @torch.no_grad()
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), (...,): Tr K(K + λI)⁻¹, or its estimate if the posterior is not exact."""
+        """Return Σ_s τ(x_s), (...,): Tr K(K + Σ)⁻¹, or its estimate at a dictionary. Cost: O(m³), or O(n m²) there."""
+        strategy = self._strategy()
+        return self._number(strategy.effective_dimension()) if strategy.is_exact else self.leverage_scores().sum(-1)
+
+    @torch.no_grad()
+    def projection_error(self) -> Tensor:
+        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
+        if self._strategy().is_exact:
+            return torch.zeros_like(self.information_gain())
+        strategy, X, z, prior = self._at_observations()
+        return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX or, if exact, K.
 
-        The former never exceeds the latter and equals it when the dictionary is all points. Cost: O(m).
+        The former never exceeds the latter and equals it when the dictionary is all points.
         """
-        with torch.no_grad():
-            self.eval()
-            return self._factors()[0].information_gain()
+        return self._number(0.5 * self._strategy().log_det)
 
-    @abstractmethod
-    def projection_error(self) -> Tensor:
-        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact."""
-
-    @abstractmethod
+    @torch.no_grad()
     def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none."""
+        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
+        variance = self._strategy().prior_variance(self._points())
+        return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
-        with torch.no_grad():
-            self.eval()
-            return self._factors()[0].mean_norm()
+        return self._number(self._strategy().mean_norm())
 
+    @torch.no_grad()
     def observed_means(self) -> Tensor:
         """Return the posterior means at the observations, (..., n), in (transformed) reward units.
 
-        Without embeddings, so less accurate than ``posterior`` where the basis is close to dependent. Outputs come as
-        a last batch dimension. Cost: O(n m + m²).
+        Outputs come as a last batch dimension. Cost: O(n m²).
         """
-        with torch.no_grad():
-            self.eval()
-            train_X = self._points()
-            coefficients = self._factors()[0].coefficients().unsqueeze(-2)
-            means = (coefficients @ gram(self.covar_module, self._basis(), train_X)).squeeze(-2)
-            return prior_mean(self.mean_module, train_X) + means
+        strategy, X, z, _ = self._at_observations()
+        return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
 
+    @torch.no_grad()
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
         """Return what the model says of each observation without it, in closed form.
 
@@ -185,23 +157,22 @@ class FactoredGP(SingleTaskGP):
 
         Cost: O(n m²).
         """
-        with torch.no_grad():
-            self.eval()
-            train_X, Y = self._points(), self.train_targets
-            factors, _ = self._factors()
-            embedding, prior, noise = (
-                self.embed(train_X),
-                prior_variance(self.covar_module, train_X),
-                self._noise(train_X),
-            )
-            reducible = factors.reducible(prior, embedding)
-            means = prior_mean(self.mean_module, train_X) + factors.mean(embedding)
-            means, without = left_out(Y, means, reducible, noise)
-            variances = factors.variance(prior, embedding) - reducible + without
-            if checks.flag("observation_noise", observation_noise):
-                variances = variances + noise
-            own = None if self._own_noise() is None else noise.expand(Y.shape)
-            return cross_validation(self, means, variances.expand(Y.shape), Y, own)
+        strategy, X, z, prior = self._at_observations()
+        Y, noise, reducible = self.train_targets, self._noise(X), strategy.reducible(prior, z)
+        means, without = left_out(Y, prior_mean(self.mean_module, X) + strategy.mean_at(z), reducible, noise)
+        variances = strategy.own_variance(prior, z) - reducible + without
+        if checks.flag("observation_noise", observation_noise):
+            variances = variances + noise
+        own = None if self._own_noise() is None else noise.expand(Y.shape)
+        return cross_validation(self, self._number(means), self._number(variances.expand(Y.shape)), Y, own)
+
+    def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
+        """Return how the model predicts, and the points observed with their coordinates and prior variances."""
+        strategy, X = self._strategy(), self._points()
+        return strategy, X, strategy.features(X), strategy.prior_variance(X)
+
+    def _number(self, values: Tensor) -> Tensor:
+        return values.detach().to(self.train_targets)
 
     # ---------------------------------------------------------------- the posterior
 
@@ -210,26 +181,20 @@ class FactoredGP(SingleTaskGP):
 
         Cost: O(q m²) a batch member, plus O(q² m) when q > 1.
         """
-        X = with_column(X)
+        X = X.unsqueeze(-1) if X.dim() == 1 else X  # as GPyTorch takes points of one input
         if self.training or gpytorch_settings.prior_mode.on():
             return super().__call__(X, **kwargs)
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
-        kept = self._current()
-        factors = kept.factors
-        flat, unflatten = flatten_t_batch(X, factors.batch_dims)
-        embedding = factors.embed(gram(self.covar_module, kept.basis, flat))
-        mean = prior_mean(self.mean_module, X) + unflatten(factors.mean(embedding))
+        strategy = self._current().strategy
+        flat, unflatten = flatten_t_batch(X, strategy.batch_dims)
+        z = strategy.features(flat)
+        mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(z)).to(X)
         if X.shape[-2] == 1:
-            variance = self._variance(factors, prior_variance(self.covar_module, flat), embedding)
-            if self._pending is not None:
-                variance = (variance - self._taken(flat, embedding, factors).square().sum(-2)).clamp_min(0.0)
-            variance = unflatten(variance)
+            variance = unflatten(strategy.variance(flat, z)).to(X)
             mean, variance = torch.broadcast_tensors(mean, variance)
             return Normal(mean, DiagLinearOperator(variance))
-        covariance = self._covariance(factors, gram(self.covar_module, X), unflatten(embedding))
-        if self._pending is not None:
-            rows = unflatten(self._taken(flat, embedding, factors))
-            covariance = covariance - rows.mT @ rows
+        taken = None if strategy.pending is None else unflatten(strategy.taken(flat, z))
+        covariance = strategy.covariance(X, unflatten(z), taken).to(X)
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
         return Normal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
@@ -248,7 +213,76 @@ class FactoredGP(SingleTaskGP):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
-    # ---------------------------------------------------------------- conditioning
+    def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
+        """Make this model predict by a posterior of its observations, for one of the numbers told; return it."""
+        strategy = PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual)
+        with torch.no_grad():
+            self.eval()._keep(strategy)
+        return self
+
+    # ---------------------------------------------------------------- changing the model itself
+
+    def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
+        """Condition this model on observations, which were checked."""
+        with self._changing():
+            targets, noise = self._as_targets(X, Y, Yvar)
+            new, own = self._observed(X, targets, noise)
+            learned, everything = self._known(), torch.cat([self._given_inputs(), X])
+            learned = None if learned is None else learned.followed(new)
+            self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
+            self._keep_learned(learned)
+
+    def remove(self, rows: Tensor | list[int]) -> None:
+        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
+
+        Args:
+            rows: which, as rows of ``train_X`` in the order told, each once.
+
+        Raises:
+            InputError: if a row is no observation, or the model has batch dimensions.
+
+        Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
+        changes, to clear rounding. With several outputs, and on a device, as a fresh fit.
+        """
+        self._require_change()
+        rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
+        with self._changing():
+            kept = torch.ones(self.num_observations, dtype=torch.bool, device=rows.device)
+            kept[rows] = False
+            learned, own = self._known(), self._own_noise()
+            if learned is not None:
+                learned = learned.without(self._observations().rows(rows), kept)
+            noise = None if own is None else own[..., kept]
+            self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], noise)
+            self._keep_learned(learned)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Change everything or, if interrupted, nothing."""
+        self.eval()
+        before, buffers, modules = dict(vars(self)), dict(self._buffers), dict(self._modules)
+        own = self._own_noise()
+        try:
+            with torch.no_grad():
+                yield
+        except BaseException:
+            vars(self).update(before)
+            self._buffers.update(buffers)
+            self._modules.update(modules)
+            self._hold_noise(own)
+            raise
+
+    def _known(self) -> Learned | None:
+        """Return what was learned of the observations there are; None where all is computed afresh."""
+        kept = self._current() if self._is_plain() else None
+        return None if kept is None else kept.learned or self._fitted()[1]
+
+    def _keep_learned(self, learned: Learned | None) -> None:
+        """Take over what was learned; None: all afresh."""
+        self.prediction_strategy = None
+        self._keep(*(self._fitted() if learned is None else (self._of(learned), learned)))
+
+    # ---------------------------------------------------------------- conditioned copies
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return the model conditioned on more observations; this one stays as it is.
@@ -275,30 +309,50 @@ class FactoredGP(SingleTaskGP):
             # Fantasies of a point share its noise, so it comes without their dimension.
             noise = checks.rows("noise", noise, dimension=self.num_outputs, like=given)
             kwargs["noise"] = checked_variances("noise", noise, "Y", Y[(0,) * (Y.dim() - noise.dim())])
-        with self.at_points():
+        # Points are those observed, not all that InputPerturbation and such make of one.
+        is_one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
+        with fantasize() if is_one_to_many else nullcontext():
             conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
         kept = cast(Cache | None, conditioned.prediction_strategy)
-        if kept is not None:  # BoTorch has noted the points as they were given since the factors were kept
-            conditioned.prediction_strategy = replace(kept, source=conditioned._source().kept())
+        if kept is not None:  # BoTorch has noted the points as they were given since the posterior was kept
+            conditioned.prediction_strategy = replace(kept, source=conditioned._source(copied=True))
         return conditioned
 
-    def at_points(self) -> AbstractContextManager[Any]:
-        """Return a context in which points are those observed, not all that InputPerturbation and such make of one."""
-        is_one_to_many = getattr(getattr(self, "input_transform", None), "is_one_to_many", False)
-        return fantasize() if is_one_to_many else nullcontext()
+    def hallucinated(self, X: Tensor) -> Self:
+        """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
+
+        It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
+        dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
+
+        Source: Desautels, Krause and Burdick, JMLR 2014 (GP-BUCB).
+
+        Raises:
+            InputError: if X does not fit the model or is not finite.
+
+        Cost: O(k m² + k² m + k³), and O(k (m + k)) more for a point of the posterior.
+        """
+        given = self._given_inputs()
+        X = checks.points("X", X, dimension=given.shape[-1], like=given)
+        data = (*self.train_inputs, self.train_targets, *self._buffers.values())
+        other = deepcopy(self, memo={id(part): part for part in data})
+        other._pending = X if self._pending is None else joined(self._pending, X, -2)
+        with torch.no_grad():
+            kept = self.eval()._current()
+            other.eval()._keep(*(self._fitted() if kept.has_graph else (kept.strategy, kept.learned)))
+        return other
 
     def get_fantasy_model(self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
         """Return a copy with more observations; all arguments already transformed.
 
         Without ``noise`` the new observations have variance ``regularization``.
         """
-        inputs = checks.within_reach("inputs", with_column(inputs))
+        inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
         train_Y, likelihood = self.train_targets, self.likelihood
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
-        shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._shared_buffers())}
+        shared = {id(part): part for part in (*self.train_inputs, train_Y, likelihood, *self._buffers.values())}
         conditioned = deepcopy(self, memo=shared)
-        points = concatenate(self._points(), inputs, dim=-2)
-        conditioned.train_targets = concatenate(train_Y, targets, dim=-1)
+        points = joined(self._points(), inputs, -2)
+        conditioned.train_targets = joined(train_Y, targets, -1)
         batch_shape = torch.broadcast_shapes(points.shape[:-2], conditioned.train_targets.shape[:-1])
         conditioned.train_inputs = (points.expand(*batch_shape, *points.shape[-2:]),)
         if isinstance(likelihood, UncertaintyInjectionLikelihood):
@@ -310,243 +364,95 @@ class FactoredGP(SingleTaskGP):
         self._extend(conditioned, inputs, targets)
         return conditioned
 
-    def subset_output(self, idcs: list[int]) -> Self:
-        """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
-        subset = cast(Self, super().subset_output(idcs))
-        if subset._has_transformed_inputs and self.num_outputs > 1:
-            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
-            if len(idcs) > 1:
-                points = points.unsqueeze(-3).expand(subset.train_inputs[0].shape[:-2] + points.shape[-2:])
-            subset._original_train_inputs = points
-        return subset
-
-    # ---------------------------------------------------------------- inside
+    # ---------------------------------------------------------------- what a subclass says
 
     @abstractmethod
-    def _fit(self) -> tuple[PosteriorFactors, Tensor]:
-        """Return the factors of the posterior and the basis (..., m, d) they stand on, both as the kernel sees them."""
+    def _learn(self, prior: Prior, observations: Observations) -> Learned:
+        """Return the posterior of observations (n,)."""
 
-    def _variance(self, factors: Any, prior: Tensor, embedding: Tensor) -> Tensor:
-        """Return the posterior variances (..., N) from k(x, x) (..., N) and embeddings (..., m, N)."""
-        variance = factors.variance(prior, embedding)
-        return learned_residual(prior, embedding.square().sum(-2), variance) if self.learns_residual else variance
-
-    def _covariance(self, factors: Any, prior: Tensor, embedding: Tensor) -> Tensor:
-        """Return the posterior covariance (..., q, q) from the prior one and embeddings (..., m, q)."""
-        covariance = factors.covariance(prior, embedding)
-        return learned_residual_covariance(prior, embedding, covariance) if self.learns_residual else covariance
-
-    def _taken(self, points: Tensor, embedding: Tensor, factors: Any) -> Tensor:
-        """Return F at points (..., N, d) of these embeddings (..., m, N), (..., k, N); see ``Hallucinated``."""
-        if self._hallucination is None or self._hallucination.factors is not factors:
-            with torch.no_grad():
-                pending = self._seen(cast(Tensor, self._pending))
-                self._hallucination = Hallucinated(self, pending, self._fresh_noise(pending))
-        return self._hallucination.rows(points, embedding)
-
-    def _fresh_noise(self, inputs: Tensor) -> Tensor:
-        """Return the noise variances of observations that are made now at inputs (..., k, d), without any of their own.
-
-        They are (..., k), or (..., 1) where all are the same.
-        """
-        likelihood = self.likelihood
-        if isinstance(likelihood, UncertaintyInjectionLikelihood) and likelihood.time_column is not None:
-            return likelihood.observation_noise(inputs)
-        return self.regularization.unsqueeze(-1)
+    @abstractmethod
+    def _fit(self, observations: Observations) -> PredictionStrategy:
+        """Return the same for observations in a batch, on a device or with gradients."""
 
     @abstractmethod
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
-        """Let a conditioned copy of this model, whose data is there already, know of what it was conditioned on."""
+        """Let a conditioned copy of this model, which has the data already, know of what it was conditioned on."""
 
-    @abstractmethod
-    def _shared_buffers(self) -> tuple[Any, ...]:
-        """Return what else a conditioned copy replaces."""
+    # ---------------------------------------------------------------- what is kept of the posterior
 
-    def _largest_variance(self) -> Tensor:
-        """Return what ``kernel_bound`` does, from the observations. Cost: O(n)."""
-        with torch.no_grad():
-            self.eval()
-            variance = prior_variance(self.covar_module, self._points())
-            return variance.max() if variance.numel() else variance.new_zeros(())
-
-    def _factors(self) -> tuple[Any, int]:
-        """Return the factors of the posterior and their number of batch dimensions."""
-        factors = self._current().factors
-        return factors, factors.batch_dims
+    @torch.no_grad()
+    def _strategy(self) -> PredictionStrategy:
+        """Return how the model predicts, without gradients."""
+        return self.eval()._current().strategy
 
     def _current(self) -> Cache:
-        """Return the factors of the posterior and what belongs to them, computed once for given data.
+        """Return what is kept of the posterior, computed again where gradients are asked for and it has none.
 
-        They are computed again where gradients through them are asked for and those kept have none. Points observed
-        that ask for a gradient, as fantasies do in a search, get all of it: not what is left without the factors'.
+        Points observed that ask for a gradient, as fantasies do in a search, get all of it.
         """
         kept = self._kept()
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
             with torch.set_grad_enabled(with_graph):
-                kept = self._keep(*self._fit())
+                kept = self._keep(*self._fitted())
         return kept
 
     def _kept(self) -> Cache | None:
         """Return what is kept of the posterior, if everything that it follows from has the values it had."""
         kept = cast(Cache | None, self.prediction_strategy)
-        return kept if kept is not None and kept.source.equals(self._source()) else None
+        if kept is None:
+            return None
+        (tensors, settings), (known, before) = self._source(), kept.source
+        is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
+        return kept if is_same else None
 
-    def _keep(self, factors: Any, basis: Tensor) -> Cache:
-        """Keep the factors where GPyTorch clears them.
+    def _keep(self, strategy: PredictionStrategy, learned: Learned | None = None) -> Cache:
+        """Keep the posterior where GPyTorch clears it.
 
         Raises:
-            NumericalError: if they are not finite.
+            NumericalError: if it is not finite.
         """
-        if not factors.is_finite():
+        if not strategy.is_finite():
             raise NumericalError(
                 f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
                 "not finite: choose another unit, or check the kernel."
             )
-        self.prediction_strategy = kept = Cache(factors, basis, torch.is_grad_enabled(), self._source().kept())
+        if self._pending is not None:
+            with torch.no_grad():
+                pending = self._seen(self._pending)
+                strategy = strategy.with_pending(pending, self._fresh_noise(pending))
+        source, with_graph = self._source(copied=True), torch.is_grad_enabled()
+        self.prediction_strategy = kept = Cache(strategy, learned, with_graph, source)
         return kept
 
-    def _source(self) -> Source:
-        """Return what the factors follow from, as it is."""
-        modules = list(self.modules())
-        settings: list[Any] = []
-        for module in modules[1:]:
-            settings.append(type(module))
-            settings += [value for value in vars(module).values() if type(value) in (int, float)]
-        return Source(self._tensors(modules), settings)
+    def _fitted(self) -> tuple[PredictionStrategy, Learned | None]:
+        """Return the posterior of all observations, computed afresh."""
+        observations = self._observations()
+        if self._is_plain() and not (torch.is_grad_enabled() and self._requires_grad()):
+            learned = self._learn(self._prior(), observations)
+            return self._of(learned), learned
+        return self._fit(observations), None
 
-    def _requires_grad(self) -> bool:
-        """Say whether anything that the factors follow from asks for a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors(list(self.modules())))
+    def _of(self, learned: Learned) -> PredictionStrategy:
+        return PredictionStrategy.of(learned.posterior, learns_residual=self.learns_residual)
 
-    def _tensors(self, modules: list[torch.nn.Module]) -> list[Tensor]:
-        """Return the data, and the tensors that modules have as parameters, buffers or attributes."""
-        places = [place for module in modules for place in (module._parameters, module._buffers, vars(module))]
-        found = [value for place in places for value in place.values() if isinstance(value, Tensor)]
-        return [*self.train_inputs, *found]
+    def _prior(self) -> Prior:
+        """Return the prior without its mean; the kernel is the model's own where that is in double precision."""
+        level = float(self.regularization)  # to which noise variances are relative
+        return Prior(in_double(self.covar_module), (None,), level if 0.0 < level < torch.inf else 1.0)
 
-    def _transform_again(self) -> None:
-        """Let the observed points be what the input transform makes of them now."""
-        given = self._original_train_inputs
-        # GPyTorch's own conditioning, which model lists use, does not have new points as they were given.
-        if not self._has_transformed_inputs or given is None or given.shape[-2] != self.num_observations:
-            return
-        with torch.no_grad():
-            inputs = self._preprocess(given)
-        if not same_values(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
-            self.set_train_data(inputs, strict=False)
-
-    def _basis(self) -> Tensor:
-        """Return the points (..., m, d) that the factors stand on."""
-        return self._current().basis
-
-    @property
-    def factors(self) -> PosteriorFactors:
-        """The posterior as algebra on embeddings, computed once for given data."""
-        return self._factors()[0]
-
-    def embed(self, X: Tensor) -> Tensor:
-        """Return the embeddings (..., m, N) of points (..., N, d), already transformed, that ``factors`` work on."""
-        kept = self._current()
-        return kept.factors.embed(gram(self.covar_module, kept.basis, X))
-
-    def _points(self) -> Tensor:
-        """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them."""
-        self._transform_again()
-        return unrepeated(self.train_inputs[0], 2 if self._num_outputs == 1 else 3)
-
-    def _given_inputs(self) -> Tensor:
-        """Return the observed points (..., n, d) as they were given, where a transform may have other columns."""
-        transformed = getattr(self, "_has_transformed_inputs", False)
-        return cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
-
-    def _preprocess(self, X: Tensor) -> Tensor:
-        """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
-        transform = getattr(self, "input_transform", None)
-        return X if transform is None else transform.preprocess_transform(X)
-
-    def _seen(self, points: Tensor) -> Tensor:
-        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
-        points = self._preprocess(points)
-        return points.unsqueeze(-3) if self._num_outputs > 1 else points
-
-    def _noise(self, X: Tensor) -> Tensor:
-        """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""
-        if isinstance(self.likelihood, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood)):
-            return self.likelihood.observation_noise(X)
-        return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
-
-    def _own_noise(self) -> Tensor | None:
-        """Return the variances (..., n) that observations have of their own, NaN for one without; None if none has."""
-        covar = self.likelihood.noise_covar
-        if isinstance(covar, FixedGaussianNoise):
-            return covar.noise
-        return self.likelihood.given if isinstance(self.likelihood, GivenNoiseLikelihood) else None
-
-    def _hold_noise(self, own: Tensor | None) -> None:
-        """Take over variances (..., n) that observations have of their own."""
-        covar = self.likelihood.noise_covar
-        if own is None:
-            return
-        if isinstance(covar, FixedGaussianNoise):
-            covar.noise = own
-        elif isinstance(self.likelihood, GivenNoiseLikelihood):
-            self.likelihood.given = own
-        else:
-            self.likelihood = GivenNoiseLikelihood(covar, own)
-
-    def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
-        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
-
-        Raises:
-            InputError: if there is noise and the likelihood says already what that of each observation is.
-        """
-        own = self._own_noise()
-        if noise is not None:
-            if own is None and not isinstance(self.likelihood, GaussianLikelihood):
-                raise InputError(
-                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
-                    "is: leave noise and Yvar out."
-                )
-            noise = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
-        elif own is None:
-            return None
-        elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
-            noise = self._later_noise_level().expand(*own.shape[:-1], k)
-        else:
-            noise = own.new_full((*own.shape[:-1], k), torch.nan)
-        return concatenate(torch.full_like(self.train_targets, torch.nan) if own is None else own, noise, dim=-1)
-
-    def _check_time_column(self, train_X: Tensor) -> None:
-        """Refuse an input transform that changes the times from which a likelihood takes ages."""
-        column = getattr(self.likelihood, "time_column", None)
-        if column is None or getattr(self, "input_transform", None) is None:
-            return
-        with torch.no_grad():
-            transformed = self._preprocess(train_X)
-        if not torch.equal(transformed[..., column], train_X[..., column]):
-            raise InputError(
-                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
-                "it out, as Normalize(d, indices=[...]) does."
-            )
-
-    def _later_noise_level(self) -> Tensor:
-        """Return the fixed noise variance (..., 1) of later observations that come without theirs."""
-        noise = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
-        if not bool(torch.isfinite(noise).all()):
-            raise InputError(
-                "There is no observation whose noise variance the new ones could have: give theirs, or make the model "
-                "with a regularization."
-            )
-        return noise
+    def _is_plain(self) -> bool:
+        """Say whether there is one posterior, on the CPU."""
+        is_one = self.num_outputs == 1 and not self._is_batch() and not self.covar_module.batch_shape
+        return is_one and self.train_targets.is_cpu
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
         if self._original_train_inputs is not None:
             self._original_train_inputs = fn(self._original_train_inputs)
         super()._apply(fn, *args, **kwargs)
         # BoTorch's analytic acquisition functions cast themselves and the model, mostly to what it is, at every call.
-        # A graph may be walked backwards once only, so factors that carry one are for one call.
+        # A graph may be walked backwards once only, so what carries one is for one call.
         kept = cast(Cache | None, self.prediction_strategy)
         if kept is not None and kept.has_graph:
             self.prediction_strategy = None

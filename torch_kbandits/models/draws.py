@@ -1,9 +1,25 @@
-"""Joint draws of a posterior at many fixed points without their covariance."""
+"""Functions drawn from the posteriors, also by BoTorch, and BoTorch's noisy improvement, which refuses one of them."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import cast
 
 import torch
-from torch import Tensor
+from botorch.acquisition import analytic
+from botorch.exceptions.errors import UnsupportedError
+from botorch.models.gpytorch import GPyTorchModel
+from botorch.sampling.pathwise.features.maps import KernelEvaluationMap
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
+from botorch.sampling.pathwise.prior_samplers import TPathwisePriorSampler
+from botorch.sampling.pathwise.update_strategies import TPathwiseUpdate
+from botorch.sampling.pathwise.utils import get_input_transform, get_output_transform
+from botorch.utils.context_managers import delattr_ctx
+from torch import Size, Tensor
 
 from torch_kbandits.models.base import FactoredGP
+from torch_kbandits.models.nystrom import NystromGP
+from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.prior_draws import prior_draws
 from torch_kbandits.numerics.rows import distinct
 
@@ -13,7 +29,7 @@ class PosteriorDraws:
 
     A prior draw at all points is corrected by what the posterior knows; equal points get equal values.
 
-    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: the embedding of the points is kept, so a draw
+    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: the coordinates of the points are kept, so a draw
     costs one pass over it.
 
     Args:
@@ -26,16 +42,75 @@ class PosteriorDraws:
     def __init__(self, model: FactoredGP, points: Tensor) -> None:
         model.eval()
         with torch.no_grad():
-            self._factors, _ = model._factors()
-            basis = model._basis()
+            self._strategy = model._strategy()
+            basis = self._strategy.basis.to(points)
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
-            self._embedding = model.embed(everything).contiguous()  # feature-major: a draw is one pass over it
+            self._features = self._strategy.features(everything).to(points).contiguous()  # a draw is one pass over it
             self._prior = prior_draws(model.covar_module, everything, first=self._rows[: len(basis)])
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw of f − mean, (N,)."""
         with torch.no_grad():
             prior = self._prior.draw(generator)
-            weights = self._factors.draw_correction(prior[self._rows[: self._num_basis]], generator)
-            return (prior + weights @ self._embedding)[self._rows[self._num_basis :]]
+            weights = self._strategy.draw_correction(prior[self._rows[: self._num_basis]], generator)
+            return (prior + weights.to(prior) @ self._features)[self._rows[self._num_basis :]]
+
+
+@DrawMatheronPaths.register(NystromGP)
+def draw_nystrom_paths(
+    model: NystromGP,
+    *,
+    sample_shape: Size,
+    prior_sampler: TPathwisePriorSampler,
+    update_strategy: TPathwiseUpdate,
+) -> MatheronPath:
+    """Draw functions from the DTC posterior; BoTorch's own rule would sample the exact one.
+
+    A prior path g is corrected by a draw w ~ N(mean, cov): f(x) = g(x) + z(x)ᵀ(w − W g(Z)), whose covariance is
+    k − zᵀz + zᵀ cov z.
+
+    Source: Wilson et al., ICML 2020, with the DTC weights. Differs: BoTorch's ``update_strategy`` is not used, since
+    it would condition on the observations instead of the dictionary.
+
+    Args:
+        model: the posterior.
+        sample_shape: shape of the samples.
+        prior_sampler: draws the prior paths (random features by default, so RBF and Matérn kernels and scalings).
+        update_strategy: not used.
+
+    Cost: O(s (m² + m F)) for s samples of F features; then O(m + F) an evaluation.
+    """
+    model.eval()
+    strategy = model._strategy()
+    dictionary = strategy.basis.to(model.train_targets)
+    with delattr_ctx(model, "outcome_transform"):
+        prior_paths = cast(GeneralizedLinearPath, prior_sampler(model, sample_shape))
+        deviation = (prior_paths.forward(dictionary) - prior_mean(model.mean_module, dictionary)).to(strategy.white)
+    noise = torch.randn_like(deviation).unsqueeze(-1)
+    weights = strategy.mean.unsqueeze(-1) + strategy.root() @ noise - strategy.white @ deviation.unsqueeze(-1)
+    update_paths = GeneralizedLinearPath(
+        feature_map=KernelEvaluationMap(model.covar_module, dictionary, input_transform=get_input_transform(model)),
+        weight=(strategy.white.mT @ weights).squeeze(-1).to(dictionary),
+    )
+    return MatheronPath(prior_paths, update_paths, output_transform=get_output_transform(model))
+
+
+def _refusing(check: Callable[[GPyTorchModel], None]) -> Callable[[GPyTorchModel], None]:
+    """Return BoTorch's check of models for these functions, which also refuses a ``NystromGP``."""
+
+    @wraps(check)
+    def checked(model: GPyTorchModel) -> None:
+        if isinstance(model, NystromGP):
+            raise UnsupportedError(
+                "NoisyExpectedImprovement and LogNoisyExpectedImprovement would make an exact SingleTaskGP of all "
+                "observations, and this model is a NystromGP: take qLogNoisyExpectedImprovement, which draws from the "
+                "posterior of the model itself, or an OnlineGP."
+            )
+        check(model)
+
+    return checked
+
+
+# BoTorch asks this function alone, and builds its model where no method of ours is called.
+analytic._check_noisy_ei_model = _refusing(analytic._check_noisy_ei_model)

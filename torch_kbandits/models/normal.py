@@ -1,12 +1,18 @@
-"""Normal distributions whose variances are those that were computed, whatever the units of rewards."""
+"""Normal distributions: with the variances that were computed, of low rank, and of an observation by the others."""
 
 from typing import Any
 
 import torch
+from botorch.cross_validation import CVResults
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.mlls import InducingPointKernelAddedLossTerm
+from linear_operator import settings as linear_operator_settings
+from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
+
+from torch_kbandits.errors import NumericalError
 
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-60
@@ -28,6 +34,26 @@ class MultitaskNormal(MultitaskMultivariateNormal):
     def variance(self) -> Tensor:
         """The variances (..., n, o); 0 where rounding made them negative."""
         return unrounded_variance(self)
+
+
+class TraceTerm(InducingPointKernelAddedLossTerm):
+    """The trace term of the collapsed bound. It holds the graph of a training step, so copies of a model drop it."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        """Return None."""
+
+
+class LowRankNormal(MultivariateNormal):
+    """A normal distribution whose log density uses the low rank of its covariance: O(n m²) instead of O(n³).
+
+    BoTorch switches ``fast_computations.log_prob`` off for the whole process, since for other covariances it means
+    conjugate gradients. For low rank plus diagonal it is the Woodbury identity, which is exact.
+    """
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Return the log density of values (..., n), (...,)."""
+        with linear_operator_settings.fast_computations(log_prob=True):
+            return super().log_prob(value)
 
 
 def unrounded_variance(distribution: MultivariateNormal) -> Tensor:
@@ -71,3 +97,48 @@ def deviation_of(variance: Tensor) -> Tensor:
 def least_variance(dtype: torch.dtype) -> float:
     """Return ``MIN_VARIANCE``, or what is representable in its place."""
     return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
+
+
+def left_out(rewards: Tensor, means: Tensor, reducible: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean at each observation without it, and the variance that others at its point could take away.
+
+    With h the same variance after the observation, whose share 1 − h/λ is what is left without it:
+    mean = y − (y − m) / (1 − h/λ) and h / (1 − h/λ).
+
+    Source: Rasmussen and Williams, 2006, Eq. (5.12), by the matrix inversion lemma.
+
+    Args:
+        rewards: y (..., n).
+        means: m, the posterior means at the observations, (..., n).
+        reducible: h (..., n).
+        noise: λ_s (..., n).
+
+    Raises:
+        NumericalError: if rounding is left of the share of an observation.
+    """
+    share = 1.0 - reducible / noise
+    if not bool((share > 0.0).all()):
+        raise NumericalError("The noise is too small to tell what an observation adds: use float64 or a larger one.")
+    return rewards - (rewards - means) / share, reducible / share
+
+
+def cross_validation(model: Any, means: Tensor, variances: Tensor, rewards: Tensor, noise: Tensor | None) -> CVResults:
+    """Return predictions (..., n), outputs before n, as BoTorch's ``loo_cv`` does: n x 1 x o, in the units told."""
+    o = model.num_outputs
+    parts = [(means, variances)] if o == 1 else [(means[..., i, :], variances[..., i, :]) for i in range(o)]
+    normals = [
+        MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))) for mean, variance in parts
+    ]
+    joint = normals[0] if o == 1 else MultitaskMultivariateNormal.from_independent_mvns(normals)
+    posterior: Any = GPyTorchPosterior(joint)
+    Y, Yvar = _columns(rewards, o), None if noise is None else _columns(noise, o)
+    transform = getattr(model, "outcome_transform", None)
+    if transform is not None:
+        posterior = transform.untransform_posterior(posterior)
+        Y, Yvar = transform.untransform(Y, Yvar)
+    return CVResults(model, posterior, Y.unsqueeze(-2), None if Yvar is None else Yvar.unsqueeze(-2))
+
+
+def _columns(values: Tensor, outputs: int) -> Tensor:
+    """Return values (..., n), outputs before n, with outputs as columns, (..., n, o)."""
+    return values.unsqueeze(-1) if outputs == 1 else values.mT

@@ -1,9 +1,8 @@
 """The Nyström–DTC posterior as a BoTorch model."""
 
-from copy import deepcopy
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
+import numpy as np
 import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms.input import InputTransform
@@ -18,20 +17,23 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
+from torch_kbandits.dictionaries.kors import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.models.arguments import checked_data
-from torch_kbandits.models.choosing import played_points, unspanned
-from torch_kbandits.models.collapsed_bound import LowRankNormal, TraceTerm
-from torch_kbandits.models.shapes import concatenate
-from torch_kbandits.models.telling import Change, Observations, ToldGP
-from torch_kbandits.numerics.gram import border, gram, prior_mean, prior_variance
-from torch_kbandits.numerics.linalg import jittered_cholesky
-from torch_kbandits.posteriors.dtc import DTCFactors, embed
+from torch_kbandits.models.base import FactoredGP, Learned
+from torch_kbandits.models.data import Observations
+from torch_kbandits.models.inputs import checked_data
+from torch_kbandits.models.normal import LowRankNormal, TraceTerm
+from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
+from torch_kbandits.numerics.rows import among, distinct_in_order
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.posterior import Prior
+from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
 
 _TRACE_TERM = "nystrom_trace_term"
 
 
-class NystromGP(ToldGP):
+class NystromGP(FactoredGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
 
     The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary as the subset of
@@ -126,16 +128,6 @@ class NystromGP(ToldGP):
     inducing_points: Tensor
     _transformed_inducing_points: Tensor | None
 
-    def taking(self, factors: DTCFactors) -> Self:
-        """Make this model take factors that were computed already for its posterior, and return it.
-
-        They are not checked. Cost: O(m), without a pass over the observations.
-        """
-        self.eval()
-        with torch.no_grad():
-            self._keep(factors, self._dictionary())
-        return self
-
     def forward(self, x: Tensor) -> MultivariateNormal:
         """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
 
@@ -158,7 +150,7 @@ class NystromGP(ToldGP):
         x = self.transform_inputs(x)
         dictionary = self._dictionary()
         factor = jittered_cholesky(gram(self.covar_module, dictionary))
-        embedding = embed(factor, gram(self.covar_module, dictionary, x))
+        embedding = torch.linalg.solve_triangular(factor, gram(self.covar_module, dictionary, x), upper=False)
         nystrom = LowRankRootLinearOperator(embedding.mT)
         zero = torch.zeros_like(embedding[..., 0, :])
         exact = MultivariateNormal(zero, DiagLinearOperator(prior_variance(self.covar_module, x)))
@@ -172,25 +164,6 @@ class NystromGP(ToldGP):
         if not mode:
             self._added_loss_terms[_TRACE_TERM] = None  # of the last training step
         return super().train(mode)
-
-    # ---------------------------------------------------------------- what it knows of itself
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ(x_s), (...,), an estimate of Tr K(K + λI)⁻¹. Cost: O(n m²)."""
-        return self.leverage_scores().sum(-1)
-
-    def projection_error(self) -> Tensor:
-        """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span. Cost: O(n m²)."""
-        with torch.no_grad():
-            self.eval()
-            train_X = self._points()
-            spanned = self.embed(train_X).square().sum(-2)
-            left = (prior_variance(self.covar_module, train_X) - spanned).clamp_min(0.0)
-            return (left / self._noise(train_X)).sum(-1)
-
-    def kernel_bound(self) -> Tensor:
-        """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        return self._largest_variance()
 
     # ---------------------------------------------------------------- changing the model itself
 
@@ -213,26 +186,17 @@ class NystromGP(ToldGP):
             NumericalError: if rewards add up to more than the dtype holds, or a kernel value is not finite.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
-        Cost: O(m²) for each observation, and a copy of the n there are. O(n m + m²) more for each point that joins, but
-        O(n m² + m³) if the dictionary leaves less than 1e-4 of the prior variance of one, and once in ``REFRESH``
-        changes, to clear rounding.
+        Cost: O(m²) for each observation, and a copy of the n there are; O(n m + m²) more for each point that joins. As
+        a fresh fit, O(n m² + m³), if there are many, and once in some hundred changes, to clear rounding.
         """
         joins = checks.flag("add_to_dictionary", add_to_dictionary)
-        self._tell(X, Y, Yvar, lambda X, new: self._with(new, X if joins else None))
-
-    def remove(self, rows: Tensor | list[int]) -> None:
-        """Forget observations of this model, whose dictionary stays; after an error it is as it was.
-
-        Args:
-            rows: which, as rows of ``train_X`` in the order told, each once.
-
-        Raises:
-            InputError: if a row is no observation, or the model has batch dimensions.
-
-        Cost: O(m²) for each, and O(n). The posterior is computed afresh, O(n m² + m³), if more go than stay or than
-        the dictionary has points, if rounding would be left of what they explained, and once in ``REFRESH`` changes.
-        """
-        self._remove(rows)
+        X, Y, Yvar = self._checked(X, Y, Yvar)
+        with self._changing():
+            if joins and (rows := self._unspanned(X)):
+                self._move_to(torch.cat([self.inducing_points, X[rows]]), self._transformed_inducing_points)
+            if self._dictionary().shape[-2] == 0 < len(X):
+                raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
+            self._tell(X, Y, Yvar)
 
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
@@ -252,143 +216,98 @@ class NystromGP(ToldGP):
             NumericalError: if a kernel value is not finite.
             NotPositiveDefiniteError: if the kernel is not a covariance.
 
-        Cost: O(n m² + m³); only O(n m + m²) for each new point if the points are those there and new ones after them.
+        Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-        self._require_no_batch()
+        self._require_change(of_observations=False)
         learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):
             self.eval()
             with torch.no_grad():
                 points = self._chosen(dictionary, generator)
             learns_residual, dictionary = _is_full(dictionary, points), points
-        train_X = self._original_inputs()
+        train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
             raise InputError(f"dictionary must be points (m, d), at least one; got {checks.describe(dictionary)}.")
-        self.eval()
-        with torch.no_grad():
-            change = self._moved(dictionary.detach().clone(), None)
-            self._commit(replace(change, also={**change.also, "learns_residual": learns_residual}))
+        with self._changing():
+            self.learns_residual = learns_residual
+            self._move_to(dictionary.detach().clone(), None)
 
     # ---------------------------------------------------------------- conditioned copies
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, noise: Tensor | None = None, **kwargs: Any) -> Self:
-        """Return the model conditioned on more observations, with their points added to the dictionary.
-
-        Args:
-            X: (..., k, d).
-            Y: (..., k, o), in the units of ``train_Y``.
-            noise: noise variances, shape of ``Y``, in outcome-transformed units squared; ``regularization`` otherwise.
-                GPyTorch rounds values below 1e-6 up to it and says so.
-            kwargs: handed on to BoTorch.
-
-        Raises:
-            InputError: if X, Y or noise is not finite, noise is negative or not allowed by the likelihood, or X has
-                other columns than ``train_X``.
-            NumericalError: at the first use, if rewards add up to more than the dtype holds, or a kernel value is not
-                finite.
+        """Return the model conditioned on more observations, whose points join the dictionary; see ``FactoredGP``.
 
         Cost: O((m + k)³ + (n + k) (m + k)²) at the first use of the result.
         """
         conditioned = super().condition_on_observations(X, Y, noise, **kwargs)
         # What ``get_fantasy_model`` added as the kernel sees it is now known as the caller gave it.
-        conditioned.inducing_points = concatenate(self.inducing_points, X, dim=-2)
+        conditioned.inducing_points = joined(self.inducing_points, X, -2)
         conditioned._transformed_inducing_points = self._transformed_inducing_points
         return conditioned
 
-    def hallucinated(self, X: Tensor) -> Self:
-        """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
-
-        It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
-        dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
-
-        Raises:
-            InputError: if X does not fit the model or is not finite.
-
-        Cost: O(k m² + k² m + k³), and O(k (m + k)) more for a point of the posterior.
-        """
-        given = self._given_inputs()
-        X = checks.points("X", X, dimension=given.shape[-1], like=given)
-        data = (*self.train_inputs, self.train_targets, *self._shared_buffers())
-        other = deepcopy(self, memo={id(part): part for part in data})
-        other._pending = X if self._pending is None else concatenate(self._pending, X, dim=-2)
-        with torch.no_grad():
-            other.eval()._keep(*self._state())
-        return other
-
     # ---------------------------------------------------------------- inside
+
+    def _learn(self, prior: Prior, observations: Observations) -> Learned:
+        empty = DictionaryPosterior.of(prior, observations.inputs[:0])
+        return self._moved(Learned(empty, np.empty(0, np.int64)).followed(observations))
+
+    def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
+        """Move to a dictionary of points (m, d) and of others that are transformed already."""
+        learned = self._known()
+        self.inducing_points, self._transformed_inducing_points = points, transformed
+        self._keep_learned(None if learned is None else self._moved(learned))
+
+    def _moved(self, learned: Learned) -> Learned:
+        """Return what was learned at the dictionary as it is now."""
+        posterior, places = learned.posterior.knowing(self._dictionary().detach())
+        with np.errstate(all="ignore"):  # the posterior looks whether it is finite
+            return learned._replace(posterior=cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places)))
+
+    def _fit(self, observations: Observations) -> PredictionStrategy:
+        parts = self.covar_module, self._dictionary(), *observations
+        return PredictionStrategy.nystrom(*parts, learns_residual=self.learns_residual)
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         earlier = self._transformed_inducing_points
-        conditioned._transformed_inducing_points = inputs if earlier is None else concatenate(earlier, inputs, dim=-2)
+        conditioned._transformed_inducing_points = inputs if earlier is None else joined(earlier, inputs, -2)
 
-    def _fit(self) -> tuple[DTCFactors, Tensor]:
-        train_X = self._points()
-        dictionary = self._dictionary()
-        residuals = self.train_targets - prior_mean(self.mean_module, train_X)
-        self._changes = 0
-        return self._computed(dictionary, Observations(train_X, residuals, self._noise(train_X))), dictionary
-
-    def _computed(self, dictionary: Tensor, observations: Observations) -> DTCFactors:
-        """Return the factors at a dictionary (..., m, d), which the kernel sees, computed afresh."""
-        cross_gram = gram(self.covar_module, dictionary, observations.inputs)
-        dictionary_gram = gram(self.covar_module, dictionary)
-        return DTCFactors.fit(dictionary_gram, cross_gram, observations.residuals, observations.variances)
-
-    def _with(self, new: Observations, joining: Tensor | None) -> Change:
-        """Return what comes of new observations once points (k, d), if given, have joined the dictionary."""
-        start = Change(*self._state(), self._changes)
-        if joining is not None:
-            rows = unspanned(self.covar_module, start.factors, start.basis, self._seen(joining))
-            if rows:
-                extra = self._transformed_inducing_points
-                start = self._moved(torch.cat([self.inducing_points, joining[rows]]), extra)
-        inputs = new.inputs if self.num_outputs == 1 else new.inputs.unsqueeze(-3)
-        if start.basis.shape[-2] == 0 < len(new.inputs):
-            raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
-        embedding = start.factors.embed(gram(self.covar_module, start.basis, inputs))
-        factors = start.factors.observed(embedding, new.residuals, new.variances)
-        return Change(factors, start.basis, start.changes + len(new.inputs), start.also)
-
-    def _without(self, rows: Tensor, kept: Tensor, before: Observations) -> Change:
-        factors, basis = self._state()
-        left, gone, after = before.rows(kept), before.rows(rows), None
-        if len(rows) <= min(len(kept) - len(rows), basis.shape[-2]):
-            embedding = factors.embed(gram(self.covar_module, basis, gone.inputs))
-            after = factors.forgotten(embedding, gone.residuals, gone.variances)
-        if after is None:
-            return Change(self._computed(basis, left), basis, 0)
-        return Change(after, basis, self._changes + len(rows))
-
-    def _moved(self, points: Tensor, extra: Tensor | None) -> Change:
-        """Return what comes of another dictionary, points (m, d) and more that are transformed already."""
-        dictionary, observations, basis = self._dictionary_of(points, extra), self._observations(), self._dictionary()
-        also, m = {"inducing_points": points, "_transformed_inducing_points": extra}, basis.shape[-2]
-        if 0 < m < dictionary.shape[-2] and torch.equal(dictionary[..., :m, :], basis):
-            (factors, _), new = self._state(), dictionary[..., m:, :]
-            grams = border(self.covar_module, dictionary, new.shape[-2])
-            played = gram(self.covar_module, dictionary, observations.inputs)
-            after = factors.grown(*grams, played, observations.residuals, observations.variances)
-            if after is not None:
-                return Change(after, dictionary, self._changes + new.shape[-2], also)
-        return Change(self._computed(dictionary, observations), dictionary, 0, also)
+    def _unspanned(self, points: Tensor) -> list[int]:
+        """Return which points (k, d), as they are told, are spanned by no dictionary nor by those before."""
+        strategy, X, rows = self._strategy(), self._seen(points), list[int]()
+        prior, z = strategy.prior_variance(X), strategy.inside(strategy.features(X))
+        left, least = gram(strategy.kernel, X.to(z)) - z.mT @ z, SPANNED[points.dtype] * prior
+        non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
+        for row in range(len(points)):
+            pivot, column, left = left[..., 0, 0], left[..., 1:, 0], left[..., 1:, 1:]
+            outside = pivot > least[..., row]
+            if bool(outside.any()):
+                rows.append(row)
+                column = column * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
+                left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
+        return rows
 
     def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
-        """Return the points (m, d) that a rule chooses of those observed, by the present posterior."""
-        X, observations = self._original_inputs(), self._observations()
-        factors, basis = self._state()
-        embedding = factors.embed(gram(self.covar_module, basis, observations.inputs))
-        variance = factors.variance(prior_variance(self.covar_module, observations.inputs), embedding)
-        seen, noise = self._seen(X), observations.variances
-        rows, played = played_points(X, seen, self.covar_module, noise, variance, self.inducing_points)
+        """Return the points (m, d) that a rule chooses of those observed, by the present posterior.
+
+        A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
+        """
+        X, variances, (strategy, _, z, prior) = (
+            self._given_inputs(),
+            self._observations().variances,
+            self._at_observations(),
+        )
+        rows, places = distinct_in_order(X)
+        u, numbers = len(rows), torch.arange(len(X), device=X.device)
+        first = numbers.new_full((u,), len(X)).scatter_reduce(0, places, numbers, "amin")
+        counts = torch.bincount(places, minlength=u).to(X)
+        noise = counts / variances.new_zeros(*variances.shape[:-1], u).index_add(-1, places, variances.reciprocal())
+        scores = self._number(strategy.own_variance(prior, z))[..., first] / noise
+        scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
+        held = among(rows, self.inducing_points)
+        played = PlayedPoints(self._seen(X)[..., first, :], self.covar_module, noise, counts, scores, held)
         return self._selected(rule.select(played, generator), rows)
-
-    def _is_batch(self) -> bool:
-        return super()._is_batch() or self.inducing_points.dim() > 2
-
-    def _shared_buffers(self) -> tuple[Tensor | None, ...]:
-        return self.inducing_points, self._transformed_inducing_points
 
     def _choose(self, train_X: Tensor, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the rows of ``train_X`` that the rule chooses; no row if there are none."""
@@ -410,12 +329,8 @@ class NystromGP(ToldGP):
 
     def _dictionary(self) -> Tensor:
         """Return the dictionary as the kernel sees it: transformed, with the batch dimension of the outputs."""
-        return self._dictionary_of(self.inducing_points, self._transformed_inducing_points)
-
-    def _dictionary_of(self, points: Tensor, extra: Tensor | None) -> Tensor:
-        """Return the same for points (..., m, d) as they were told and more that are transformed already."""
-        dictionary = self._seen(points)
-        return dictionary if extra is None else concatenate(dictionary, extra, dim=-2)
+        dictionary, extra = self._seen(self.inducing_points), self._transformed_inducing_points
+        return dictionary if extra is None else joined(dictionary, extra, -2)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}inducing_points")

@@ -2,7 +2,7 @@
 
 import math
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import torch
@@ -14,10 +14,9 @@ from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.nystrom import NystromGP
-from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
-from torch_kbandits.posteriors.dtc import DTCFactors
-from torch_kbandits.posteriors.residual import learned_residual
+from torch_kbandits.posteriors.prediction import PredictionStrategy
 
 #: The reference stops where it leaves so little of all that counts, in units of λ, unless that is below rounding.
 _LEFT_OUT, _ROUNDING = 1e-6, 1e-12
@@ -121,7 +120,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
     with torch.no_grad():
         model.eval()
-        seen = model._points()
+        seen, Z = model._points(), model._dictionary().double()
         kernel = deepcopy(model.covar_module).double()
         U, places = distinct_in_order(seen.double())
         precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
@@ -130,53 +129,42 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
             if X.dim() != 2 or len(X) == 0:
                 raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
         at = U if X is None else model._preprocess(X).double()
-        Z = model._basis().double()
         one = torch.ones_like(precision)
         tolerance = max(_LEFT_OUT / float(precision @ prior_variance(kernel, U)), _ROUNDING)
         pivots = greedy_pivots(PlayedPoints(U, kernel, one, one), max_reference, tolerance)
         ours, reference = (_Spanned.by(points, U, precision, kernel) for points in (Z, U[pivots]))
+        said = replace(ours.strategy, learns_residual=model.learns_residual)
         left_out = reference.left_out(precision)
         return DictionaryQuality(
             size=len(Z),
             num_points=len(U),
-            effective_dimension=float(precision @ reference.variance(U, kernel)),
+            effective_dimension=float(precision @ reference.strategy.variance(U, reference.z)),
             projection_error=_largest_difference(reference.scaled(precision), ours.scaled(precision)) + left_out,
             margin=_factor(left_out),
             points=at.to(seen),
-            ratios=_said(model, ours, at, kernel) / reference.variance(at, kernel),
+            ratios=said.variance(at, said.features(at)) / reference.variance(at),
             learns_residual=model.learns_residual,
         )
 
 
-def _said(model: NystromGP, ours: "_Spanned", X: Tensor, kernel: Kernel) -> Tensor:
-    """Return the variances (k,) of the model at points (k, d)."""
-    variance = ours.variance(X, kernel)
-    if not model.learns_residual:
-        return variance
-    spanned = ours.factors.embed(gram(kernel, ours.points, X)).square().sum(0)
-    return learned_residual(prior_variance(kernel, X), spanned, variance)
-
-
 class _Spanned(NamedTuple):
-    """The DTC posterior at points: them, its factors, the embeddings (m, u) of what counts, and what is left, (u,)."""
+    """The DTC posterior at a dictionary, coordinates (m, u) of what counts, and what is left of its variances, (u,)."""
 
-    points: Tensor
-    factors: DTCFactors
-    embedding: Tensor
+    strategy: PredictionStrategy
+    z: Tensor
     residual: Tensor
 
     @classmethod
     def by(cls, points: Tensor, U: Tensor, precision: Tensor, kernel: Kernel) -> Self:
-        cross = gram(kernel, points, U)
-        factors = DTCFactors.fit(gram(kernel, points), cross, torch.zeros_like(precision), 1.0 / precision)
-        embedding = factors.embed(cross)
-        return cls(points, factors, embedding, (prior_variance(kernel, U) - embedding.square().sum(0)).clamp_min(0.0))
+        strategy = PredictionStrategy.nystrom(kernel, points, U, torch.zeros_like(precision), 1.0 / precision)
+        z = strategy.features(U)
+        return cls(strategy, z, (prior_variance(kernel, U) - z.square().sum(0)).clamp_min(0.0))
 
-    def variance(self, X: Tensor, kernel: Kernel) -> Tensor:
-        return self.factors.variance(prior_variance(kernel, X), self.factors.embed(gram(kernel, self.points, X)))
+    def variance(self, X: Tensor) -> Tensor:
+        return self.strategy.variance(X, self.strategy.features(X))
 
     def scaled(self, precision: Tensor) -> Tensor:
-        return self.embedding * precision.sqrt()
+        return self.z * precision.sqrt()
 
     def left_out(self, precision: Tensor) -> float:
         return float(precision @ self.residual)

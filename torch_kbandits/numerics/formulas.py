@@ -20,7 +20,7 @@ from gpytorch.kernels import (
 )
 from torch import Tensor
 
-from torch_kbandits.numerics.formula_loops import EQUAL, EXPONENTIAL, HEAD, LINEAR, MATERN, RATIONAL, SMOOTH, SQUARED
+from torch_kbandits.loops.kernel_loops import EQUAL, EXPONENTIAL, HEAD, LINEAR, MATERN, RATIONAL, SMOOTH, SQUARED
 
 #: Products of more factors than this in all are left to GPyTorch.
 _MOST_FACTORS = 16
@@ -168,7 +168,7 @@ def _product(kernel: ProductKernel, columns: np.ndarray, dimension: int) -> Term
 def formula(kernel: Kernel, dimension: int) -> np.ndarray | None:
     """Return a kernel on points of d columns as rows of numbers, one a factor; None where it is not known as such.
 
-    See ``formula_loops`` for what they mean.
+    See ``kernel_loops`` for what they mean.
     """
     with torch.no_grad():
         terms = called(kernel, np.arange(dimension), dimension)

@@ -12,9 +12,9 @@ from gpytorch.means import Mean
 from linear_operator.operators import to_dense
 from torch import Tensor
 
-from torch_kbandits.errors import InputError, NumericalError
-from torch_kbandits.numerics import formula_loops
-from torch_kbandits.numerics.compiled import runs_compiled
+from torch_kbandits.errors import InputError
+from torch_kbandits.loops import kernel_loops
+from torch_kbandits.loops.compiled import runs_compiled
 from torch_kbandits.numerics.formulas import known_formula
 
 #: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
@@ -33,7 +33,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     is_flat = X.dim() == others.dim() == 2
     known = known_formula(kernel, X.shape[-1]) if is_flat else None
     if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
-        values = formula_loops.values(known, as_array(X), as_array(others))
+        values = kernel_loops.values(known, as_array(X), as_array(others))
         return torch.from_numpy(values).to(X.dtype)
     # On a device it would wait.
     if is_flat and X.is_cpu and X.shape[0] > 1 and (apart := _apart(X)) is not None:
@@ -81,30 +81,13 @@ def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tenso
     return to_dense(cast(Tensor, kernel(X, other, diag=True))) if diag else gram(kernel, X, other)
 
 
-def border(kernel: Kernel, X: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return k(x, x') of all but the last k rows of X (..., m, d) against these, and of these, as ``gram`` does.
-
-    Raises:
-        NumericalError: if the kernel does not hold all points at once: GPyTorch's shift their inputs by the mean, which
-            one point far away turns into NaN for all.
-    """
-    new = X[..., X.shape[-2] - k :, :]
-    across = gram(kernel, X, new)
-    if not bool(torch.isfinite(across).all()):
-        raise NumericalError(
-            "The Gram matrix has NaN or infinite entries once the new points are among the others: check the inputs "
-            "and the kernel's hyperparameters."
-        )
-    return across[..., : X.shape[-2] - k, :], gram(kernel, new)
-
-
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
     if X.dim() != 2:
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     known = known_formula(kernel, X.shape[1])
     if known is not None and runs_compiled(X):
-        return torch.from_numpy(formula_loops.variances(known, as_array(X))).to(X.dtype)
+        return torch.from_numpy(kernel_loops.variances(known, as_array(X))).to(X.dtype)
     if not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     columns = cast(Tensor | None, kernel.active_dims)

@@ -13,10 +13,6 @@ _MAX_RELATIVE_JITTER = {torch.float64: 1e-6, torch.float32: 1e-3}
 #: A variance below minus this fraction of the prior variance is an error, above it is rounding and becomes 0.
 _NEGATIVE_VARIANCE_TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-2}
 
-#: What explains all but less than this share of a variance is not taken back by a downdate: what is left of it is a
-#: difference of numbers that large, and has lost as many digits.
-LEAST_SHARE = 1e-6
-
 #: Steps of inverse iteration, which gains orders of magnitude with each where one eigenvalue is far below the others.
 _INVERSE_ITERATIONS = 3
 
@@ -73,10 +69,13 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solvin
             return factor
         failed = failed | (still_failed > 0)
         relative *= 10.0
-    smallest = float(torch.linalg.eigvalsh(matrix.detach()).amin())
-    raise NotPositiveDefiniteError(
+    raise _not_a_covariance(matrix.detach(), limit * float(scale.detach().abs().amax()))
+
+
+def _not_a_covariance(matrix: Tensor, limit: float) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(
         f"The Gram matrix of {matrix.shape[-1]} points is not positive semi-definite: its smallest eigenvalue is "
-        f"{smallest:.3g} and rounding explains down to {-limit * float(scale.detach().abs().amax()):.3g}. "
+        f"{float(torch.linalg.eigvalsh(matrix).amin()):.3g} and rounding explains down to {-limit:.3g}. "
         "The kernel is not a valid covariance."
     )
 
@@ -127,13 +126,20 @@ def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
     Returns:
         (m,), m >= 1 if there is any point.
 
+    Raises:
+        NotPositiveDefiniteError: if others leave of a variance what is clearly negative.
+
     Cost: O(n m²), on the CPU in double precision.
     """
     values = gram.double().cpu().numpy()
-    least = tolerance * float(values.diagonal().max(initial=0.0))
+    largest = float(values.diagonal().max(initial=0.0))
     (pivoted_cholesky,) = get_lapack_funcs(("pstrf",), (values,))
-    _, pivots, rank, _ = pivoted_cholesky(values, tol=least, lower=1)
-    return torch.from_numpy(pivots[: max(rank, 1)].astype("int64") - 1).to(gram.device)
+    factor, pivots, rank, _ = pivoted_cholesky(values, tol=tolerance * largest, lower=1)
+    order, limit = pivots.astype("int64") - 1, _MAX_RELATIVE_JITTER[torch.float64] * largest
+    left = values.diagonal()[order[rank:]] - (factor[rank:, :rank] ** 2).sum(1)
+    if bool((left < -limit).any()):
+        raise _not_a_covariance(torch.from_numpy(values), limit)
+    return torch.from_numpy(order[: max(rank, 1)]).to(gram.device)
 
 
 def covariance_root(covariance: Tensor) -> Tensor:
@@ -165,48 +171,12 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
     """
     tolerance = _NEGATIVE_VARIANCE_TOLERANCE[variance.dtype]
     if bool((variance < -tolerance * prior_variance).any()):
-        raise _beyond_rounding(float((variance / prior_variance).detach().amin()), variance.dtype)
+        worst = float((variance / prior_variance).detach().amin())
+        raise NumericalError(
+            f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "
+            f"({-tolerance:.0e}): use float64, a larger regularization, or check that the kernel is a covariance."
+        )
     return variance.clamp_min(0.0)
-
-
-def _beyond_rounding(worst: float, dtype: torch.dtype) -> NumericalError:
-    return NumericalError(
-        f"A posterior variance came out at {worst:.3g} times the prior variance, beyond rounding "
-        f"({-_NEGATIVE_VARIANCE_TOLERANCE[dtype]:.0e}): use float64, a larger regularization, or check that the kernel "
-        "is positive semi-definite."
-    )
-
-
-def schur_factor(corner: Tensor, across: Tensor) -> Tensor:
-    """Return the Cholesky factor of the covariance of new points given old ones, S − CᵀA⁻¹C.
-
-    Args:
-        corner: S (..., k, k).
-        across: L⁻¹ C (..., m, k), with L Lᵀ = A.
-
-    Raises:
-        NotPositiveDefiniteError: if the difference has a clearly negative eigenvalue.
-
-    Cost: O(m k² + k³).
-    """
-    schur = corner - across.mT @ across
-    if schur.numel() == 1 and schur.is_cpu and 0.0 < schur.item() < torch.inf:
-        return schur.sqrt()
-    scale = corner.diagonal(dim1=-2, dim2=-1).mean(-1)
-    return jittered_cholesky(schur, scale.expand(schur.shape[:-2]))
-
-
-def bordered(factor: Tensor, across: Tensor, schur: Tensor) -> Tensor:
-    """Return [[L, 0], [acrossᵀ, schur]] for L (..., m, m), (..., m, k) and (..., k, k). Cost: O((m + k)²)."""
-    m, k = across.shape[-2:]
-    shape = schur.shape[:-2]
-    if factor.shape[:-2] != shape:
-        shape = torch.broadcast_shapes(factor.shape[:-2], shape)
-    whole = factor.new_zeros(*shape, m + k, m + k)
-    whole[..., :m, :m] = factor
-    whole[..., m:, :m] = across.mT
-    whole[..., m:, m:] = schur
-    return whole
 
 
 def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int = 0) -> Tensor:
@@ -241,15 +211,3 @@ def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int 
     result = factor.clone()
     result[..., start:, start:] = updated
     return result
-
-
-def cholesky_remove(factor: Tensor, index: int) -> Tensor:
-    """Return the Cholesky factor of A without row and column ``index``, from that of A. Cost: O((m − index)² + m²)."""
-    keep = torch.arange(factor.shape[-1], device=factor.device) != index
-    smaller = factor[..., keep, :][..., keep].clone()
-    column = factor[..., index + 1 :, index]
-    if column.shape[-1]:
-        trailing = smaller[..., index:, index:]
-        one = torch.ones(factor.shape[:-2], dtype=factor.dtype, device=factor.device)
-        smaller[..., index:, index:] = cholesky_rank_one(trailing, column, one)
-    return smaller

@@ -29,12 +29,6 @@ def generator_for(seed: int, round: int, purpose: str) -> torch.Generator:
     return torch.Generator().manual_seed(seed_for(seed, round, purpose))
 
 
-def first_normals(seed: int, rounds: range, purpose: str) -> list[float]:
-    """Return the standard normals that are drawn first by ``generator_for``, one a round; in a fourth of the time."""
-    generator, draw = torch.Generator(), torch.empty(1, dtype=torch.float64, device="cpu")
-    return [draw.normal_(generator=generator.manual_seed(seed_for(seed, round, purpose))).item() for round in rounds]
-
-
 def tie_width(best: Tensor, beta: Tensor, kernel_bound: Tensor) -> Tensor:
     """Return by how much a score may lie below the best one and be its equal but for rounding, 0-dim.
 

@@ -1,8 +1,6 @@
 """What is measured of a play beside its reward, the limits that it must keep, and several objectives as one."""
 
-from torch_kbandits.outcomes.limits import AtLeast, AtMost, Limit
-from torch_kbandits.outcomes.outcome import Outcome, declared
-from torch_kbandits.outcomes.safe_seed import KnownSafe
+from torch_kbandits.outcomes.limits import AtLeast, AtMost, KnownSafe, Limit, Outcome, declared
 from torch_kbandits.outcomes.scalarization import REWARD, Scalarization
 
 __all__ = ["REWARD", "AtLeast", "AtMost", "KnownSafe", "Limit", "Outcome", "Scalarization", "declared"]

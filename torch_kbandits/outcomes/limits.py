@@ -1,16 +1,49 @@
-"""Limits that an outcome must keep."""
+"""What is measured of a play beside its reward, the limits that it must keep, and what is known to be safe."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
 
+import torch
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.candidates import Box, Candidates, Configurations
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
 from torch_kbandits.errors import InputError
-from torch_kbandits.outcomes.outcome import Outcome
+from torch_kbandits.memory import Memory
+from torch_kbandits.priors import LearnedPrior, Prior
+
+#: So many points of a region are looked at.
+_SPREAD = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Something measured of a play beside its reward, such as a temperature. It has a posterior of its own.
+
+    Args:
+        name: by which ``tell`` is given it.
+        prior: what is assumed of it, in its own units; unless given, fitted as it is told, and nothing clipped: what is
+            far below the others may be what is sought.
+        memory: which of it counts at a time; None for the memory of the bandit.
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+
+    name: str
+    prior: Prior | LearnedPrior = field(default_factory=lambda: LearnedPrior(clip=False))
+    memory: Memory | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError(f"the name of an outcome must be a non-empty string, got {checks.shown(self.name)}.")
+        checks.instance(f"prior of outcome {self.name!r}", self.prior, (Prior, LearnedPrior), "a Prior or LearnedPrior")
+        if self.memory is not None:
+            checks.instance(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory or None")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,3 +141,89 @@ class AtLeast(Limit):
     """The outcome is to be at least a value; see ``Limit``."""
 
     sign = -1.0
+
+
+def declared(
+    outcomes: Sequence[str | Outcome], limits: Sequence[Limit], objectives: Sequence[str] = ()
+) -> tuple[Outcome, ...]:
+    """Return the outcomes that are named, in the order given, and then those that only limits or objectives name.
+
+    Raises:
+        InputError: if something is no outcome or no limit, or an outcome is declared twice.
+    """
+    named = [Outcome(each) if isinstance(each, str) else each for each in outcomes]
+    for number, each in enumerate(named):
+        checks.instance(f"outcomes[{number}]", each, Outcome, "a name or an Outcome")
+    named += [each.outcome for each in limits if isinstance(each.outcome, Outcome)]
+    found = {each.name: each for each in named}
+    if len(found) < len(named):
+        again = sorted({each.name for each in named if found[each.name] is not each})
+        if again:
+            raise InputError(f"Outcomes are declared once; say prior and memory of {again} in one place.")
+    for name in (*(each.outcome for each in limits), *objectives):
+        if isinstance(name, str) and name not in found:
+            found[name] = Outcome(name)
+    return tuple(found.values())
+
+
+@dataclass(frozen=True, eq=False)
+class KnownSafe:
+    """Actions, a region of actions, or a rule for points, that are safe at any time and in any context.
+
+    Attributes:
+        actions: (k, a), some or all of what is safe; none of a rule.
+        region: (2, a), the bounds of what is safe; None for the actions alone.
+        rule: says of points (n, d), with contexts (context, action), whether they are safe, (n,); or None.
+        context_dim: columns of points before the action: of the time and of the context.
+        time_dim: columns before what the rule sees, of the time.
+    """
+
+    actions: Tensor
+    region: Tensor | None = None
+    rule: Callable[[Tensor], Tensor] | None = None
+    context_dim: int = 0
+    time_dim: int = 0
+
+    @classmethod
+    def of(cls, given: Any, candidates: Candidates) -> Self:
+        """Return what was given, as it is for points of candidates.
+
+        Args:
+            given: points (k, a), configurations, a ``Box``, a function, or None for nothing.
+            candidates: what may be played.
+
+        Raises:
+            InputError: if it does not fit them.
+        """
+        own, before = untimed(candidates), candidates.context_dim
+        example, none = own.example, own.example[:0, own.context_dim :]
+        nothing = cls(none, context_dim=before, time_dim=int(candidates.is_timed))
+        if given is None:
+            return nothing
+        if isinstance(given, Box):
+            bounds = checks.points("bounds of safe_seed", given.bounds, dimension=none.shape[-1], like=example)
+            engine = torch.quasirandom.SobolEngine(none.shape[-1])  # a scrambled one depends on the default dtype
+            share = engine.draw(_SPREAD, dtype=torch.float64).to(bounds)
+            return replace(nothing, actions=bounds[0] + share * (bounds[1] - bounds[0]), region=bounds.clone())
+        if isinstance(own, Configurations) and not isinstance(given, Tensor) and not callable(given):
+            given = own.space.encode([given] if isinstance(given, dict) else given).to(example)
+        if callable(given):
+            return replace(nothing, rule=cast(Callable[[Tensor], Tensor], given))
+        given = own.brought("safe_seed", given)
+        actions = checks.points("safe_seed", given, dimension=none.shape[-1], like=example).detach().clone()
+        if actions.dim() != 2 or not len(actions):
+            raise InputError(f"safe_seed must be (k, {none.shape[-1]}) with k >= 1, got {checks.describe(given)}.")
+        return replace(nothing, actions=actions)
+
+    def contains(self, X: Tensor) -> Tensor:
+        """Say of points (n, d) whether they are known to be safe, (n,)."""
+        if self.rule is not None:
+            said = self.rule(X[:, self.time_dim :].to(self.actions.dtype))
+            if not isinstance(said, Tensor) or said.shape != X.shape[:1] or said.dtype != torch.bool:
+                raise InputError(f"safe_seed must return ({len(X)},) bool, got {checks.describe(said)}.")
+            return said.to(X.device)
+        A = X[:, self.context_dim :]
+        if self.region is not None:
+            lower, upper = self.region.to(A.device)
+            return ((lower <= A) & (upper >= A)).all(-1)
+        return (A.unsqueeze(-2) == self.actions.to(A.device)).all(-1).any(-1)

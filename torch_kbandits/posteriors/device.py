@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from torch_kbandits.numerics.blocks import points_at_a_time
 from torch_kbandits.posteriors.gaussian import Gaussian
-from torch_kbandits.posteriors.steps import Arrays, Steps
+from torch_kbandits.posteriors.table import Arrays, Steps
 
 Array = NDArray[Any]
 

@@ -14,11 +14,10 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
-from torch_kbandits.posteriors.table import Column, Table, Update
+from torch_kbandits.posteriors.table import Column, Features, Table, Update
 
 Array = NDArray[Any]
 
@@ -322,6 +321,10 @@ class DictionaryPosterior(Posterior):
         known = Table(Features(features, *features.shape), known.prior[kept], known.expected[:, kept], *moments)
         words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
         return changed(self, told=told, known=known, **words), moved
+
+    def reweighted(self, counts: Array, sums: Array) -> Self:
+        """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
+        return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
 
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""

@@ -21,6 +21,10 @@ from torch_kbandits.posteriors.table import Column, Update
 
 Array = NDArray[Any]
 
+#: A point told again has nearly no noise of what it had, as after it was all but forgotten, if its variance given the
+#: others falls below this share of what it was: then it leaves and joins, so that no digits are lost.
+_LEAST = 0.01
+
 
 @dataclass(frozen=True, eq=False)
 class ExactPosterior(Posterior):
@@ -80,17 +84,19 @@ class ExactPosterior(Posterior):
         q = self.white[:, i].copy()
         row = q - gaussian_loops.product(cov, q)
         own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
-        if not count:
-            gaussian, at = self.gaussian, self.place_in_basis.copy()
+        delta, at = noise / count - noise / before if count else math.inf, self.place_in_basis
+        share = 1.0 + delta * own
+        leaves = not _LEAST < share < math.inf
+        if leaves:
+            at = at.copy()
             at[place] = -1
             move, factor = Move(row, 1.0 / own, -alpha / own), own * noise / before
         else:
-            delta, at = noise / count - noise / before, self.place_in_basis
-            share = 1.0 + delta * own
             step = told.sums[:, place] / count - self.told.sums[:, place] / before - delta * alpha
             move, factor = Move(row, delta / share, step / share), share * count / before
-        gaussian = self.gaussian.moved(move, factor)
-        return changed(self, gaussian=gaussian, place_in_basis=at, arms=self._followed(Update(None, [move])))
+        gaussian, arms = self.gaussian.moved(move, factor), self._followed(Update(None, [move]))
+        after = changed(self, gaussian=gaussian, place_in_basis=at, arms=arms)
+        return after._joined(place, told) if leaves and count else after
 
     def _joined(self, place: int, told: Observations) -> Self:
         """Return the posterior once a point is told that nothing counted of."""
@@ -119,6 +125,40 @@ class ExactPosterior(Posterior):
         """Return the posterior that knows no points of which nothing counts; see ``Posterior``."""
         told, moved = self.told.kept(self.told.counts > 0.0)
         return changed(self, told=told).refitted(), moved
+
+    def reweighted(self, counts: Array, sums: Array) -> Self:
+        """Return the posterior if these were the counts (u,) and sums (k, u), without kernel values if none grows.
+
+        With Q = (K + S)⁻¹ and F the inverses of what the noise variances gain, 0 for a point that leaves,
+        B −= B W (F + Q)⁻¹ Wᵀ B, from a Cholesky factor of F + Q, which is scaled to a diagonal of ones.
+
+        Cost: O(m³ + A m²).
+        """
+        noise, live = self.prior.noise, np.flatnonzero(self.place_in_basis >= 0)
+        before, after = noise / self.told.counts[live], np.full(len(live), np.inf)
+        np.divide(noise, counts[live], out=after, where=counts[live] > 0.0)
+        told = changed(self, told=changed(self.told, counts=counts, sums=sums), num_changes=self.num_changes + 1)
+        new = counts > 0.0
+        new[live] = after < before * (1.0 - 1e-14)
+        if new.any() or self.num_changes >= CHECK:
+            return told.refitted()
+        grows = after > before
+        column = self.place_in_basis[live[grows]]
+        seen = self.white[:, column] - self.gaussian.cov @ self.white[:, column]
+        inverse, gain = self.white[:, column].T @ seen, after[grows] - before[grows]
+        scale = 1.0 / np.sqrt(inverse.diagonal() + 1.0 / gain)
+        inverse = (inverse + np.diag(1.0 / gain)) * np.outer(scale, scale)
+        factor = jittered_cholesky(torch.from_numpy(inverse)).numpy()
+        taken = (seen * scale) @ lower_inverse(factor).T
+        at, stays = self.place_in_basis.copy(), live[np.isfinite(after)]
+        at[counts == 0.0] = -1
+        cov, rest = self.gaussian.cov + taken @ taken.T, self.white[:, at[stays]] @ (sums[:, stays] / counts[stays]).T
+        share = np.divide(gain, after[grows], out=np.ones(len(gain)), where=np.isfinite(gain))
+        log_det = self.gaussian.log_det + 2.0 * np.log(factor.diagonal() / scale).sum()
+        log_det += np.log(share * before[grows]).sum()
+        gaussian = Gaussian((rest - cov @ rest).T, cov, log_det)
+        arms = None if self.arms is None else self.arms.refitted(gaussian, np.empty((0, self.size)))
+        return changed(told, gaussian=gaussian, place_in_basis=at, arms=arms)._checked()
 
     def refitted(self) -> Self:
         """Return the same, computed afresh. Cost: O(u³ + A u²)."""

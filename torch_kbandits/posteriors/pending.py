@@ -55,7 +55,7 @@ class Pending:
         posterior = self.posterior
         at = posterior.at(point)
         below = self._taken_of(at)
-        own, inside = at.z - posterior.gaussian.cov @ at.z, posterior.inside(at.z)
+        own, inside = at.own, posterior.inside(at.z)
         roots = posterior.residual_roots(at)
         noise = posterior.prior.noise / times
         corner = float(np.sqrt(max(posterior.variance_at(at)[0] - below[:, 0] @ below[:, 0], 0.0) + noise))

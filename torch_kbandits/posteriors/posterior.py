@@ -18,12 +18,10 @@ from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import non_negative_variance
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.posteriors.features import Features
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.steps import Steps
-from torch_kbandits.posteriors.table import Table, Update
+from torch_kbandits.posteriors.table import Features, Steps, Table, Update
 
 Array = NDArray[Any]
 
@@ -66,10 +64,10 @@ class Prior:
 
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
-        values = np.zeros((len(self.means), len(X)))
-        with torch.no_grad():
-            for row, mean in zip(values, self.means, strict=True):
-                if mean is not None:
+        values = np.zeros((len(self.means), X.shape[0]))
+        for row, mean in zip(values, self.means, strict=True):
+            if mean is not None:
+                with torch.no_grad():
                     row[:] = prior_mean(mean, X).double().numpy()
         return values
 
@@ -173,11 +171,15 @@ class Points(NamedTuple):
         X: (q, d).
         z: coordinates, (m, q).
         prior: prior variances, (q,).
+        own: z − cov z, (m, q): its product with z is what rewards explain of prior variances.
+        cov: of the posterior.
     """
 
     X: Tensor
     z: Array
     prior: Array
+    own: Array
+    cov: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,25 +219,35 @@ class Posterior(ABC):
         return self.told.points_at(self.basis)
 
     def coordinates(self, X: Tensor) -> Array:
-        """Return z of points X (q, d), (m, q): of one of those asked about last without computing them again."""
-        known: tuple[Array, Points] | None = vars(self).get("_last")
-        if known is not None and known[0] is self.white and len(X) == 1:
-            rows = (known[1].X == X).all(-1).nonzero()
-            if len(rows):
-                return known[1].z[:, int(rows[0]), None]
-        return self.at(X).z
+        """Return z of points X (q, d), (m, q). Cost: O(q m d + q m²)."""
+        known = self._remembered(X)
+        return self.white @ self.prior.between(self.points, X) if known is None else known.z
 
     def at(self, X: Tensor) -> Points:
         """Return points X (q, d) as the posterior sees them; those asked about last are remembered.
 
         Cost: O(q m d + q m²).
         """
-        known: tuple[Array, Points] | None = vars(self).get("_last")
-        if known is None or known[0] is not self.white or not torch.equal(known[1].X, X):
-            X = X.clone()  # who gave it may write to it
-            at = Points(X, self.white @ self.prior.between(self.points, X), self.prior.variance(X))
-            known = vars(self)["_last"] = self.white, at
-        return known[1]
+        known, cov = self._remembered(X), self.gaussian.cov
+        if known is None:
+            z = self.white @ self.prior.between(self.points, X)
+            known = Points(X.clone(), z, self.prior.variance(X), z - cov @ z, cov)  # who gave it may write to it
+            vars(self)["_last"] = self.white, known
+        return known if known.cov is cov else known._replace(own=known.z - cov @ known.z, cov=cov)
+
+    def _remembered(self, X: Tensor) -> Points | None:
+        """Return points X (q, d) if they, or one of them, were asked about last in these coordinates."""
+        last: tuple[Array, Points] | None = vars(self).get("_last")
+        if last is None or last[0] is not self.white:
+            return None
+        known = last[1]
+        if torch.equal(known.X, X):
+            return known
+        rows = (known.X == X).all(-1).nonzero() if len(X) == 1 else X[:0]
+        if not len(rows):
+            return None
+        row = slice(int(rows[0]), int(rows[0]) + 1)
+        return Points(X.clone(), known.z[:, row], known.prior[row], known.own[:, row], known.cov)
 
     def moments(self, X: Tensor) -> tuple[Array, Array]:
         """Return posterior means (k, q) and variances (q,) at points X (q, d)."""
@@ -252,9 +264,7 @@ class Posterior(ABC):
         Raises:
             NumericalError: if one is negative beyond rounding.
         """
-        z, prior = at.z, at.prior
-        variance = prior - np.einsum("mq,mq->q", z, z) + np.einsum("mq,mq->q", z, self.gaussian.cov @ z)
-        return non_negative(variance, prior)
+        return non_negative(at.prior - np.einsum("mq,mq->q", at.z, at.own), at.prior)
 
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
@@ -265,7 +275,7 @@ class Posterior(ABC):
 
     def covariance(self, at: Points) -> Array:
         """Return posterior covariances of points, (q, q)."""
-        return self.prior.between(at.X, at.X) - at.z.T @ (at.z - self.gaussian.cov @ at.z)
+        return self.prior.between(at.X, at.X) - at.z.T @ at.own
 
     def arm_mean(self) -> Any:
         """Return posterior means of the arms, (k, A)."""
@@ -317,7 +327,9 @@ class Posterior(ABC):
         if not fresh:
             return self, places
         new = X[fresh]
-        told = self.told.with_points(new, self.prior.variance(new), self.prior.expected(new).T)
+        known = self._remembered(new)
+        variance = self.prior.variance(new) if known is None else known.prior
+        told = self.told.with_points(new, variance, self.prior.expected(new).T)
         return self._with_points(changed(self, told=told), new), places
 
     @abstractmethod
@@ -342,9 +354,9 @@ class Posterior(ABC):
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts, and where those it knows stand, (u,)."""
 
+    @abstractmethod
     def reweighted(self, counts: Array, sums: Array) -> Self:
         """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
-        return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
 
     def information_gain(self) -> float:
         """Return ½ log det(I + K/λ) of what was told, in nats."""
@@ -364,7 +376,9 @@ class Posterior(ABC):
             NumericalError: if it is not.
         """
         if not np.isfinite(self.gaussian.mean).all() or not np.isfinite(self.gaussian.log_det):
-            raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
+            raise NumericalError(
+                "The posterior is not finite: rewards add up to more than fits, or hyperparameters are too large."
+            )
         return self
 
 

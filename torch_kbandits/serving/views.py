@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.looking.belief import moments
+from torch_kbandits.plotting.section import moments
 from torch_kbandits.serving.requests import Reader, plain
 
 

@@ -1,7 +1,7 @@
 """Search spaces of named parameters, and how their configurations become points of the unit cube and come back."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +11,9 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.spaces.arcs import RADIUS, rolled, unrolled
 from torch_kbandits.spaces.constraints import Constraint, checked, says
-from torch_kbandits.spaces.kinds import Categorical, Float, Integer, Parameter
-from torch_kbandits.spaces.near import near
-from torch_kbandits.spaces.slots import Slot
-
-__all__ = ["Categorical", "Float", "Integer", "Parameter", "ParameterSpace"]
+from torch_kbandits.spaces.kinds import Parameter
+from torch_kbandits.spaces.slots import RADIUS, Slot, rolled, unrolled
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
 #: many as it is to have.
@@ -65,16 +61,15 @@ class ParameterSpace:
         if not self.parameters:
             raise InputError("parameters must have at least one entry, got none.")
         slots: dict[str, Slot] = {}
-        start = latent = 0
+        start = 0
         for name, parameter in self.parameters.items():
             if not isinstance(name, str) or not isinstance(parameter, Parameter):
                 raise InputError(
                     f"parameters must map names to Float, Integer or Categorical; {name!r} is "
                     f"{checks.describe(parameter)}."
                 )
-            several = parameter.columns > 0
-            slots[name] = Slot(name, parameter, start, latent if several else None, _conditions(name, parameter, slots))
-            start, latent = start + slots[name].width, latent + several
+            slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
+            start += slots[name].width
         object.__setattr__(self, "parameters", dict(self.parameters))
         object.__setattr__(self, "constraints", checked(self.constraints, self.parameters))
         object.__setattr__(self, "_slots", tuple(slots.values()))
@@ -98,7 +93,7 @@ class ParameterSpace:
     @property
     def groups(self) -> list[int]:
         """Of each coordinate the number of its parameter among those that take some, (d,); see ``GroupedKernel``."""
-        return [slot.latent for slot in self._slots if slot.latent is not None for _ in range(slot.width)]
+        return [number for number, place in enumerate(self._several) for _ in range(self._slots[place].width)]
 
     @property
     def continuous(self) -> list[int]:
@@ -125,37 +120,32 @@ class ParameterSpace:
         Raises:
             InputError: if a parameter is missing, or its value is not one that it may take.
         """
-        owns: dict[str, Tensor] = {}
-        there: dict[str, Tensor] = {}
-        blocks = []
-        for slot in self._slots:
-            is_there = there[slot.name] = slot.is_there(owns, there, len(configurations))
-            rows = is_there.nonzero().flatten().tolist()
+        numbers, there = self._nothing(len(configurations))
+        for place, slot in enumerate(self._slots):
+            there[:, place] = slot.is_there(numbers, there)
+            rows = there[:, place].nonzero().flatten().tolist()
             for row in rows:
                 if slot.name not in configurations[row]:
                     raise InputError(
                         f"parameter {slot.name!r} is missing in configuration {row}: {dict(configurations[row])!r}."
                     )
-            own = torch.zeros(len(configurations), slot.parameter.columns, dtype=torch.float64)
-            own[rows] = slot.parameter.encode(slot.name, [configurations[row][slot.name] for row in rows])
-            owns[slot.name] = own
-            blocks.append(slot.laid(own, is_there))
-        return torch.cat(blocks, -1)
+            numbers[rows, place] = slot.parameter.encode(slot.name, [configurations[row][slot.name] for row in rows])
+        return self._written(numbers, there)
 
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
         """Return the configurations nearest to points (n, d)."""
         found: list[dict[str, Any]] = [{} for _ in range(len(points))]
-        for slot, own, there in self._states(points):
-            rows = range(len(points)) if not slot.conditions else there.nonzero().flatten().tolist()
-            for row, value in zip(rows, slot.parameter.decode(own[there] if slot.conditions else own), strict=True):
+        numbers, there = self._settled(self._read(points))
+        for place, slot in enumerate(self._slots):
+            rows = there[:, place].nonzero().flatten().tolist()
+            for row, value in zip(rows, slot.parameter.decode(numbers[rows, place]), strict=True):
                 found[row][slot.name] = value
         return found
 
     def snap(self, points: Tensor) -> Tensor:
         """Return the encodings (..., d) of the configurations nearest to points (..., d), whatever constraints say."""
         flat = points.reshape(math.prod(points.shape[:-1]), self.dimension)
-        blocks = [slot.laid(own, there) for slot, own, there in self._states(flat)]
-        return torch.cat(blocks, -1).reshape(points.shape)
+        return self._written(*self._settled(self._read(flat))).reshape(points.shape)
 
     # ---------------------------------------------------------------- what may be played
 
@@ -253,67 +243,76 @@ class ParameterSpace:
     # ---------------------------------------------------------------- inside
 
     @property
-    def _several(self) -> list[Slot]:
-        """The slots of parameters of several values."""
-        return [slot for slot in self._slots if slot.latent is not None]
+    def _several(self) -> list[int]:
+        """The places of parameters of several values."""
+        return [place for place, slot in enumerate(self._slots) if slot.width]
 
     @property
     def _rolled(self) -> Tensor:
         """The first of the two columns of each continuous number on an arc."""
         return torch.tensor([slot.start for slot in self._slots if slot.is_continuous and slot.is_rolled]).long()
 
-    def _states(self, points: Tensor) -> Iterator[tuple[Slot, Tensor, Tensor]]:
-        """Yield of each slot the nearest encodings of its own (n, columns), and where it is there (n,)."""
-        owns: dict[str, Tensor] = {}
-        there: dict[str, Tensor] = {}
-        for slot in self._slots:
-            owns[slot.name] = slot.parameter.snap(slot.own(points))
-            there[slot.name] = slot.is_there(owns, there, len(points))
-            yield slot, owns[slot.name], there[slot.name]
+    def _nothing(self, n: int) -> tuple[Tensor, Tensor]:
+        """Return numbers (n, S) of all parameters, and that none is there, (n, S)."""
+        shape = n, len(self._slots)
+        return torch.full(shape, 0.5, dtype=torch.float64), torch.zeros(shape, dtype=torch.bool)
+
+    def _read(self, points: Tensor) -> Tensor:
+        """Return the numbers of all parameters at points (n, d), (n, S)."""
+        return torch.stack([slot.read(points) for slot in self._slots], -1)
+
+    def _settled(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the numbers (n, S) of the values nearest to numbers (n, S), and which are there, (n, S)."""
+        settled, there = self._nothing(len(numbers))
+        for place, slot in enumerate(self._slots):
+            settled[:, place] = slot.parameter.snap(numbers[:, place])
+            there[:, place] = slot.is_there(settled, there)
+        return settled, there
+
+    def _written(self, numbers: Tensor, there: Tensor) -> Tensor:
+        """Return the encodings (n, d) of the numbers (n, S) of values, where they are there, (n, S)."""
+        columns = [slot.written(numbers[:, s], there[:, s]) for s, slot in enumerate(self._slots)]
+        return torch.cat(columns, -1)
 
     def _allowed(self, encodings: Tensor) -> Tensor:
         return encodings[self.allows(encodings)] if self.constraints else encodings
 
     def _latents(self, points: Tensor) -> Tensor:
-        """Return a number in [0, 1] for each parameter of several values at points (n, d), (n, P); NaN if not there."""
-        return _numbers_of(self._states(points), len(points))
+        """Return the numbers of parameters of several values at points (n, d), (n, P); NaN of one that is not there."""
+        numbers, there = self._settled(self._read(points))
+        return torch.where(there, numbers, torch.nan)[:, self._several]
+
+    def _meant(self, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what ``_settled`` does of numbers (n, P) of parameters of several values."""
+        numbers, _ = self._nothing(len(latents))
+        numbers[:, self._several] = latents
+        return self._settled(numbers)
 
     def _placed(self, latents: Tensor) -> Tensor:
         """Return the encodings (n, d) of configurations that numbers (n, P) in [0, 1] stand for."""
-        return torch.cat([slot.laid(own, there) for slot, own, there in self._meant(latents)], -1)
-
-    def _meant(self, latents: Tensor) -> Iterator[tuple[Slot, Tensor, Tensor]]:
-        """Yield what ``_states`` does of the configurations that numbers (n, P) in [0, 1] stand for."""
-        owns: dict[str, Tensor] = {}
-        there: dict[str, Tensor] = {}
-        for slot in self._slots:
-            own = latents[:, :0] if slot.latent is None else slot.parameter.spread(latents[:, slot.latent])
-            owns[slot.name] = own
-            there[slot.name] = slot.is_there(owns, there, len(latents))
-            yield slot, own, there[slot.name]
+        return self._written(*self._meant(latents))
 
     def _near(self, latents: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
-        ordered = torch.tensor([not isinstance(slot.parameter, Categorical) for slot in self._several]).bool()
+        ordered = torch.tensor([self._slots[place].parameter.is_ordered for place in self._several]).bool()
         return near(latents, ordered, radii, size, generator)
 
     def _exchanged(self, points: Tensor) -> Tensor:
         """Return numbers (k, P) that stand for configurations which differ from points (n, d) in one parameter."""
-        states = list(self._states(points))
-        latents = _numbers_of(states, len(points))
+        latents = self._latents(points)
         parts = [latents[:0]]
-        for row, numbers in enumerate(latents):
-            for slot, own, there in states:
-                if slot.latent is not None and there[row]:
-                    others = slot.parameter.others(own[row])
-                    moved = numbers.repeat(len(others), 1)
-                    moved[:, slot.latent] = others
-                    parts.append(moved)
+        for numbers in latents:
+            for place, slot in enumerate(self._several):
+                if not numbers[place].isnan():
+                    others = self._slots[slot].parameter.others(numbers[place])
+                    changed = numbers.repeat(len(others), 1)
+                    changed[:, place] = others
+                    parts.append(changed)
         moved = torch.cat(parts)
         missing = moved.isnan()
         filled = torch.where(missing, 0.5, moved)
         if not bool(missing.any()):
             return filled
-        new = (missing & ~_numbers_of(self._meant(filled), len(filled)).isnan()).any(-1)
+        new = (missing & self._meant(filled)[1][:, self._several]).any(-1)
         # The first point of the sequence is 0.
         size = min(filled.shape[-1], SobolEngine.MAXDIM)
         drawn = SobolEngine(size).draw(_BRANCHES + 1, dtype=torch.float64)[1:].repeat(1, -(-filled.shape[-1] // size))
@@ -334,32 +333,49 @@ class ParameterSpace:
             chunk = max(chunk, 64)
 
 
-def _conditions(name: str, parameter: Parameter, before: Mapping[str, Slot]) -> tuple[tuple[Slot, Tensor], ...]:
+def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+    """Return numbers (3 size r, P) in [0, 1] near some, (1, P): all moved a little, a few, and a few drawn anew.
+
+    Numbers without an order are drawn anew where a few others move. NaN stands for a number that is not there, and is
+    drawn, in case it will be.
+
+    Args:
+        numbers: (1, P).
+        ordered: which of them have an order, (P,).
+        radii: the deviations of moves, (r,).
+        size: how many points of each of the three kinds for each of the radii.
+        generator: the only source of randomness.
+    """
+    shape = 3 * size * len(radii), numbers.shape[-1]
+    kind = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
+    radius = torch.tensor(radii, dtype=torch.float64).repeat_interleave(3 * size).unsqueeze(-1)
+    moved = torch.where(ordered, numbers + radius * torch.randn(shape, **kind), numbers)  # pyright: ignore
+    drawn = torch.rand(shape, **kind)  # pyright: ignore
+    few = torch.rand(shape, **kind) < max(0.2, 1.0 / max(1, shape[1]))  # pyright: ignore
+    part = (torch.arange(shape[0]) // size % 3).unsqueeze(-1)
+    found = torch.where((part == 0) | ((part == 1) & few), moved, numbers)
+    found = torch.where((part > 0) & few & ((part == 2) | ~ordered), drawn, found)
+    return torch.where(found.isnan(), drawn, found).clamp(0.0, 1.0)
+
+
+def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tuple[tuple[int, Tensor], ...]:
     """Return what a parameter depends on.
 
     Raises:
         InputError: if that is no parameter before it, has no steps, or cannot have the values.
     """
-    found = []
+    found, names = [], [slot.name for slot in before]
     for other, values in parameter.when:
-        if other not in before:
+        if other not in names:
             raise InputError(
                 f"parameter {name!r} depends on {other!r}, which must be a parameter that comes before it; there are "
-                f"{list(before)} before."
+                f"{names} before."
             )
-        if before[other].is_continuous:
+        place = names.index(other)
+        if before[place].is_continuous:
             raise InputError(f"parameter {name!r} depends on {other!r}, which must be a choice or a number on steps.")
-        found.append((before[other], before[other].parameter.numbers(other, values)))
+        found.append((place, before[place].parameter.encode(other, values)))
     return tuple(found)
-
-
-def _numbers_of(states: Iterable[tuple[Slot, Tensor, Tensor]], size: int) -> Tensor:
-    """Return a number in [0, 1] for each parameter of several values, (size, P); NaN where it is not there."""
-    found = [torch.zeros(size, 0, dtype=torch.float64)]
-    for slot, own, there in states:
-        if slot.latent is not None:
-            found.append(torch.where(there, slot.parameter.uniform(own), torch.nan).unsqueeze(-1))
-    return torch.cat(found, -1)
 
 
 def _with_pairs(points: Tensor, first: Tensor, one: Tensor, other: Tensor) -> Tensor:

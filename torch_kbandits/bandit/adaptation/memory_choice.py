@@ -1,15 +1,25 @@
-"""Which of several memories is in force, block by block of rounds."""
+"""Which of several memories is in force, block by block of rounds: by what each earned, or how well it predicted."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple
 
-from torch import Tensor
+import torch
 
 from torch_kbandits import checks
+from torch_kbandits.beliefs import Belief
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import Discount, KeepAll, Memory, SlidingWindow
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.ledger import History
+
+#: The ratio of two neighbouring windows of ``default_memories``.
+_RATIO = 4
+#: A block of which less than this share is left counts no more.
+_LEAST = 1e-3
 
 
 class Choice(NamedTuple):
@@ -24,21 +34,8 @@ class Choice(NamedTuple):
     probabilities: tuple[float, ...]
 
 
-class Predictor(Protocol):
-    """A posterior, as far as scoring its predictions needs it."""
-
-    @property
-    def regularization(self) -> Tensor:
-        """λ, 0-dim."""
-        ...
-
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
-        ...
-
-
 #: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Predictor]
+Believe = Callable[[History, Memory, float], Belief]
 
 
 class MemoryChoice(ABC):
@@ -72,22 +69,278 @@ class MemoryChoice(ABC):
 
     @abstractmethod
     def choice(self, summaries: tuple[Any, ...], seed: int) -> Choice:
+        """Return the memory of the next block, from the summaries so far; the seed addresses draws, if any."""
+
+
+@dataclass(frozen=True)
+class BanditOverBandit(MemoryChoice):
+    """Which of several memories to use: EXP3 over blocks of rounds, whose gain is the mean reward of the block.
+
+    The choice is a function of the rewards told and of a seed: this is a value and holds no state.
+
+    Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
+    Auer et al., 2002. Differs:
+
+    - All memories share one history, unless ``shares_history`` is False. In the paper every block starts its window
+      bandit anew, so no window longer than a block can help. With a shared one it can; but what a block earns then
+      also depends on what was played in earlier ones, which the analysis of EXP3 does not allow for.
+    - Gains are scaled by the least and the largest mean of a block so far, unless bounds are given; all past gains are
+      rescaled whenever these change. In the paper the rewards have known bounds and sums over a block are scaled so
+      that they leave [0, 1] with small probability. No regret bound covers a scale that follows the rewards.
+    - Any memories, not only windows.
+
+    Args:
+        memories: what to choose from.
+        block_size: H, rounds of a block. A round is a call of ``tell``.
+        exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
+        reward_bounds: the least and the largest mean reward of a block; means outside are moved to the nearer one.
+            None for those so far.
+        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
+
+    Raises:
+        InputError: if an argument does not fit.
+    """
+
+    memories: tuple[Memory, ...]
+    block_size: int
+    exploration: float
+    reward_bounds: tuple[float, float] | None = None
+    shares_history: bool = True
+
+    def __post_init__(self) -> None:
+        kinds = {"block_size": checks.positive_integer, "exploration": checks.finite_number}
+        checks.keep(self, memories=_memories, shares_history=checks.flag, **kinds)
+        checks.keep(self, reward_bounds=checks.optional(_bounds))
+        if not 0.0 <= self.exploration <= 1.0:
+            raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
+
+    def block_means(self, history: History) -> list[float]:
+        """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
+
+        A reward belongs to the block in which it is told, also where its point was played in an earlier one. The mean
+        of a block without rewards, of which every play failed, is NaN.
+        """
+        num_blocks = history.next_round // self.block_size
+        blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
+        complete = blocks < num_blocks
+        counts = torch.bincount(blocks[complete], minlength=num_blocks)
+        return (torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist()
+
+    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
+        """Return the mean reward of each complete block."""
+        return tuple(self.block_means(history))
+
+    def choice(self, summaries: Sequence[float], seed: int) -> Choice:
         """Return the memory of the next block.
 
         Args:
-            summaries: of the blocks so far.
-            seed: addresses the draws, if there are any.
+            summaries: the mean reward of each block so far, in order; one that is NaN says nothing of its memory.
+            seed: addresses the draws; that of a block depends on its number and the seed alone.
+
+        Cost: O(N K) for N blocks and K memories.
         """
+        # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
+        paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
+        chances, drawn = self._drawn(paid, owed, (0.0, 0.0), seed, 0)
+        scale, low, high = (0.0, 0.0), math.inf, -math.inf
+        for number, mean in enumerate(summaries):
+            if not math.isnan(mean):
+                low, high = min(low, mean), max(high, mean)
+                scale = self.reward_bounds or (low, high)
+                paid[drawn] += min(max(mean, scale[0]), scale[1]) / chances[drawn]
+                owed[drawn] += 1.0 / chances[drawn]
+            chances, drawn = self._drawn(paid, owed, scale, seed, number + 1)
+        return Choice(self.memories[drawn], tuple(chances))
+
+    def _drawn(
+        self, paid: list[float], owed: list[float], scale: tuple[float, float], seed: int, block: int
+    ) -> tuple[list[float], int]:
+        """Return the probabilities of the memories in a block, and which one is drawn."""
+        low, spread = scale[0], scale[1] - scale[0]
+        gains = [(y - low * one) / spread if spread > 0.0 else 0.0 for y, one in zip(paid, owed, strict=True)]
+        chances = probabilities(gains, self.exploration)
+        uniform = float(
+            torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64, device="cpu")
+        )
+        below = sum(uniform >= total for total in accumulate(chances))
+        return chances, min(below, len(chances) - 1)
 
 
-def checked_memories(memories: Any) -> tuple[Memory, ...]:
-    """Return one or more memories as a tuple.
+def exploration_rate(num_options: int, num_choices: int) -> float:
+    """Return the share γ of choices that EXP3 makes uniformly: min(1, √(K ln K / ((e − 1) N))).
+
+    Source: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem", SIAM J. Comput.
+    2002, Corollary 3.2, with N as the bound on the gain of the best option.
+
+    Args:
+        num_options: K >= 1.
+        num_choices: N >= 1, how many choices there will be.
 
     Raises:
-        InputError: if they are none.
+        InputError: if a number is no whole number of at least 1.
     """
+    options = checks.positive_integer("num_options", num_options)
+    choices = checks.positive_integer("num_choices", num_choices)
+    return min(1.0, math.sqrt(options * math.log(options) / ((math.e - 1.0) * choices)))
+
+
+def probabilities(estimates: Sequence[float], exploration: float) -> list[float]:
+    """Return the probability that EXP3 gives each option: (1 − γ) e^(γ Ĝ_k / K) / Σ_j e^(γ Ĝ_j / K) + γ / K.
+
+    Args:
+        estimates: Ĝ_k, the sum over past choices of k of its gain in [0, 1] over the probability that it had then.
+        exploration: γ in [0, 1].
+    """
+    number, largest = len(estimates), max(estimates)
+    weights = [math.exp(exploration * (estimate - largest) / number) for estimate in estimates]
+    total = sum(weights)
+    return [(1.0 - exploration) * weight / total + exploration / number for weight in weights]
+
+
+def block_windows(block_size: int) -> tuple[Memory, ...]:
+    """Return the windows of BOB: H^(j/Δ) observations, rounded down, for j = 0 … Δ = ⌈ln H⌉; equal ones once.
+
+    Source: Cheung, Simchi-Levi and Zhu, AISTATS 2019.
+
+    Args:
+        block_size: H >= 1.
+    """
+    block_size = checks.positive_integer("block_size", block_size)
+    steps = max(1, math.ceil(math.log(block_size)))
+    # Rounding must not take one from a power that is whole.
+    sizes = {math.floor(block_size ** (j / steps) + 1e-9) for j in range(steps + 1)}
+    return tuple(SlidingWindow(size, "observations") for size in sorted(sizes))
+
+
+def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
+    """Return windows of one block, four blocks, sixteen and so on below the horizon, and one without an end.
+
+    Few of them, since EXP3 tries each about as often as any other until it knows; none shorter than a block, since
+    within a block it could not pay to have learned so little.
+
+    Args:
+        block_size: H >= 1.
+        horizon: T >= 1.
+    """
+    size, sizes = checks.positive_integer("block_size", block_size), list[float]()
+    while size < checks.positive_integer("horizon", horizon):
+        sizes.append(size)
+        size *= _RATIO
+    return tuple(SlidingWindow(size, "observations") for size in (*sizes, math.inf))
+
+
+class BlockScores(NamedTuple):
+    """How well the memories predicted the rewards of a block.
+
+    Attributes:
+        block: its number, from 0.
+        scores: the log predictive density of its rewards under each memory, in nats.
+    """
+
+    block: int
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class DynamicModelSelection(MemoryChoice):
+    """The memory that predicted best of late: the largest sum of log predictive densities, older ones forgotten.
+
+        S_k = Σ_b α^(rounds since b) Σ_{s in b} log N(y_s; μ_k(x_s), σ²_k(x_s) + λ)
+
+    where μ_k and σ_k are of the posterior under memory k before block b. Every reward scores every memory, whichever
+    chose its point: no memory need be played in order to be judged, as a bandit over memories has to.
+
+    Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
+    Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
+    selection). Differs: the models differ in what they forget; a posterior predicts the rewards of a whole block, each
+    on its own; blocks of which less than a thousandth is left are dropped. No regret bound is known.
+
+    Args:
+        memories: what to choose from. The last one is in force until the first block is over; of memories that
+            predicted equally well the first is taken.
+        block_size: H, rounds of a block. A round is a call of ``tell``.
+        score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
+
+    Raises:
+        InputError: if an argument does not fit.
+
+    Cost of a block: the posterior of what counts under each memory. An exact one goes on from the last block.
+    """
+
+    memories: tuple[Memory, ...]
+    block_size: int = 5
+    score_discount: float = 0.95
+
+    allows_restarts: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        kinds = {"block_size": checks.positive_integer, "score_discount": checks.open_unit_interval}
+        checks.keep(self, memories=_memories, **kinds)
+
+    @property
+    def num_blocks(self) -> int:
+        """How many blocks, the latest, the choice rests on."""
+        return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
+
+    def summaries(self, history: History, known: tuple[BlockScores, ...], believe: Believe) -> tuple[BlockScores, ...]:
+        """Return the scores of the latest complete blocks, those known already taken as they are."""
+        number = history.next_round // self.block_size
+        before = {scores.block: scores for scores in known}
+        blocks = range(max(0, number - self.num_blocks), number)
+        return tuple(before.get(block) or self._scored(block, history, believe) for block in blocks)
+
+    def choice(self, summaries: tuple[BlockScores, ...], seed: int) -> Choice:
+        """Return the memory of the next block. Nothing is drawn."""
+        if not summaries:
+            return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
+        last = summaries[-1].block
+        weights = [self.score_discount ** (self.block_size * (last - each.block)) for each in summaries]
+        columns = zip(*(each.scores for each in summaries), strict=True)
+        totals = [sum(weight * score for weight, score in zip(weights, column, strict=True)) for column in columns]
+        best = max(totals)
+        shares = [math.exp(total - best) for total in totals]
+        return Choice(self.memories[totals.index(best)], tuple(share / sum(shares) for share in shares))
+
+    def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
+        """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
+
+        A late reward belongs to the block in which it is told. A block without rewards tells no memory from another.
+        """
+        if history.told_at is None:
+            raise InputError("Memories are compared in time, and this history has no times.")
+        start = block * self.block_size
+        before = history.rows(history.rounds < start)
+        there = (history.rounds >= start) & (history.rounds < start + self.block_size)
+        told, times = history.rows(there), history.told_at[there].tolist()
+        beliefs = (believe(before, memory, times[0]) for memory in self.memories if times)
+        return BlockScores(block, tuple(_score(told, each) for each in beliefs) or (0.0,) * len(self.memories))
+
+
+def default_discounts() -> tuple[Memory, ...]:
+    """Return discounts that remember about 10, 20, 50 and 100 rounds, and the memory that keeps all."""
+    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), KeepAll())
+
+
+def _score(told: History, belief: Belief) -> float:
+    """Return the log predictive density of rewards, each on its own, in nats."""
+    mean, variance = (part.double() for part in belief.moments(told.X))
+    variance = variance + belief.regularization.double()
+    terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
+    return -0.5 * float(terms.sum())
+
+
+def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
     if not isinstance(memories, (tuple, list)) or not memories:
-        raise InputError(f"memories must be one or more memories, got {checks.describe(memories)}.")
+        raise InputError(f"{name} must be one or more memories, got {checks.describe(memories)}.")
     for number, memory in enumerate(memories):
-        checks.instance(f"memories[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
+        checks.instance(f"{name}[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
     return tuple(memories)
+
+
+def _bounds(name: str, bounds: Any) -> tuple[float, float]:
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise InputError(f"{name} must be two numbers, the least and the largest, got {checks.shown(bounds)}.")
+    low, high = (checks.finite_number(f"{name}[{i}]", bound) for i, bound in enumerate(bounds))
+    if not low < high:
+        raise InputError(f"{name} must be two numbers, the least below the largest, got {low:g} and {high:g}.")
+    return low, high

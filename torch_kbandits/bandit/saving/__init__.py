@@ -2,5 +2,7 @@
 
 from torch_kbandits.bandit.saving.bandits import loaded, save
 from torch_kbandits.bandit.saving.container import read, write
+from torch_kbandits.bandit.saving.states import restored, state_of
+from torch_kbandits.bandit.saving.values import NotRebuildableError, describe, rebuild
 
-__all__ = ["loaded", "read", "save", "write"]
+__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored", "save", "state_of", "write"]

@@ -1,6 +1,6 @@
 """Bandits to files and back: their state, and what they are made of where that can be made again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, Protocol, Self, TypeVar
@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.saving import values
 from torch_kbandits.bandit.saving.container import read, write
-from torch_kbandits.bandit.saving.refusal import NotRebuildableError
-from torch_kbandits.bandit.saving.schema import check_bandit, check_pieces
+from torch_kbandits.bandit.saving.values import NotRebuildableError, describe, rebuild
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.version import __version__
 
@@ -20,6 +18,8 @@ from torch_kbandits.version import __version__
 _KIND = "bandit"
 #: Points at which a kernel is compared with the one made again.
 _COMPARED = 16
+#: The parts of a file.
+_PARTS = {"version": str, "class": str, "state": dict, "pieces": dict}
 
 
 class Savable(Protocol):
@@ -54,13 +54,15 @@ def save(bandit: Savable, path: str | PathLike[str], words: Mapping[str, Any], p
         words: the arguments that make it again.
         points: (n, d), at some of which its kernel is compared with the one made again.
     """
-    kind = type(bandit)
-    content = {
-        "version": __version__,
-        "class": kind.__name__,
-        "state": bandit.state_dict(),
-        "pieces": _described(kind, words, points[:_COMPARED]),
-    }
+    kind, pieces = type(bandit), dict[str, Any]()
+    try:
+        if not _is_ours(kind):
+            raise NotRebuildableError(f"the class {kind.__name__} is not known to it")
+        described = {name: describe(name, word, points[:_COMPARED]) for name, word in words.items()}
+        pieces = {"words": described, "device": str(points.device)}
+    except NotRebuildableError as error:
+        pieces = {"reason": str(error)}
+    content = {"version": __version__, "class": kind.__name__, "state": bandit.state_dict(), "pieces": pieces}
     write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_told)
 
 
@@ -73,10 +75,9 @@ def loaded(
     if into is not None and device is not None:
         raise InputError("Leave out device: the bandit given as into has one.")
     content, file = read(path, _KIND), repr(fspath(path))
-    try:
-        check_bandit(content)
-    except InputError as error:
-        raise DamagedFileError(f"{file} holds no bandit: {error}") from None
+    for name, part in _PARTS.items():
+        if not isinstance(content.get(name), part):
+            raise DamagedFileError(f"{file} holds no bandit: {name!r} is {checks.shown(content.get(name, 'missing'))}.")
     bandit = _made(kind, content["class"][:40], content["pieces"], device, file) if into is None else into
     try:
         bandit.load_state_dict(content["state"])
@@ -85,67 +86,38 @@ def loaded(
     return bandit
 
 
-def _described(kind: type, words: Mapping[str, Any], points: Tensor) -> dict[str, Any]:
-    """Return what a bandit is made of as plain values, or why that cannot be."""
-    if not _is_ours(kind):
-        return {"reason": f"the class {kind.__name__} is not known to it"}
-    try:
-        described = {name: values.describe(name, word, points) for name, word in words.items()}
-        pieces = {"words": described, "device": str(points.device)}
-        check_pieces(pieces)
-    except (NotRebuildableError, InputError) as error:
-        return {"reason": str(error)}
-    return pieces
-
-
-def _made(kind: type[_AnyBandit], name: str, pieces: Any, device: torch.device | str | None, file: str) -> _AnyBandit:
+def _made(
+    kind: type[_AnyBandit], name: str, pieces: dict[str, Any], device: torch.device | str | None, file: str
+) -> _AnyBandit:
     """Return a new bandit of what was described."""
-    named = _named(kind, name)
+    named = _class_of(kind, name)
     if "reason" not in pieces and named is None:
         raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use {name}.load.")
+    advice = f"Make the bandit as it was and give it: {kind.__name__}.load(path, into=bandit)."
     if "reason" in pieces or named is None:
-        raise StateMismatchError(
-            f"{file} has the state of its {name} and not what makes it again: {pieces['reason']}. Make the bandit as "
-            f"it was and give it: {kind.__name__}.load(path, into=bandit)."
-        )
+        reason = checks.shown(pieces["reason"])[1:-1]
+        raise StateMismatchError(f"{file} has the state of its {name} and not what makes it again: {reason}. {advice}")
+    given = str(pieces.get("device") if device is None else device)
     try:
-        check_pieces(pieces)
-    except InputError as error:
-        raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error}") from None
-    saved = pieces["device"] if device is None else device
-    try:
-        place = torch.empty(0, device=saved).device
-        if place.type == "meta":
+        if (place := torch.empty(0, device=given).device).type == "meta":
             raise RuntimeError("it has no numbers")
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError) as error:
         raise InputError(
-            f"device={checks.shown(str(saved))} cannot be used here ({error}): give one, device='cpu'."
+            f"device={checks.shown(given)} cannot be used here ({error}): give one, device='cpu'."
         ) from None
     try:
-        return named._made_of({word: values.rebuild(value, place) for word, value in pieces["words"].items()})
+        return named._made_of({word: rebuild(value, place) for word, value in pieces["words"].items()})
     except KernelBanditError as error:
-        raise StateMismatchError(
-            f"{file}: the {name} cannot be made again: {error} Make it as it was and give it: "
-            f"{kind.__name__}.load(path, into=bandit)."
-        ) from error
+        raise StateMismatchError(f"{file}: the {name} cannot be made again: {error} {advice}") from error
     except Exception as error:  # what the file says led to it
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
 
 
-def _named(kind: type[_AnyBandit], name: str) -> type[_AnyBandit] | None:
-    """Return the class of a name among a class and those below it; an algorithm that nobody used yet is imported."""
+def _class_of(kind: type[_AnyBandit], name: str) -> type[_AnyBandit] | None:
+    """Return the class of this package of a name that is this one or one below it; None if there is none."""
     algorithms = import_module(f"{__name__.partition('.')[0]}.algorithms")
-    if name in algorithms.__all__:
-        getattr(algorithms, name)
-    return next((each for each in _classes(kind) if each.__name__ == name), None)
-
-
-def _classes(kind: type[_AnyBandit]) -> Iterator[type[_AnyBandit]]:
-    """Yield a class and those below it, of this package."""
-    if _is_ours(kind):
-        yield kind
-    for below in kind.__subclasses__():
-        yield from _classes(below)
+    found = getattr(algorithms, name) if name in algorithms.__all__ else kind
+    return found if found.__name__ == name and issubclass(found, kind) and _is_ours(found) else None
 
 
 def _is_ours(kind: type) -> bool:

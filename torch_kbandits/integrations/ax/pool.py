@@ -7,13 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-import torch
-from ax.adapter.data_utils import ExperimentData
-from ax.adapter.transforms.base import Transform
-from ax.core.observation import ObservationFeatures
 from ax.core.parameter import FixedParameter, Parameter
 from ax.core.search_space import SearchSpace
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
@@ -85,8 +80,8 @@ class CandidatePool:
             )
         return type(self)({name: _cast(space.parameters[name], values) for name, values in self.columns.items()})
 
-    def matching(self, fixed: Mapping[str, Any], space: SearchSpace) -> Tensor:
-        """Return the numbers (k,) of the rows that agree with fixed parameters and keep all constraints, k >= 1.
+    def matching(self, fixed: Mapping[str, Any], space: SearchSpace) -> list[dict[str, Any]]:
+        """Return the rows that agree with fixed parameters and keep all constraints, at least one.
 
         Raises:
             InputError: if a parameter is neither a column nor fixed, or no row agrees or keeps the constraints.
@@ -115,55 +110,7 @@ class CandidatePool:
                 f"No row of candidates keeps the constraints {constraints} with the fixed parameters {dict(fixed)}: "
                 "add rows that do."
             )
-        return torch.from_numpy(agrees.nonzero()[0])
-
-    def encoded(self, transforms: Sequence[Transform], names: Sequence[str]) -> Tensor:
-        """Return the rows as the model sees them, (N, d), NaN where a row says nothing.
-
-        Args:
-            transforms: Ax's, fitted.
-            names: the d parameters after them.
-
-        Cost: O(N d) in Python.
-        """
-        features = [ObservationFeatures(parameters=dict(row)) for row in self.rows]
-        for transform in transforms:
-            features = transform.transform_observation_features(features)
-        numbers = [[feature.parameters.get(name, np.nan) for name in names] for feature in features]
-        return torch.tensor(numbers, dtype=torch.float64)
-
-
-class ExactRows(Transform):
-    """Undoes the rounding of Ax's other transforms: what was chosen from a pool is a row of it to the last digit."""
-
-    no_op_for_experiment_data = True
-
-    def __init__(
-        self,
-        search_space: SearchSpace | None = None,
-        experiment_data: ExperimentData | None = None,
-        adapter: Any = None,
-        config: Any = None,
-        *,
-        pool: CandidatePool,
-    ) -> None:
-        super().__init__(search_space=search_space, experiment_data=experiment_data, adapter=adapter, config=config)
-        self._names = pool.names
-        self._rows = {_key(row, self._names): row for row in pool.rows}
-
-    def untransform_observation_features(
-        self, observation_features: list[ObservationFeatures]
-    ) -> list[ObservationFeatures]:
-        """Put the row in the place of what is one up to rounding."""
-        for feature in observation_features:
-            if all(name in feature.parameters for name in self._names):
-                feature.parameters.update(self._rows.get(_key(feature.parameters, self._names), {}))
-        return observation_features
-
-
-def _key(parameters: Mapping[str, Any], names: Sequence[str]) -> tuple[Any, ...]:
-    """Return a key that numbers share which agree in ten digits."""
-    return tuple(f"{value:.10g}" if isinstance(value, float) else value for value in map(parameters.get, names))
+        return [self.rows[number] for number in agrees.nonzero()[0]]
 
 
 def _cast(parameter: Parameter, values: Sequence[Any]) -> list[Any]:

@@ -1,41 +1,32 @@
-"""A generation strategy for Ax's client."""
+"""A generation strategy for Ax's client, and the point to use in the end."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Literal
 
-from ax.adapter.registry import Y_trans
-from ax.core.trial_status import TrialStatus
+from ax.api.client import Client
+from ax.core.observation import ObservationFeatures
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
-from ax.generation_strategy.transition_criterion import MinTrials
-from ax.generators.torch.botorch_modular.surrogate import SurrogateSpec
-from ax.generators.torch.botorch_modular.utils import ModelConfig
-from ax.utils.common.constants import Keys
 from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import KernelUCB
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.modes import DEFAULT_BETA, Mode
-from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ax.acquisition import KernelBanditAcquisition
-from torch_kbandits.integrations.ax.cube import UnitCube
-from torch_kbandits.integrations.ax.generators import TRANSFORMS, KernelBanditGenerators
-from torch_kbandits.integrations.ax.models import AxNystromGP, AxOnlineGP, ModelSettings
+from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
+from torch_kbandits.integrations.ax.playing import Settings
 from torch_kbandits.integrations.ax.pool import CandidatePool
-from torch_kbandits.integrations.ax.saved_kernels import write_kernel
+from torch_kbandits.integrations.ax.storage import write_kernel
 from torch_kbandits.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_MODELS = {"nystrom": AxNystromGP, "exact": AxOnlineGP}
-
-#: The node that generates once there is data.
+#: The node that generates all trials.
 BANDIT_NODE = "KernelBandit"
-_INITIAL_NODE = "KernelBanditInitial"
 
 
 def kernel_bandit_strategy(
@@ -50,7 +41,7 @@ def kernel_bandit_strategy(
     prior_mean: float | None = None,
     candidates: "pd.DataFrame | None" = None,
     initialization_trials: int = 5,
-    transform_outcomes: bool = False,
+    clip: bool = False,
     constraint_mode: Mode = "optimistic",
     constraint_beta: float | Width | None = None,
 ) -> GenerationStrategy:
@@ -77,8 +68,7 @@ def kernel_bandit_strategy(
             out for parameters that every call of ``get_next_trials`` fixes.
         initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the first by the model.
             It also waits for the first outcome.
-        transform_outcomes: whether Ax winsorises, bilogs and standardises outcomes in every round, as it does for its
-            own models. Then nothing that is given in units of the outcome keeps its meaning.
+        clip: whether outcomes far worse than the others count as less far; see ``LearnedPrior``.
         constraint_mode: which trials the outcome constraints of the experiment allow once there is a model:
             "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
             be safe attach at least ``initialization_trials`` that are. ``kernel``, ``regularization`` and
@@ -95,7 +85,7 @@ def kernel_bandit_strategy(
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed must be a whole number of at least 0, got {checks.describe(seed)}.")
-    checks.one_of("model", model, _MODELS)
+    checks.one_of("model", model, ("nystrom", "exact"))
     if dictionary is not None:
         checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         if model == "exact":
@@ -116,64 +106,54 @@ def kernel_bandit_strategy(
     if prior_mean is not None:
         prior_mean = checks.finite_number("prior_mean", prior_mean)
     initialization_trials = checks.positive_integer("initialization_trials", initialization_trials)
-    width = beta if isinstance(beta, Width) else ConstantWidth(beta)
     checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)
     limiting = DEFAULT_BETA[constraint_mode] if constraint_beta is None else constraint_beta
-    limiting = limiting if isinstance(limiting, Width) else ConstantWidth(limiting)
-    settings = ModelSettings(
+    settings = Settings(
         seed=seed,
-        dictionary=dictionary,
+        width=_width(beta),
+        dictionary=(dictionary or RidgeLeverageSampling()) if model == "nystrom" else None,
         memory=memory,
         kernel=_own(kernel),
         regularization=regularization,
         prior_mean=prior_mean,
+        clip=checks.flag("clip", clip),
+        pool=None if candidates is None else CandidatePool.of(candidates),
+        initialization_trials=initialization_trials,
+        constraint_mode=constraint_mode,
+        constraint_width=_width(limiting),
     )
-    asked: dict[str, Any] = {"seed": seed}
-    if candidates is not None:
-        asked["pool"] = CandidatePool.of(candidates)
-    options = {"model_gen_options": {Keys.AX_ACQUISITION_KWARGS.value: asked}}
-    first: dict[str, Any] = {"seed": seed % 2**32, "deduplicate": False}
-    if candidates is not None:
-        first["transforms"] = []
-    config = ModelConfig(
-        botorch_model_class=_MODELS[model],
-        model_options={"settings": settings},
-        input_transform_classes=[UnitCube],
-        name=f"{model} posterior",
-    )
-    bandit = {
-        "surrogate_spec": SurrogateSpec(model_configs=[config], allow_batched_models=False),
-        "acquisition_class": KernelBanditAcquisition,
-        "botorch_acqf_class": KernelUCB,
-        "botorch_acqf_options": {"beta": width, "constraint_mode": constraint_mode, "constraint_beta": limiting},
-        "transforms": [*TRANSFORMS, *(kind for kind in Y_trans if transform_outcomes and kind not in TRANSFORMS)],
-    }
-    return GenerationStrategy(
-        name=BANDIT_NODE,
-        nodes=[
-            GenerationNode(
-                name=_INITIAL_NODE,
-                generator_specs=[
-                    GeneratorSpec(KernelBanditGenerators.INITIAL, generator_kwargs=first, generator_gen_kwargs=options)
-                ],
-                transition_criteria=_enough(initialization_trials),
-            ),
-            GenerationNode(
-                name=BANDIT_NODE,
-                generator_specs=[
-                    GeneratorSpec(KernelBanditGenerators.BANDIT, generator_kwargs=bandit, generator_gen_kwargs=options)
-                ],
-            ),
-        ],
-    )
+    spec = GeneratorSpec(KernelBanditGenerators.BANDIT, generator_kwargs={"settings": settings})
+    return GenerationStrategy(name=BANDIT_NODE, nodes=[GenerationNode(name=BANDIT_NODE, generator_specs=[spec])])
 
 
-def _enough(trials: int) -> list[MinTrials]:
-    """Return when the first trials are enough: so many were made and did not fail, and one has an outcome."""
-    lost = [TrialStatus.FAILED, TrialStatus.ABANDONED]
-    made = MinTrials(trials, BANDIT_NODE, not_in_statuses=lost, use_all_trials_in_exp=True)
-    told = MinTrials(1, BANDIT_NODE, not_in_statuses=lost, use_all_trials_in_exp=True, count_only_trials_with_data=True)
-    return [made, told]
+def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the parameterization of the best posterior mean; no trial is made, and later trials stay what they were.
+
+    Unlike ``client.get_best_parameterization`` it may never have been tried, and it may be asked for in a context. It
+    keeps outcome constraints by the posterior means, and surely where the strategy's are "safe". Of several objectives
+    it is the best of their means, scalarised with equal weights; see ``Scalarization``.
+
+    Args:
+        client: with a strategy of ``kernel_bandit_strategy``.
+        fixed_parameters: the values of some parameters, such as a context.
+
+    Raises:
+        InputError: if the client has another strategy, or a fixed parameter is outside the search space.
+        EmptyHistoryError: if no trial has an outcome.
+        InfeasibleError: if nothing keeps the outcome constraints.
+    """
+    strategy, experiment = client._maybe_generation_strategy, client._maybe_experiment
+    if strategy is None or experiment is None or BANDIT_NODE not in strategy.nodes_by_name:
+        raise InputError("recommend needs a client with an experiment and a strategy of kernel_bandit_strategy.")
+    spec = strategy.nodes_by_name[BANDIT_NODE].generator_spec
+    spec.fit(experiment=experiment)
+    fixed = ObservationFeatures(parameters=dict(fixed_parameters or {}))
+    run = spec.gen(n=1, fixed_features=fixed, model_gen_options={RECOMMEND: True})
+    return dict(run.arms[0].parameters)
+
+
+def _width(beta: float | Width) -> Width:
+    return beta if isinstance(beta, Width) else ConstantWidth(beta)
 
 
 def _own(kernel: Kernel | None) -> Kernel | None:

@@ -1,15 +1,14 @@
 """Arms split over workers."""
 
 from itertools import pairwise
-from os import PathLike
+from typing import Any
 
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs import Terms, belief_over
-from torch_kbandits.candidates import ArmSource, LastingCandidates, MappedArms
-from torch_kbandits.candidates.sources import as_source
+from torch_kbandits.candidates import Arms, LastingCandidates
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.belief import ShardedBelief
 from torch_kbandits.integrations.ray.workers import Workers
@@ -26,8 +25,8 @@ class ShardedArms(LastingCandidates):
     when nothing refers to this object any more, or with ``close``.
 
     Args:
-        arms: (A, d); or ``MappedArms`` or ``ArmBlocks``, of which each worker reads its own arms only; or the path of a
-            file for ``MappedArms``, which every machine with a worker must be able to read under that path.
+        arms: what ``Arms`` takes, or these; of an array of a file each worker reads its own arms only, which every
+            machine with a worker must be able to read under the same path.
         num_shards: number of actors, at least 1 and at most A. Sizes of shards differ by at most one arm.
         num_gpus_per_shard: GPUs of each; above 0 arms and embedding live on one.
         num_cpus_per_shard: CPUs of each. Torch has one thread in each.
@@ -43,7 +42,7 @@ class ShardedArms(LastingCandidates):
 
     def __init__(
         self,
-        arms: Tensor | ArmSource | str | PathLike[str],
+        arms: Any,
         *,
         num_shards: int,
         num_gpus_per_shard: float = 0,
@@ -53,7 +52,7 @@ class ShardedArms(LastingCandidates):
         cpus = checks.non_negative("num_cpus_per_shard", num_cpus_per_shard)
         gpus = checks.non_negative("num_gpus_per_shard", num_gpus_per_shard)
         patience = checks.positive("start_timeout", start_timeout)
-        self.source = MappedArms(arms) if isinstance(arms, (str, PathLike)) else as_source(arms)
+        self.source = arms.source if isinstance(arms, Arms) else Arms(arms).source
         count, number = len(self.source), checks.positive_integer("num_shards", num_shards)
         if number > count:
             raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")

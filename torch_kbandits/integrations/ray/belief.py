@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.acquisition import AcquisitionRule, BlindRule, Domain
+from torch_kbandits.acquisition import AcquisitionRule, Domain, RandomRule
 from torch_kbandits.beliefs import PosteriorBelief, Terms
 from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead, TableOffer
 from torch_kbandits.beliefs.posterior_belief import Place
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
 from torch_kbandits.integrations.ray.workers import Workers
@@ -140,7 +140,7 @@ class ShardedAhead(PosteriorAhead):
             ShardLostError: if a worker was lost and cannot be replaced.
         """
         belief, avoided = self.belief, None if domain is None else domain.avoided
-        if isinstance(rule, BlindRule):
+        if isinstance(rule, RandomRule):
             return self._drawn(rule, seed, avoided)
         if not rule.scores_arms_apart:
             raise InputError(
@@ -160,7 +160,7 @@ class ShardedAhead(PosteriorAhead):
         self.best_score = scores.max().item
         return arms[highest(scores, ranks, tie_width(scores.max(), beta, belief.kernel_bound()))]
 
-    def _drawn(self, rule: BlindRule, seed: int, avoided: Tensor | None) -> Tensor:
+    def _drawn(self, rule: RandomRule, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""
         source, number = self.belief.source, 0
         arm = self.belief.arm(rule.drawn_row(len(source), seed))

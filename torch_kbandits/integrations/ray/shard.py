@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
 from torch_kbandits.beliefs.posterior_belief import arms_of, wave_prior
-from torch_kbandits.candidates.sources import ArmSource, TensorArms
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.numerics.random import generator_for, tie_width
 from torch_kbandits.outcomes.streaks import among
 from torch_kbandits.posteriors.posterior import Prior
@@ -69,7 +69,7 @@ class Shard:
     def load(self, arms: Array | ArmSource, rows: range) -> None:
         """Read the arms of some rows into memory: they are given, or a source of all."""
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
-        self.source, self._rows = TensorArms(block.to(self._device)), rows
+        self.source, self._rows = ArmSource(block.to(self._device)), rows
 
     def reply(self, data: bytes) -> tuple[Held | None, Any, bool]:
         """Go where a message leads, and answer a question about the posterior there; both are in bytes.

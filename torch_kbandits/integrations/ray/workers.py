@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from torch_kbandits.candidates.sources import ArmSource
+from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError, KernelBanditError, KernelBanditWarning
 from torch_kbandits.extras import require
 from torch_kbandits.integrations.ray.shard import Held, Message, Shard
@@ -49,8 +49,6 @@ class Workers:
         self._held: dict[int, Held | None] = {}
         self._cluster: tuple[str, str] | None = None
         _ray()  # says at once if it is not installed
-        hint = "The function of ArmBlocks must not hold files, locks, generators or the like: make them when called."
-        _packed(source if source.tensor is None else None, repr(source), hint)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return the same workers: copies of a bandit share them."""

@@ -1,5 +1,6 @@
 """What a search evaluated so far, in a file, so that one that was killed goes on from there."""
 
+import dataclasses
 import textwrap
 from collections.abc import Mapping
 from os import PathLike, fspath
@@ -7,12 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from warnings import warn
 
+import joblib
 import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.saving import read, write
+from torch_kbandits.bandit.settings import describe_value
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.integrations.sklearn.evaluations import Row
 
 _KIND = "search"
 
@@ -29,7 +33,7 @@ class Batch(NamedTuple):
     """
 
     points: Tensor
-    rows: list[dict[str, Any]]
+    rows: list[Row]
 
 
 class SearchCheckpoint:
@@ -52,21 +56,15 @@ class SearchCheckpoint:
         self.path, self.words = path, dict(words)
         self.splits: str | None = None
         self.batches: list[Batch] = []
-        if path is None:
-            return
-        if Path(path).exists():
+        if path is not None and Path(path).exists():
             self._read(path)
-        else:
+        elif path is not None:
             self._write(path)  # says now, and not after hours, that this cannot be done
 
     def keep(self, batch: Batch, splits: str) -> None:
-        """Write one more batch; a search goes on without its checkpoint, with a warning, where that cannot be done.
+        """Write one more batch, evaluated on splits of a digest; where that cannot be done, a warning says so.
 
         Nothing is written before a fit succeeded: a search of which all failed is to fail again.
-
-        Args:
-            batch: what was evaluated.
-            splits: a digest of the splits.
         """
         if self.path is None:
             return
@@ -79,7 +77,7 @@ class SearchCheckpoint:
             warn(f"The search goes on without its checkpoint: {error}", KernelBanditWarning, stacklevel=2)
 
     def _write(self, path: Any) -> None:
-        batches = [{"points": batch.points, "rows": [_plain(row) for row in batch.rows]} for batch in self.batches]
+        batches = [{"points": batch.points, "rows": _plain(batch.rows)} for batch in self.batches]
         content = {"words": self.words, "splits": self.splits, "batches": batches}
         write(path, _KIND, content, configurations=sum(len(batch.points) for batch in self.batches))
 
@@ -99,26 +97,49 @@ class SearchCheckpoint:
             raise DamagedFileError(
                 f"{error} Without the file, or with another checkpoint=, the search begins anew."
             ) from None
-        names = [*self.words, *(name for name in words if name not in self.words)]
-        differing = [name for name in names if words.get(name) != self.words.get(name)]
+        differing = [name for name in {**self.words, **words} if words.get(name) != self.words.get(name)]
         if differing:
-            found = "; ".join(
-                f"{name}: {_shown(words, name)} there, {_shown(self.words, name)} here" for name in differing
-            )
+            found = "; ".join(f"{name}: {_of(words, name)} there, {_of(self.words, name)} here" for name in differing)
             raise StateMismatchError(
                 f"{fspath(path)!r} is the checkpoint of another search. {found}. Give the same words and data to go on "
                 "with it, or another checkpoint=."
             )
 
 
-def _shown(words: Mapping[str, str], name: str) -> str:
+def described(value: Any) -> str:
+    """Return words for a setting or data, the same in every process: itself if it is plain, a name, or a digest."""
+    if isinstance(value, np.generic | torch.Tensor):
+        value = value.item() if isinstance(value, np.generic) else value.detach().cpu().numpy()
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {described(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(described, value)) + "]"
+    if hasattr(value, "__module__") and hasattr(value, "__qualname__"):  # a class or a function
+        return f"{value.__module__}.{value.__qualname__}"
+    name = " ".join(str(getattr(value, word)) for word in ("shape", "dtype") if hasattr(value, word))
+    name = name or type(value).__qualname__
+    if isinstance(value, torch.nn.Module) or dataclasses.is_dataclass(
+        value
+    ):  # tensors are pickled with their addresses
+        config: dict[str, Any] = {}
+        describe_value(name, value, config)
+        return repr(config)
+    try:
+        return f"{name} {joblib.hash(value)}"
+    except Exception:  # pickling raises many kinds
+        return name
+
+
+def _of(words: Mapping[str, str], name: str) -> str:
     return textwrap.shorten(str(words.get(name, "nothing")), _SHOWN, placeholder=" …")
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with plain numbers in place of NumPy's."""
-    return {name: _plain(part) if isinstance(part, dict) else _number(part) for name, part in row.items()}
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, (np.generic, torch.Tensor)) else value
+def _plain(value: Any) -> Any:
+    """Return rows with plain numbers in place of NumPy's."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return value.item() if isinstance(value, (np.generic, Tensor)) else value

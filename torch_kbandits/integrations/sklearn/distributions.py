@@ -25,24 +25,53 @@ _WHAT_WORKS = (
 )
 
 
+class Given(NamedTuple):
+    """A parameter as it is searched, and what its values stand for.
+
+    Attributes:
+        parameter: of the space.
+        numbers: a sorted list of which its values are the places; None where they stand for themselves.
+        shape: a distribution of which its values are the probability below.
+    """
+
+    parameter: Any
+    numbers: Sequence[Any] | None = None
+    shape: Any = None
+
+    def meant(self, value: Any) -> Any:
+        """Return what a value of the parameter stands for."""
+        if self.numbers is not None:
+            return self.numbers[value]
+        return value if self.shape is None else float(self.shape.ppf(value))
+
+    def is_said_by(self, other: "Given") -> bool:
+        """Whether another dict says the same of the parameter; 1, 1.0 and True are equal, but not the same."""
+        try:
+            same = bool(self[:2] == other[:2])
+        except ValueError:  # of arrays among choices
+            return False
+        shapes = [each.shape.ppf(LEVELS) for each in (self, other) if each.shape is not None]
+        same &= repr(self[:2]) == repr(other[:2])
+        return same and (not shapes or (len(shapes) == 2 and np.array_equal(*shapes)))
+
+
 @dataclass(frozen=True)
 class SearchSpace:
     """A space of parameters as a search is given them: in one dict or, where some exist only beside others, in several.
 
+    Lists of numbers are searched by their places in order of size, distributions of other shapes than a range by the
+    probability below; of several dicts a choice says which it is. A list with a whole number and an equal fraction,
+    such as 1 and 1.0, is one of choices: to scikit-learn they may mean one feature and all features.
+
     Attributes:
-        space: the parameters. Lists of numbers are searched by their places in order of size, distributions of other
-            shapes than a range by the probability below; of several dicts a choice says which it is. A list with a
-            whole number and an equal fraction, such as 1 and 1.0, is one of choices: to scikit-learn they may mean one
-            feature and all features.
-        names: what the parameters are called; one that differs from dict to dict is several in the space.
-        numbers: the lists, sorted, by name in the space.
-        shapes: the distributions, by name in the space.
+        space: the parameters; one of which dicts say different things is several here.
+        names: what each is called in the dicts.
+        given: what its values stand for.
     """
 
     space: ParameterSpace
     names: Mapping[str, str]
-    numbers: Mapping[str, Sequence[Any]]
-    shapes: Mapping[str, Any]
+    given: Mapping[str, Given]
 
     @classmethod
     def of(cls, distributions: Any) -> "SearchSpace":
@@ -51,82 +80,48 @@ class SearchSpace:
         Raises:
             InputError: if one of them is not known; the message names it and says what works.
         """
-        several = [distributions] if isinstance(distributions, Mapping) else distributions
-        if (
-            not isinstance(several, Sequence)
-            or isinstance(several, (str, bytes))
-            or not several
-            or not all(isinstance(each, Mapping) for each in several)
-        ):
+        several: Any = [distributions] if isinstance(distributions, Mapping) else distributions
+        is_list = isinstance(several, Sequence) and not isinstance(several, (str, bytes)) and len(several) > 0
+        if not (is_list and all(isinstance(each, Mapping) for each in several)):
             raise InputError(
                 "param_distributions must be a dict from names to distributions, or a list of such, got "
                 f"{checks.describe(distributions)}."
             )
-        parents = {
-            other
-            for each in several
-            for given in each.values()
-            for other, _ in (given.when if isinstance(given, Parameter) else ())
-        }
-        found: dict[str, list[tuple[_Given, list[int]]]] = {}
-        for number, each in enumerate(several):
-            for name, given in each.items():
-                read, known = _read(name, given, ordered=name not in parents), found.setdefault(name, [])
-                for other, numbers in known:
-                    if _same(other, read):
-                        numbers.append(number)
-                        break
-                else:
-                    known.append((read, [number]))
+        given = [(number, *item) for number, each in enumerate[Any](several) for item in each.items()]
+        parents = {other for _, _, each in given for other, _ in (each.when if isinstance(each, Parameter) else ())}
+        found: dict[str, list[tuple[Given, list[int]]]] = {}
+        for number, name, each in given:
+            read, known = _read(name, each, ordered=name not in parents), found.setdefault(name, [])
+            alike = next((numbers for other, numbers in known if other.is_said_by(read)), None)
+            if alike is None:
+                known.append((read, [number]))
+            else:
+                alike.append(number)
         branch = "dict"
         while branch in found:
             branch += " "
-        parameters: dict[str, Parameter] = {}
-        if len(several) > 1:
-            parameters[branch] = Categorical(range(len(several)))
-        names, lists, shapes = {}, {}, {}
+        parameters: dict[str, Parameter] = {branch: Categorical(range(len(several)))} if len(several) > 1 else {}
+        names, meant = {}, {}
         for name, known in found.items():
             for read, numbers in known:
                 own = name if len(known) == 1 else f"{name} of {branch} {numbers[0]}"
                 when = () if len(numbers) == len(several) else ((branch, tuple(numbers)),)
-                names[own], parameters[own] = name, replace(read.parameter, when=(*read.parameter.when, *when))
-                if read.numbers is not None:
-                    lists[own] = read.numbers
-                if read.shape is not None:
-                    shapes[own] = read.shape
-        return cls(ParameterSpace(parameters), names, lists, shapes)
+                parameters[own] = replace(read.parameter, when=(*read.parameter.when, *when))
+                names[own], meant[own] = name, read
+        return cls(ParameterSpace(parameters), names, meant)
 
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
         """Return the configurations nearest to points (n, d) of the unit cube, values as they were given."""
         return [
-            {self.names[own]: self._given(own, value) for own, value in row.items() if own in self.names}
+            {self.names[own]: self.given[own].meant(value) for own, value in row.items() if own in self.names}
             for row in self.space.decode(points)
         ]
 
-    def _given(self, own: str, value: Any) -> Any:
-        if own in self.numbers:
-            return self.numbers[own][value]
-        return float(self.shapes[own].ppf(value)) if own in self.shapes else value
 
-
-class _Given(NamedTuple):
-    """A parameter as it is searched, and what its values stand for.
-
-    Attributes:
-        parameter: of the space.
-        numbers: a sorted list of which it is the place.
-        shape: a distribution of which it is the probability below.
-    """
-
-    parameter: Any
-    numbers: Sequence[Any] | None = None
-    shape: Any = None
-
-
-def _read(name: str, given: Any, *, ordered: bool) -> _Given:
+def _read(name: str, given: Any, *, ordered: bool) -> Given:
     """Return what is given of a parameter, lists of numbers in their order unless others depend on it."""
     if isinstance(given, Parameter):
-        return _Given(given)
+        return Given(given)
     if hasattr(given, "rvs"):
         try:
             return _of_scipy(given)
@@ -134,18 +129,7 @@ def _read(name: str, given: Any, *, ordered: bool) -> _Given:
             raise InputError(f"parameter {name!r} cannot be searched: {error}") from None
     choices = _choices(name, given)
     numbers = _in_order(choices) if ordered else None
-    return _Given(Categorical(choices)) if numbers is None else _Given(Integer(0, len(numbers) - 1), numbers)
-
-
-def _same(one: _Given, other: _Given) -> bool:
-    """Say whether two dicts say the same of a parameter; 1, 1.0 and True are equal, but not the same."""
-    try:
-        same = bool(one.parameter == other.parameter and one.numbers == other.numbers)
-    except ValueError:  # of arrays among choices
-        return False
-    shapes = [shape.ppf(LEVELS) for shape in (one.shape, other.shape) if shape is not None]
-    same &= repr((one.parameter, one.numbers)) == repr((other.parameter, other.numbers))
-    return same and (not shapes or (len(shapes) == 2 and np.array_equal(*shapes)))
+    return Given(Categorical(choices)) if numbers is None else Given(Integer(0, len(numbers) - 1), numbers)
 
 
 def _choices(name: str, given: Any) -> list[Any]:
@@ -159,7 +143,7 @@ def _choices(name: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def _of_scipy(given: Any) -> _Given:
+def _of_scipy(given: Any) -> Given:
     """Return the range of a uniform, log-uniform or discrete uniform distribution, or any other by its quantiles."""
     if isinstance(given, (rv_continuous, rv_discrete)):
         try:
@@ -173,20 +157,20 @@ def _of_scipy(given: Any) -> _Given:
         if not (math.isfinite(low) and math.isfinite(high)):
             raise InputError(f"a range must have finite ends, got {low} to {high}.")
         if family == "randint":
-            return _Given(Integer(int(low), int(high)))
+            return Given(Integer(int(low), int(high)))
         if family == "uniform":
-            return _Given(Float(float(low), float(high)))
+            return Given(Float(float(low), float(high)))
         if low > 0.0 and math.isclose(given.median(), math.sqrt(low) * math.sqrt(high), rel_tol=1e-6):
-            return _Given(Float(float(low), float(high), log=True))
+            return Given(Float(float(low), float(high), log=True))
     if not (hasattr(given, "ppf") and hasattr(given, "dist")):
         raise InputError(f"the distribution {family!r} has no quantiles. {_WHAT_WORKS}")
     if hasattr(given, "pmf"):
         kind = float if np.asarray(given.rvs(size=1, random_state=0)).dtype.kind == "f" else int  # as scipy draws it
         values = sorted(set(map(kind, _quantiles(given, LEVELS))))
-        return _Given(Integer(0, len(values) - 1), values)
+        return Given(Integer(0, len(values) - 1), values)
     ends = [end if math.isfinite(given.ppf(end)) else tail for end, tail in ((0.0, _TAIL), (1.0, 1.0 - _TAIL))]
     _quantiles(given, np.array(ends))
-    return _Given(Float(ends[0], ends[1]), shape=given)
+    return Given(Float(ends[0], ends[1]), shape=given)
 
 
 def _quantiles(given: Any, levels: np.ndarray) -> list[float]:

@@ -14,10 +14,9 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint
+from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint, described
 from torch_kbandits.integrations.sklearn.distributions import LEVELS, SearchSpace
-from torch_kbandits.integrations.sklearn.identity import classes_in, described, described_data
-from torch_kbandits.integrations.sklearn.sequential import Evaluate, FixedSplits, SequentialSearchCV
+from torch_kbandits.integrations.sklearn.evaluations import Evaluations, SequentialSearchCV
 from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
 from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
 from torch_kbandits.priors import LearnedPrior, default_kernel
@@ -132,13 +131,13 @@ class KernelBanditSearchCV(SequentialSearchCV):
         """
         self._data: dict[str, str] = {}
         if self.checkpoint is not None:
-            self._data = {name: described_data(value) for name, value in {"X": X, "y": y, **params}.items()}
+            self._data = {name: described(value) for name, value in {"X": X, "y": y, **params}.items()}
         try:
             return super().fit(X, y, **params)
         finally:
             del self._data
 
-    def _search(self, evaluate: Evaluate, splits: FixedSplits) -> None:
+    def _search(self, evaluations: Evaluations) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
         checks.one_of("recommend", self.recommend, ("score", "posterior"))
         if self.recommend == "posterior" and callable(self.refit):
@@ -151,7 +150,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         sizes = size, num_initial, batch_size = self._sizes(untried.count)
         bandit = self.bandit_ = self._made(untried, max(2, num_initial), seed)
         kept = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._identity(sizes, seed))
-        earlier, splits.expected = iter(kept.batches), kept.splits
+        earlier, evaluations.splits.expected = iter(kept.batches), kept.splits
 
         scores = np.zeros(0)
         while len(scores) < size:
@@ -165,32 +164,31 @@ class KernelBanditSearchCV(SequentialSearchCV):
                 points = _chosen(bandit, numbers, num_initial, untried)
             batch = next(earlier, None)
             if batch is None:
-                evaluated = evaluate(self.space_.decode(points))
-                kept.keep(Batch(points, evaluated.rows), splits.digest)
+                found, rows = evaluations.add(self.space_.decode(points))
+                kept.keep(Batch(points, rows), evaluations.splits.digest)
             else:
                 if not torch.equal(points, batch.points):
                     _warn_of_other_choices(self.checkpoint)
                     untried.tried = torch.cat([before, batch.points])
                     if bandit is not None:
                         bandit.forget()
-                evaluated = evaluate(self.space_.decode(batch.points), batch.rows)
-            scores = np.append(scores, evaluated.scores)
-            done = len(scores) >= num_initial and bool(np.isfinite(scores).any())
-            if bandit is not None and done:
+                found = evaluations.add_known(self.space_.decode(batch.points), batch.rows)
+            scores = np.append(scores, found)
+            if bandit is not None and len(scores) >= num_initial and bool(np.isfinite(scores).any()):
                 new = scores[bandit.num_told :]
-                bandit.tell(untried.tried[bandit.num_told :], [*_rewards(new)], failed=~np.isfinite(new))
+                fails = ~np.isfinite(new)
+                bandit.tell(untried.tried[bandit.num_told :], [*np.where(fails, np.nan, new)], failed=fails)
 
     def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
         """Return what must agree between a search and the one that goes on with it, by name."""
         words: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
         words["random_state"] = seed
         for name, parameter in self.space_.space.parameters.items():
-            choices = getattr(parameter, "choices", parameter)
-            shape = self.space_.shapes.get(name)
-            known = None if shape is None else shape.ppf(LEVELS)
-            words[f"param_distributions {name}"] = type(parameter), choices, self.space_.numbers.get(name), known
+            choices, given = getattr(parameter, "choices", parameter), self.space_.given.get(name)
+            levels = None if given is None or given.shape is None else given.shape.ppf(LEVELS)
+            words[f"param_distributions {name}"] = type(parameter), choices, given and given.numbers, levels
         words["estimator"] = type(self.estimator)
-        words |= {f"estimator__{name}": classes_in(value) for name, value in self.estimator.get_params().items()}
+        words |= {f"estimator__{name}": _classes_in(value) for name, value in self.estimator.get_params().items()}
         names = "algorithm", "beta", "bandit_options", "scoring", "cv", "error_score", "return_train_score"
         words |= {name: getattr(self, name) for name in names}
         if isinstance(self.refit, str):  # the score that is maximised
@@ -262,6 +260,8 @@ def _warn_of_other_choices(path: Any) -> None:
     )
 
 
-def _rewards(scores: np.ndarray) -> np.ndarray:
-    """Return the rewards to tell of scores, NaN of those that are not finite."""
-    return np.where(np.isfinite(scores), scores, np.nan)
+def _classes_in(value: Any) -> Any:
+    """Return a setting with classes in place of estimators, of which ``get_params`` lists the parameters as well."""
+    if isinstance(value, (list, tuple)):
+        return [_classes_in(part) for part in value]
+    return type(value) if hasattr(value, "get_params") and not isinstance(value, type) else value

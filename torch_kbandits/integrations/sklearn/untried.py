@@ -1,7 +1,7 @@
 """The configurations of a space that were not tried yet."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,10 +9,13 @@ from torch import Tensor
 
 from torch_kbandits.candidates import UnitCube
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.spaces import Categorical, Float, Integer, Parameter, ParameterSpace
+from torch_kbandits.spaces import Categorical, Integer, ParameterSpace
 
 #: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
 _LISTED, _NUMBERS = 4096, 2**22
+
+#: What a parameter that is not there has in place of a value.
+_ABSENT = object()
 
 
 class Untried:
@@ -33,9 +36,12 @@ class Untried:
         self.seed = seed
         self._num_sampled = 0
         self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
-        self.count = _count(space)
-        self._listed = self._all() if self.count <= min(_LISTED, _NUMBERS // max(1, space.dimension)) else None
-        if self._listed is not None:
+        listed = _configurations(space)
+        self.count = math.inf if listed is None else len(listed)
+        self._listed: Tensor | None = None
+        if listed is not None and len(listed) * space.dimension <= _NUMBERS:
+            encodings = space.encode(listed)
+            self._listed = encodings.unique(dim=0) if space.dimension else encodings[:1]
             self.count = len(self._listed)
 
     def __call__(self, points: Tensor) -> Tensor:
@@ -68,11 +74,6 @@ class Untried:
             fresh &= (points != each).any(-1)
         return fresh
 
-    def _all(self) -> Tensor:
-        """Return the encodings of all configurations, each once."""
-        encodings = self.space.encode(list(_configurations(list(self.space.parameters.items()), {})))
-        return encodings.unique(dim=0) if self.space.dimension else encodings[:1]
-
 
 class UntriedCube(UnitCube):
     """A cube whose ``snap`` is ``Untried``: what was tried is not played again, and may be recommended."""
@@ -82,57 +83,32 @@ class UntriedCube(UnitCube):
         return torch.ones(len(points), dtype=torch.bool)
 
 
-def _count(space: ParameterSpace) -> float:
-    """Return how many configurations a space has; infinity where others depend on too many values to go through."""
-    items = list(space.parameters.items())
-    parents = {other for _, parameter in items for other, _ in parameter.when}
-    if math.prod(_number_of_values(space.parameters[name]) for name in parents) > _LISTED:
-        return math.inf
-
-    def beyond(first: int, known: Mapping[str, Any]) -> float:
-        if first == len(items):
-            return 1
-        name, parameter = items[first]
-        if not _is_there(parameter, known):
-            return beyond(first + 1, known)
-        if name in parents:
-            return sum(beyond(first + 1, {**known, name: value}) for value in _values(parameter))
-        return _number_of_values(parameter) * beyond(first + 1, known)
-
-    return beyond(0, {})
+def _configurations(space: ParameterSpace) -> list[dict[str, Any]] | None:
+    """Return all configurations of a space; None where there are too many to be listed."""
+    found: list[dict[str, Any]] = [{}]
+    for name, parameter in space.parameters.items():
+        if (values := _values(parameter)) is None:
+            return None
+        longer: list[dict[str, Any]] = []
+        for known in found:
+            is_there = all(known.get(other, _ABSENT) in wanted for other, wanted in parameter.when)
+            longer += [known | {name: value} for value in values] if is_there else [known]
+        found = longer
+        if len(found) > _LISTED:
+            return None
+    return found
 
 
-def _configurations(items: Sequence[tuple[str, Parameter]], known: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield all configurations of parameters that each have few values, given those before."""
-    if not items:
-        yield known
-        return
-    (name, parameter), *others = items
-    for value in _values(parameter) if _is_there(parameter, known) else ():
-        yield from _configurations(others, {**known, name: value})
-    if not _is_there(parameter, known):
-        yield from _configurations(others, known)
-
-
-def _is_there(parameter: Parameter, known: Mapping[str, Any]) -> bool:
-    return all(other in known and known[other] in values for other, values in parameter.when)
-
-
-def _number_of_values(parameter: Parameter) -> float:
+def _values(parameter: Any) -> Sequence[Any] | None:
+    """Return the values of a parameter; None where there are too many to be listed."""
     if isinstance(parameter, Categorical):
-        return len(parameter.choices)
-    if isinstance(parameter, Integer):
-        return (parameter.high - parameter.low) // parameter.step + 1
-    if isinstance(parameter, Float) and (parameter.step is not None or parameter.low == parameter.high):
-        return round((parameter.high - parameter.low) / (parameter.step or 1.0)) + 1
-    return math.inf
-
-
-def _values(parameter: Parameter) -> Sequence[Any]:
-    """Return all values of a parameter that has few."""
-    if isinstance(parameter, Categorical):
-        return parameter.choices
-    if isinstance(parameter, Integer):
-        return range(parameter.low, parameter.high + 1, parameter.step)
-    number = int(_number_of_values(parameter))
-    return parameter.decode((torch.arange(number, dtype=torch.float64).unsqueeze(-1) + 0.5) / number)
+        found = parameter.choices
+    elif isinstance(parameter, Integer):
+        found = range(parameter.low, parameter.high + 1, parameter.step)
+    elif parameter.step is None:
+        return [parameter.low] if parameter.low == parameter.high else None
+    else:
+        count = round((parameter.high - parameter.low) / parameter.step) + 1
+        places = (torch.arange(min(count, _LISTED + 1), dtype=torch.float64) + 0.5) / count
+        found = parameter.decode(places)
+    return found if len(found) <= _LISTED else None

@@ -1,0 +1,95 @@
+"""The line of progress says what is true, reads no more than it must, and changes nothing."""
+
+import io
+
+import pytest
+import torch
+from problems import DOUBLE, data, rbf
+
+from torch_kbandits import InputError, algorithms
+from torch_kbandits.plotting import Progress
+from torch_kbandits.plotting.progress import StatusLine
+
+ARMS = data(30, 2)[0]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def make(**words):
+    settings = {"candidates": ARMS, "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.5, "seed": 0}
+    return algorithms.BKB(**(settings | words))
+
+
+def play(bandit, rewards):
+    for reward in rewards:
+        bandit.tell(bandit.ask(), float(reward))
+
+
+def test_what_is_read_is_of_the_rewards_since_it_began():
+    bandit = make()
+    play(bandit, [99.0, 98.0])  # before it began
+    line = StatusLine(bandit, center=10.0)
+    assert "best" not in line.read()
+    rewards = torch.linspace(-1.0, 1.0, 60, dtype=DOUBLE).tolist()
+    play(bandit, rewards[:25])
+    line.read()
+    play(bandit, rewards[25:])
+    recent = 10.0 + sum(rewards[-50:]) / 50
+    said = f"rounds/s, best 11, recent {recent:.3g}, m = {len(bandit.inducing_points)}, β = 1.5"
+    assert line.read().endswith(said)
+    bandit.load_state_dict(make().state_dict())  # an empty one
+    assert "best 11, " in line.read()
+
+
+def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
+    bandit = make()
+    play(bandit, [0.0] * 5)
+    looked = []
+    for name in ("history", "inducing_points", "beta", "model"):
+        value = getattr(type(bandit), name).fget
+        monkeypatch.setattr(
+            type(bandit), name, property(lambda self, name=name, value=value: (looked.append(name), value(self))[1])
+        )
+    progress = Progress(bandit, 10, stream=Terminal(), interval=3600.0)
+    play(bandit, [1.0] * 3)
+    looked.clear()
+    progress.update()
+    assert looked == []
+    progress.close()  # the last reading
+    assert sorted(looked) == ["beta", "inducing_points"]  # never the whole history
+
+
+def test_the_line_says_how_the_bandit_is_doing():
+    bandit, stream = make(), Terminal()
+    for t in Progress(bandit, 4, interval=0.0, stream=stream):
+        bandit.tell(bandit.ask(), 0.25 * t)
+    last = stream.getvalue().split("\r")[-1]
+    assert "4/4" in last
+    assert "best 0.75, recent 0.375" in last
+    assert f"m = {len(bandit.inducing_points)}, β = 1.5" in last
+    assert "rounds/s" in last
+
+
+def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
+    bandit, stream = make(), io.StringIO()
+    monkeypatch.setattr(StatusLine, "read", lambda self: pytest.fail("nobody looks"))
+    assert list(Progress(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
+    assert stream.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"rounds": 0}, "rounds must be"),
+        ({"interval": -1.0}, "interval must be"),
+        ({"center": float("nan")}, "center must be"),
+        ({"bandit": "bkb"}, "bandit must be"),
+    ],
+)
+def test_what_does_not_fit_is_named(words, message):
+    settings = {"bandit": make(), "rounds": 3} | words
+    with pytest.raises(InputError, match=message):
+        Progress(settings.pop("bandit"), settings.pop("rounds"), **settings)

@@ -1,0 +1,191 @@
+"""Where an acquisition function is maximised: arms, a box, or points of a cube, in a context or without one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
+from torch import Tensor
+from typing_extensions import override
+
+#: Points of a cube that a search looks at first, and of each of three kinds near the best point known.
+_SPREAD, _NEAR = 2048, 256
+
+#: Of more columns than this, as of thousands of choices, points are fewer, so that all have as many numbers.
+_COLUMNS = 2048
+
+#: Deviation of the points near the best one, step by step, in units of the cube.
+_RADII = (0.1, 0.03, 0.01, 0.003)
+
+#: Points that stand for all of a cube.
+_ALL = 1024
+
+
+class Cube(Protocol):
+    """Points of [0, 1]^d of which some may be played, and moves between them. ``ParameterSpace`` is one."""
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        ...
+
+    @property
+    def continuous(self) -> Sequence[int]:
+        """The coordinates of points ``unrolled`` along which a search may climb."""
+        ...
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether a point that climbs may come to where nothing is playable."""
+        ...
+
+    @property
+    def has_exchanges(self) -> bool:
+        """Whether a search should look at ``exchanges``."""
+        ...
+
+    def playable(self, points: Tensor) -> Tensor:
+        """Return the playable points (m, d) next to points (n, d), m <= n."""
+        ...
+
+    def allows(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) whether the nearest may be played, (n,)."""
+        ...
+
+    def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
+        """Return playable points (n, d), or fewer, that are evenly spread, without the first of their sequence."""
+        ...
+
+    def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+        """Return playable points (m, d), m <= 3 size r, near a playable one, (1, d), by moves of r radii."""
+        ...
+
+    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
+        """Return playable points (k, d) that a search may try in the place of one, (1, d)."""
+        ...
+
+    def unrolled(self, points: Tensor) -> Tensor:
+        """Return points (..., d) in coordinates along which a search may climb."""
+        ...
+
+    def rolled(self, points: Tensor) -> Tensor:
+        """Undo ``unrolled``, differentiably."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Where an acquisition function is maximised: arms (A, d), bounds (2, d) with the effort of the search, or a cube.
+
+    Attributes:
+        arms: (A, d); None on a box or a cube, and for arms that are not in memory.
+        bounds: (2, d), or None.
+        num_restarts: starting points that the search chooses itself.
+        raw_samples: random points from which it chooses them.
+        starts: points of the box (s, d) that it also starts from; of a cube one, that is looked around.
+        context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
+        incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
+        blocks: reads arms that are not in memory part by part, (k, d) each, in order.
+        cube: points of the unit cube some of which may be played; in a context they come after it.
+        allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
+        avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
+        allows: says of points (n, d) whether limits on outcomes leave them, (n,); None for all.
+    """
+
+    arms: Tensor | None = None
+    bounds: Tensor | None = None
+    num_restarts: int = 8
+    raw_samples: int = 128
+    starts: Tensor | None = None
+    context: Tensor | None = None
+    incumbent: Tensor | None = None
+    blocks: Callable[[], Iterable[Tensor]] | None = None
+    cube: Cube | None = None
+    allowed: Tensor | None = None
+    avoided: Tensor | None = None
+    allows: Callable[[Tensor], Tensor] | None = None
+
+    def to(self, device: torch.device) -> "Domain":
+        """Return the domain with its tensors on a device."""
+        there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **there)  # pyright: ignore[reportArgumentType]
+
+    def in_context(self, X: Tensor) -> Tensor:
+        """Return points (..., d) with the context in their first columns."""
+        return X if self.context is None else self.joint(X[..., len(self.context) :])
+
+    def eligible(self, X: Tensor) -> Tensor:
+        """Return points (n, d) in the context of this round, those that limits on outcomes leave, (m, d)."""
+        X = self.in_context(X)
+        return X if self.allows is None or not len(X) else X[self.allows(X)]
+
+    def parts(self) -> Iterable[Tensor]:
+        """Return the arms part by part, (k, d) each, in order; none on a box or a cube."""
+        if self.arms is not None:
+            return [self.arms]
+        return () if self.blocks is None else self.blocks()
+
+    def joint(self, actions: Tensor) -> Tensor:
+        """Return actions (..., a) with the context before them, (..., d)."""
+        if self.context is None:
+            return actions
+        return torch.cat([self.context.expand(*actions.shape[:-1], -1), actions], -1)
+
+    def spread(self) -> "Domain":
+        """Return arms that cover the cube of this domain in its place."""
+        arms = self.joint(cast(Cube, self.cube).sample(_ALL, torch.Generator().manual_seed(0)))
+        return replace(self, arms=arms, cube=None)
+
+    def without_first(self, columns: int, dtype: torch.dtype) -> "Domain":
+        """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
+        if not columns:
+            return self
+        read, context = self.blocks, self.context
+        return replace(
+            self,
+            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
+            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
+            context=None if context is None else context[columns:].to(dtype),
+        )
+
+    def initial_points(self, seed: int) -> list[Tensor]:
+        """Return playable points (k, d) of the cube that a search looks at first: spread, and near the first start.
+
+        Each of them is once in its part.
+        """
+        cube, generator = cast(Cube, self.cube), torch.Generator().manual_seed(seed)
+        spread, near = (-(-size * _COLUMNS // max(_COLUMNS, cube.dimension)) for size in (_SPREAD, _NEAR))
+        parts = [cube.sample(spread, generator)]
+        if self.starts is not None:
+            best = self.starts[:1, -cube.dimension :]
+            parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, near, generator)])))
+        return [self.joint(_distinct(part)) for part in parts]
+
+    def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
+        """Return a function of points with so many columns as one of what comes after the context."""
+        if self.context is None or len(self.context) == 0:
+            return function
+        columns = list(range(len(self.context)))
+        return _OfAction(function, dimension, columns, self.context)
+
+
+class _OfAction(FixedFeatureAcquisitionFunction):
+    """BoTorch's, in the dtype of what is fixed: a time is in double precision, also beside actions in single."""
+
+    values: Tensor
+
+    @override
+    def _construct_X_full(self, X: Tensor) -> Tensor:
+        return super()._construct_X_full(X.to(self.values))
+
+
+def _distinct(points: Tensor) -> Tensor:
+    """Return points (n, d) of the unit cube in their order, each once, (k, d)."""
+    # The bytes of numbers that are not negative, the largest first, are in the order of the numbers: so rows are
+    # compared at once. torch's takes four times as long, and NumPy's by columns twenty times where they are many.
+    rows = np.ascontiguousarray((points + 0.0).cpu().numpy().astype(">f8"))
+    _, first = np.unique(rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel(), return_index=True)
+    return points[torch.from_numpy(first).to(points.device)]

@@ -1,0 +1,118 @@
+"""What the theorem behind a bandit's width says, and warnings where it does not hold or rewards are not as assumed."""
+
+import math
+import warnings
+from copy import deepcopy
+from dataclasses import replace
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.candidates import ArmSource
+from torch_kbandits.candidates.timed import untimed
+from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
+from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
+from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
+from torch_kbandits.models import DictionaryQuality
+from torch_kbandits.numerics.gram import prior_mean, prior_variance
+from torch_kbandits.observations.ledger import History
+
+#: In single precision a regularization below this fraction of the prior variance drowns in rounding.
+_FLOAT32_REGULARIZATION = 1e-4
+#: So many rewards say whether a prior mean is far off: by more standard deviations than ``_FAR`` all of them.
+FIRST_REWARDS, _FAR = 3, 10.0
+
+
+def guarantee(
+    config: BanditConfig,
+    hypothesis: ModelSpec,
+    num_rewards: int = 0,
+    *,
+    pending_ratio: float = 1.0,
+    was_restarted: bool = False,
+    learns_residual: bool = False,
+    quality: DictionaryQuality | None = None,
+) -> Guarantee:
+    """Return what the width's theorem says, and which of its hypotheses hold.
+
+    Args:
+        config: of the bandit.
+        hypothesis: what is taken for true now.
+        num_rewards: how many were told.
+        pending_ratio: by how much points that are pending make variances smaller, for bandits without a batch rule.
+        was_restarted: whether something was forgotten by a restart.
+        learns_residual: whether the dictionary is full, so that variances are not the DTC ones.
+        quality: of the dictionary, if it was measured.
+    """
+    arms = untimed(config.candidates)
+    source: ArmSource | None = getattr(arms, "source", None)
+    known = Circumstances(
+        regularization=hypothesis.regularization,
+        num_rewards=num_rewards,
+        learns_residual=learns_residual,
+        noise_scale=config.noise_scale,
+        dictionary=config.dictionary,
+        forgets_by=" and ".join(["a restart"] * was_restarted + config.forgetting) or None,
+        prior="fitted" if config.learns_units else "given" if config.family is None else "one of several",
+        ratio=pending_ratio if config.batches is None else config.batches.largest_ratio,
+        num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
+        is_staged=config.acquisition.num_stages > 0,
+        quality=quality,
+        theory=config.theory if isinstance(config.width, ConstantWidth) else None,
+    )
+    of_width = cast(Width, config.width).guarantee(known)
+    if config.learns_units:
+        return of_width
+    example, level = config.candidates.example, config.start.regularization
+    if example.dtype == torch.float64:
+        precision = precise(True, "numbers are in double precision.")
+    else:
+        with torch.no_grad():
+            scale = float(prior_variance(deepcopy(config.start.kernel).to(example), example).max())
+        precision = precise(True, f"{example.dtype} is enough for regularization={level:g}.")
+        if level < _FLOAT32_REGULARIZATION * scale:
+            precision = precise(
+                False,
+                f"regularization={level:g} is tiny for {example.dtype} (prior variance {scale:g}): the confidence "
+                "widths drown in rounding. Use float64 candidates.",
+            )
+    return replace(of_width, hypotheses=(*of_width.hypotheses, *precision))
+
+
+def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
+    """Say which hypotheses of the theorem the settings break, if any, as many calls above."""
+    said = complaint(guarantee(config, config.hypothesis))
+    if said is not None:
+        warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tensor, stacklevel: int) -> None:
+    """Say that the first rewards are all far above or below what was expected, if so, as many calls above."""
+    told, mean = told.rewarded, config.hypothesis.mean
+    if config.learns_units or not len(told.Y):
+        return
+    with torch.no_grad():
+        expected = torch.zeros_like(told.Y) if mean is None else prior_mean(mean, told.X)
+    least, largest = (told.Y - expected).aminmax()
+    scale = (float(kernel_bound) + config.start.regularization) ** 0.5
+    if max(float(least), -float(largest)) > _FAR * scale:
+        warnings.warn(
+            f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
+            f"{float(expected.mean()):.4g} ± {scale:.3g} was expected: points not tried look far worse or better "
+            "than any other. Give mean=, what is expected of rewards, or subtract it and scale them.",
+            KernelBanditWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_clipping(below: Tensor, floor: float, stacklevel: int) -> None:
+    """Say that rewards (k,) count as if they were higher, as many calls above."""
+    warnings.warn(
+        f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as "
+        f"{floor:.6g}, so that the others can be told apart. That is right for penalties. If they are losses whose "
+        "mean matters, say clip=False.",
+        KernelBanditWarning,
+        stacklevel=stacklevel + 1,
+    )

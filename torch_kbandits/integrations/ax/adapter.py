@@ -1,0 +1,203 @@
+"""What stands between Ax and a bandit: trials are told, and what is asked for are the next ones."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+import numpy as np
+import torch
+from ax.adapter.base import Adapter, GenResults
+from ax.adapter.data_utils import ExperimentData
+from ax.adapter.registry import GeneratorRegistryBase, GeneratorSetup
+from ax.adapter.transforms.derelativize import Derelativize
+from ax.core.observation import ObservationData, ObservationFeatures
+from ax.core.optimization_config import OptimizationConfig
+from ax.core.search_space import SearchSpace
+from ax.core.trial_status import TrialStatus
+from ax.exceptions.model import AdapterMethodNotImplementedError
+from ax.generators.base import Generator
+from gpytorch.settings import min_fixed_noise
+
+from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
+from torch_kbandits.integrations.ax.playing import Played, Settings
+from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_fixed, check_goals, check_space
+from torch_kbandits.integrations.ax.told import read
+from torch_kbandits.memory import KeepAll
+from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.numerics.random import generator_for
+
+#: The option of ``gen`` that asks for the point to use in the end.
+RECOMMEND = "kbandits_recommend"
+
+Model = NystromGP | OnlineGP
+
+
+class BanditGenerator(Generator):
+    """What Ax makes an adapter with: the settings."""
+
+    can_predict = can_model_in_sample = property(lambda self: True)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+
+class BanditAdapter(Adapter):
+    """Plays a bandit in Ax. What it believes follows from the trials alone, so that nothing else has to be saved."""
+
+    generator: BanditGenerator
+
+    def _fit(self, search_space: SearchSpace, experiment_data: ExperimentData) -> None:
+        """Check the experiment, and read its trials."""
+        check_space(self._experiment.search_space)
+        check_goals(self._experiment)
+        self._told, self._played = read(experiment_data, self._experiment), cast(Played | None, None)
+
+    def _gen(
+        self,
+        n: int,
+        search_space: SearchSpace,
+        optimization_config: OptimizationConfig | None,
+        pending_observations: dict[str, list[ObservationFeatures]],
+        fixed_features: ObservationFeatures | None,
+        model_gen_options: dict[str, Any] | None,
+    ) -> GenResults:
+        fixed = check_fixed({} if fixed_features is None else fixed_features.parameters, self._search_space)
+        waiting = max(pending_observations.values(), key=len, default=[])
+        recommends = (model_gen_options or {}).get(RECOMMEND, False)
+        if recommends and not self._told.means:
+            raise EmptyHistoryError("Nothing can be recommended: no trial has an outcome yet.")
+        if self._is_first and not recommends:
+            found = self._spread(n, fixed, waiting)
+        else:
+            played = self._bandit(fixed, optimization_config, plainly=recommends)
+            played.wait([] if recommends else [each.parameters for each in waiting])
+            try:
+                found = played.asked(n)
+            except InfeasibleError:
+                if recommends or self.generator.settings.constraint_mode == "safe":
+                    raise
+                found = self._spread(n, fixed, waiting)
+            self._played = self._played if recommends else played
+        return GenResults([ObservationFeatures(dict(each)) for each in found], [1.0] * len(found))
+
+    def _predict(
+        self, observation_features: list[ObservationFeatures], use_posterior_predictive: bool = False
+    ) -> list[ObservationData]:
+        played = self._shown()
+        return _predicted(
+            played,
+            {name: played.model(name) for name in played.metrics},
+            observation_features,
+            use_posterior_predictive,
+        )
+
+    def _cross_validate(
+        self,
+        search_space: SearchSpace,
+        cv_training_data: ExperimentData,
+        cv_test_points: list[ObservationFeatures],
+        use_posterior_predictive: bool = False,
+    ) -> list[ObservationData]:
+        """Predict from other data; hyperparameters, dictionary and the present stay, the memory sees what is left."""
+        played, told, models = self._shown(), read(cv_training_data, self._experiment), dict[str, Model]()
+        X = played.space.points(told.parameters)
+        for name, metric in played.metrics.items():
+            model, values, memory = played.model(name), metric.sign * told.mean(name), metric.memory or KeepAll()
+            level = float(model.regularization)
+            rows = values.isfinite()
+            rows[rows.clone()] = (noise := memory.noise(told.times[rows], self._told.now, level)).isfinite()
+            words: dict[str, Any] = {"inducing_points": model.inducing_points} if isinstance(model, NystromGP) else {}
+            with min_fixed_noise(float_value=0.0, double_value=0.0, half_value=0.0):  # else it is raised to 1e-6
+                models[name] = type(model)(
+                    X[rows],
+                    values[rows].unsqueeze(-1),
+                    noise[noise.isfinite()].unsqueeze(-1),
+                    covar_module=deepcopy(model.covar_module),
+                    mean_module=deepcopy(model.mean_module),
+                    regularization=level,
+                    **words,
+                )
+        return _predicted(played, models, cv_test_points, use_posterior_predictive)
+
+    def feature_importances(self, metric_signature: str) -> dict[str, float]:
+        """Return shares of the inverse lengthscales by parameter, where each has one.
+
+        Raises:
+            InputError: if the kernel has not one lengthscale for each parameter.
+        """
+        played = self._bandit({}, self._optimization_config)
+        kernel: Any = played.model(metric_signature).covar_module
+        scales = getattr(getattr(kernel, "base_kernel", kernel), "lengthscale", None)
+        if scales is None or scales.numel() != len(played.space.names):
+            raise InputError(
+                "Importances are inverse lengthscales, and the kernel has not one for each of the parameters "
+                f"{played.space.names}, as the one that is fitted unless you give another."
+            )
+        shares = 1.0 / scales.detach().flatten()
+        return dict(zip(played.space.names, (shares / shares.sum()).tolist(), strict=True))
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether the next trial is one of the first: too few were made, or none has an outcome."""
+        lost = (TrialStatus.FAILED, TrialStatus.ABANDONED)
+        made = sum(trial.status not in lost for trial in self._experiment.trials.values())
+        return made < self.generator.settings.initialization_trials or not self._told.means
+
+    def _shown(self) -> Played:
+        """Return the bandit of the last trial, or one of what was told since."""
+        if self._played is None and self._is_first:
+            raise AdapterMethodNotImplementedError("There is no posterior before the first trials.")
+        self._played = self._played or self._bandit({}, self._optimization_config)
+        return self._played
+
+    def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> Played:
+        space = TrialSpace(self._search_space, fixed)
+        goals = cast(OptimizationConfig, goals)
+        return Played(self.generator.settings, self._told, space, self._rows(fixed), goals, plainly=plainly)
+
+    def _rows(self, fixed: Parameters) -> Sequence[Parameters] | None:
+        """Return the candidates that may be tried; None where all of the space may."""
+        pool, space = self.generator.settings.pool, self._search_space
+        return None if pool is None else pool.within(space).matching(fixed, space)
+
+    def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
+        """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
+        seed, space, rows = self.generator.settings.seed, TrialSpace(self._search_space, fixed), self._rows(fixed)
+        number = len(self._experiment.trials) + sum(each.trial_index is None for each in waiting)
+        if rows is not None:
+            tried = [arm.parameters for arm in self._experiment.arms_by_signature.values()]
+            tried += [each.parameters for each in waiting]
+            fresh = [row for row in rows if not any(row.items() <= parameters.items() for parameters in tried)]
+            rows = fresh or rows
+            drawn = torch.randperm(len(rows), generator=generator_for(seed, number, "first trials"), device="cpu")
+            return space.completed([rows[place] for place in drawn[:n].tolist()])
+        if space.free is None:
+            return space.completed([{}])
+        points = space.free.sample(n, generator_for(seed, 0, "first trials"), first=number)
+        return space.configurations(space.free.decode(points))
+
+
+def _predicted(
+    played: Played, models: Mapping[str, Model], features: list[ObservationFeatures], noisy: bool
+) -> list[ObservationData]:
+    """Return posterior means and variances of all metrics."""
+    X, means, variances = played.space.points([each.parameters for each in features]).unsqueeze(-2), [], []
+    with torch.no_grad():
+        for name, model in models.items():
+            posterior = model.posterior(X)
+            means.append(played.metrics[name].sign * posterior.mean.flatten())
+            variances.append(posterior.variance.flatten() + (float(model.regularization) if noisy else 0.0))
+    rows = zip(torch.stack(means, -1).numpy(), torch.stack(variances, -1).numpy(), strict=True)
+    return [ObservationData(list(models), mean, np.diag(variance)) for mean, variance in rows]
+
+
+class KernelBanditGenerators(GeneratorRegistryBase):
+    """What the node of a strategy generates with; saved by name."""
+
+    BANDIT = "KernelBandit"
+
+    @property
+    def GENERATOR_KEY_TO_GENERATOR_SETUP(self) -> dict[str, GeneratorSetup]:  # noqa: N802 (Ax's name)
+        """The parts of the generator, by its value."""
+        setup = GeneratorSetup(BanditAdapter, BanditGenerator, [Derelativize], not_saved_generator_kwargs=["settings"])
+        return {self.BANDIT.value: setup}

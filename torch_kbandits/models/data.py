@@ -1,0 +1,325 @@
+"""The observations of a model and their noise, under BoTorch's contract."""
+
+from typing import Any, NamedTuple, Self, cast
+
+import torch
+from botorch.models import SingleTaskGP
+from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
+from botorch.models.transforms.input import InputTransform
+from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.kernels import Kernel
+from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
+from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
+from gpytorch.likelihoods.noise_models import FixedGaussianNoise
+from gpytorch.means import Mean, ZeroMean
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.errors import InputError
+from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
+from torch_kbandits.models.inputs import checked_data, checked_variances, fixed_gaussian, same_values
+from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.posteriors.prediction import joined
+
+#: Of what else than data and noise a model is made, and what it must be.
+_PARTS: dict[str, tuple[type, str]] = {
+    "likelihood": (_GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch"),
+    "covar_module": (Kernel, "a GPyTorch kernel"),
+    "mean_module": (Mean, "a GPyTorch mean"),
+    "outcome_transform": (OutcomeTransform, "a BoTorch outcome transform"),
+    "input_transform": (InputTransform, "a BoTorch input transform"),
+}
+
+
+class Observations(NamedTuple):
+    """Observations as the posterior takes them, with outputs as batch dimension.
+
+    Attributes:
+        inputs: points as the kernel sees them, (..., n, d).
+        residuals: rewards less the prior mean, (..., n).
+        variances: noise variances, (..., n).
+    """
+
+    inputs: Tensor
+    residuals: Tensor
+    variances: Tensor
+
+    def rows(self, rows: Tensor) -> "Observations":
+        """Return some of them."""
+        return Observations(self.inputs[..., rows, :], self.residuals[..., rows], self.variances[..., rows])
+
+
+class ObservedGP(SingleTaskGP):
+    """BoTorch's model of observations that may have noise of their own, with what its posterior follows from."""
+
+    def __init__(
+        self,
+        train_X: Tensor,
+        train_Y: Tensor,
+        train_Yvar: Tensor | None = None,
+        *,
+        regularization: float | None = None,
+        likelihood: _GaussianLikelihoodBase | None = None,
+        covar_module: Kernel | None = None,
+        mean_module: Mean | None = None,
+        outcome_transform: OutcomeTransform | None = None,
+        input_transform: InputTransform | None = None,
+    ) -> None:
+        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
+        parts = {
+            "likelihood": likelihood,
+            "covar_module": covar_module,
+            "mean_module": mean_module,
+            "outcome_transform": outcome_transform,
+            "input_transform": input_transform,
+        }
+        for name, part in parts.items():
+            checks.absent_or(name, part, *_PARTS[name])
+        if isinstance(likelihood, SparseOutlierGaussianLikelihood):
+            raise InputError(
+                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to and "
+                "may scale with the prior variance: use BoTorch's RobustRelevancePursuitSingleTaskGP."
+            )
+        for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
+            if likelihood is not None and other is not None:
+                raise InputError(f"Give either a likelihood or {name}, not both: each sets the noise variance.")
+        if regularization is not None:
+            regularization = checks.positive("regularization", regularization)
+            if train_Yvar is None:
+                parts["likelihood"] = fixed_gaussian(regularization, train_X, train_Y)
+        if mean_module is None:
+            parts["mean_module"] = ZeroMean()
+        super().__init__(train_X, train_Y, train_Yvar, **cast(dict[str, Any], parts))
+        self._later_noise = None if train_Yvar is None else regularization
+        self._check_time_column(train_X)
+        # Points (..., k, d) that posteriors take as observed at their means; None for none.
+        self.register_buffer("_pending", None, persistent=False)
+
+    _pending: Tensor | None
+    covar_module: Kernel
+    likelihood: Any
+    mean_module: Mean
+    prediction_strategy: Any
+    train_inputs: tuple[Tensor]
+
+    #: Whether what the dictionary does not span of a variance counts as observed like the rest; see ``residual_share``.
+    learns_residual: bool = False
+
+    @property
+    def num_observations(self) -> int:
+        """Number n of observations conditioned on."""
+        return self.train_targets.shape[-1]
+
+    @property
+    def regularization(self) -> Tensor:
+        """λ (...,), in (transformed) reward units squared: the noise variance, its mean where observations differ."""
+        if self._later_noise is not None:
+            return self.train_targets.new_tensor(self._later_noise)
+        return self.likelihood.noise.detach().mean(-1)
+
+    def subset_output(self, idcs: list[int]) -> Self:
+        """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
+        subset = cast(Self, super().subset_output(idcs))
+        if subset._has_transformed_inputs and self.num_outputs > 1:
+            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
+            if len(idcs) > 1:
+                points = points.unsqueeze(-3).expand(subset.train_inputs[0].shape[:-2] + points.shape[-2:])
+            subset._original_train_inputs = points
+        return subset
+
+    # ---------------------------------------------------------------- points
+
+    def _points(self) -> Tensor:
+        """Return the observed points (..., n, d) as the kernel sees them, once where rewards of a batch share them.
+
+        They are what the input transform makes of them now; GPyTorch's own conditioning, which model lists use, does
+        not have new points as they were given.
+        """
+        given = self._original_train_inputs
+        if self._has_transformed_inputs and given is not None and given.shape[-2] == self.num_observations:
+            with torch.no_grad():
+                inputs = self._preprocess(given)
+            if not same_values(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
+                self.set_train_data(inputs, strict=False)
+        X = self.train_inputs[0]
+        while X.dim() > (2 if self._num_outputs == 1 else 3) and X.stride(0) == 0:
+            X = X[0]
+        return X
+
+    def _given_inputs(self) -> Tensor:
+        """Return the observed points as they were given, (n, d); of a batch those of its first member."""
+        transformed = getattr(self, "_has_transformed_inputs", False)
+        X = cast(Tensor, self._original_train_inputs if transformed else self.train_inputs[0])
+        return X.flatten(0, -3)[0] if X.dim() > 2 else X
+
+    def _preprocess(self, X: Tensor) -> Tensor:
+        """Transform points as the played points are; unlike ``transform_inputs`` it never learns bounds from them."""
+        transform = getattr(self, "input_transform", None)
+        return X if transform is None else transform.preprocess_transform(X)
+
+    def _seen(self, points: Tensor) -> Tensor:
+        """Return points (..., k, d) as the kernel sees them: transformed, with the batch dimension of the outputs."""
+        points = self._preprocess(points)
+        return points.unsqueeze(-3) if self._num_outputs > 1 else points
+
+    # ---------------------------------------------------------------- observations and their noise
+
+    def _observations(self) -> Observations:
+        """Return all observations."""
+        X = self._points()
+        residuals = self.train_targets - prior_mean(self.mean_module, X)
+        return Observations(X, residuals, self._noise(X).expand(residuals.shape))
+
+    def _noise(self, X: Tensor) -> Tensor:
+        """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""
+        if isinstance(self.likelihood, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood)):
+            return self.likelihood.observation_noise(X)
+        return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
+
+    def _fresh_noise(self, inputs: Tensor) -> Tensor:
+        """Return the noise variances of observations made now at inputs (..., k, d), (..., k), or (..., 1) for all."""
+        likelihood = self.likelihood
+        if isinstance(likelihood, UncertaintyInjectionLikelihood) and likelihood.time_column is not None:
+            return likelihood.observation_noise(inputs)
+        return self.regularization.unsqueeze(-1)
+
+    def _own_noise(self) -> Tensor | None:
+        """Return the variances (..., n) that observations have of their own, NaN for one without; None if none has."""
+        covar = self.likelihood.noise_covar
+        if isinstance(covar, FixedGaussianNoise):
+            return covar.noise
+        return self.likelihood.given if isinstance(self.likelihood, GivenNoiseLikelihood) else None
+
+    def _hold_noise(self, own: Tensor | None) -> None:
+        """Take over variances (..., n) that observations have of their own."""
+        covar = self.likelihood.noise_covar
+        if own is not None and isinstance(covar, FixedGaussianNoise):
+            covar.noise = own
+        elif own is not None and isinstance(self.likelihood, GivenNoiseLikelihood):
+            self.likelihood.given = own
+        elif own is not None:
+            self.likelihood = GivenNoiseLikelihood(covar, own)
+
+    def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
+        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
+
+        Raises:
+            InputError: if there is noise and the likelihood says already what that of each observation is.
+        """
+        own = self._own_noise()
+        if noise is None and own is None:
+            return None
+        if noise is not None:
+            if own is None and not isinstance(self.likelihood, GaussianLikelihood):
+                raise InputError(
+                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
+                    "is: leave noise and Yvar out."
+                )
+            new = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
+        elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
+            new = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
+            if not bool(torch.isfinite(new).all()):
+                raise InputError(
+                    "There is no observation whose noise variance the new ones could have: give theirs, or make the "
+                    "model with a regularization."
+                )
+            new = new.expand(*new.shape[:-1], k)
+        else:
+            new = self.train_targets.new_full((k,), torch.nan)
+        return joined(torch.full_like(self.train_targets, torch.nan) if own is None else own, new, -1)
+
+    def _observed(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> tuple[Observations, Tensor | None]:
+        """Return new observations, and the variances that all have of their own from then on, if any."""
+        inputs, own = self._preprocess(X), self._joined_noise(len(X), noise)
+        variances = self._fresh_noise(inputs)
+        if own is not None:
+            new = own[..., self.num_observations :] + getattr(self.likelihood, "second_noise", 0.0)
+            variances = torch.where(new.isnan(), variances, new)
+        residuals = targets - prior_mean(self.mean_module, inputs)
+        return Observations(inputs, residuals, variances.expand(targets.shape)), own
+
+    def _as_targets(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return rewards and variances transformed and with outputs as batch dimension: (k,) or (o, k)."""
+        transform = getattr(self, "outcome_transform", None)
+        if transform is not None:
+            Y, Yvar = transform(Y, Yvar, X=X)
+        if self.num_outputs == 1:
+            return Y.squeeze(-1), None if Yvar is None else Yvar.squeeze(-1)
+        return Y.mT, None if Yvar is None else Yvar.mT
+
+    def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
+        """Take over observations X (n, d), with the noise variances that they have of their own, if any."""
+        stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
+        inputs = self._preprocess(stacked)
+        if getattr(self, "_has_transformed_inputs", False):
+            self._original_train_inputs = stacked
+        self.set_train_data(inputs, targets, strict=False)
+        self._hold_noise(own)
+
+    # ---------------------------------------------------------------- what a posterior follows from
+
+    def _source(self, *, copied: bool = False) -> tuple[list[Tensor], list[Any]]:
+        """Return what the posterior follows from, as it is or copied: tensors, and types and numbers of modules."""
+        modules, settings = list(self.modules()), list[Any]([self.learns_residual])
+        for module in modules[1:]:
+            settings.append(type(module))
+            settings += [value for value in vars(module).values() if type(value) in (int, float)]
+        tensors = self._tensors(modules)
+        return [tensor.detach().clone() for tensor in tensors] if copied else tensors, settings
+
+    def _requires_grad(self) -> bool:
+        """Say whether anything that the posterior follows from asks for a gradient."""
+        return any(tensor.requires_grad for tensor in self._tensors(list(self.modules())))
+
+    def _tensors(self, modules: list[torch.nn.Module]) -> list[Tensor]:
+        """Return the data, and the tensors that modules have as parameters, buffers or attributes."""
+        places = [place for module in modules for place in (module._parameters, module._buffers, vars(module))]
+        found = [value for place in places for value in place.values() if isinstance(value, Tensor)]
+        return [*self.train_inputs, *found]
+
+    # ---------------------------------------------------------------- checks
+
+    def _is_batch(self) -> bool:
+        """Say whether there are batch dimensions besides that of the outputs."""
+        outputs, parts = int(self.num_outputs > 1), [self.train_inputs[0], self.train_targets.unsqueeze(-1)]
+        dictionary = self._buffers.get("inducing_points")
+        return any(part.dim() > 2 + outputs for part in parts) or (dictionary is not None and dictionary.dim() > 2)
+
+    def _require_change(self, *, of_observations: bool = True) -> None:
+        """Refuse to change a model in place that cannot."""
+        if self._is_batch():
+            raise InputError(
+                "Only models without batch dimensions change in place; the targets of this one have "
+                f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
+            )
+        is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
+        if of_observations and is_ageing and self.likelihood.time_column is None:
+            raise InputError(
+                "tell and remove need the time of each observation among its inputs: make the likelihood with "
+                "time_column instead of times."
+            )
+
+    def _check_time_column(self, train_X: Tensor) -> None:
+        """Refuse an input transform that changes the times from which a likelihood takes ages."""
+        column = getattr(self.likelihood, "time_column", None)
+        if column is None or getattr(self, "input_transform", None) is None:
+            return
+        with torch.no_grad():
+            transformed = self._preprocess(train_X)
+        if not torch.equal(transformed[..., column], train_X[..., column]):
+            raise InputError(
+                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
+                "it out, as Normalize(d, indices=[...]) does."
+            )
+
+    def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return observations to be told as tensors, or refuse them if shapes, dtypes or values do not fit."""
+        self._require_change()
+        train_X = self._given_inputs()
+        X = checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
+        Y = checks.finite("Y", checks.rows("Y", Y, like=train_X))
+        if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):
+            raise InputError(
+                f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
+            )
+        return X, Y, None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)

@@ -1,0 +1,172 @@
+"""The Pareto front of what a bandit played: the plays that no other one beats in every objective."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, cast
+
+import torch
+from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.multi_objective.pareto import is_non_dominated
+from torch import Tensor
+
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.errors import EmptyHistoryError, InputError
+from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, TEXT, clean, marker_handle, new_figure
+
+#: Inches of a panel, and of the margin below them.
+_PANEL, _BELOW = 4.4, 0.6
+
+
+@dataclass(frozen=True, eq=False)
+class ParetoFront:
+    """The plays that count, each once, and which of them no other one dominates by posterior means.
+
+    Attributes:
+        directions: of each objective, "maximize" or "minimize", by name.
+        X: points (n, d), as ``history`` has them, at the present time where points know it.
+        means: posterior means, (n, k), each in the units of its objective.
+        deviations: posterior standard deviations, (n, k).
+        is_on_front: (n,).
+        actions: those of the front, as ``ask`` returns them: (m, a), or configurations.
+    """
+
+    directions: Mapping[str, str]
+    X: Tensor
+    means: Tensor
+    deviations: Tensor
+    is_on_front: Tensor
+    actions: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The k objectives."""
+        return tuple(self.directions)
+
+    @property
+    def values(self) -> Tensor:
+        """The posterior means of the front, (m, k)."""
+        return self.means[self.is_on_front]
+
+
+def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) -> ParetoFront:
+    """Return the plays of a bandit that no other one beats in every objective, by posterior means.
+
+    Values as they were told are no front: with noise the luckiest of them would be. Plays that no longer count under a
+    memory are left out. With contexts points are (context, action), and those of all contexts are compared. Nothing
+    changes for the bandit.
+
+    Args:
+        bandit: any with outcomes.
+        objectives: "maximize" or "minimize" by name, where "reward" is the reward; None for those of
+            ``bandit.objective``.
+
+    Raises:
+        InputError: if an objective is none of the bandit's, or there are none.
+        EmptyHistoryError: if no play counts.
+
+    Cost: O(n m²) for the model of each objective, and the square of the plays.
+    """
+    if objectives is None and bandit.objective is None:
+        raise InputError('This bandit has no objective: say objectives={"reward": "maximize", "cost": "minimize"}.')
+    sought = cast(Scalarization, bandit.objective) if objectives is None else Scalarization(objectives, kind="linear")
+    if missing := [name for name in sought.outcomes if name not in bandit.outcomes]:
+        raise InputError(f"There is no outcome {missing[0]!r}: this bandit has {list(bandit.outcomes) or 'none'}.")
+    X = bandit.history.X[bandit.weights > 0.0]
+    if not len(X):
+        raise EmptyHistoryError("No play counts, so there is no front: tell first.")
+    if bandit.candidates.is_timed:
+        X = torch.cat([X.new_full((len(X), 1), bandit.now), X[:, 1:]], dim=-1)
+    X, means, deviations = distinct(X)[0], [], []
+    for name in sought.objectives:
+        model = bandit.model if name == REWARD else bandit.outcome_model(name)
+        known = cast(tuple[Tensor], model.train_inputs)[0].shape[-1]
+        with torch.no_grad():
+            posterior = cast(GPyTorchPosterior, model.posterior(X[:, X.shape[-1] - known :].unsqueeze(-2)))
+        means.append(posterior.mean.flatten())
+        deviations.append(posterior.variance.flatten().clamp_min(0.0).sqrt())
+    signs = X.new_tensor([1.0 if each == "maximize" else -1.0 for each in sought.objectives.values()])
+    found = torch.stack(means, dim=-1)
+    best = is_non_dominated(found * signs)
+    actions = bandit.candidates.actions(X[best])
+    return ParetoFront(sought.objectives, X, found, torch.stack(deviations, dim=-1), best, actions)
+
+
+def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, center: float = 0.0) -> Any:
+    """Draw what was played by posterior means, each two objectives against each other, and the Pareto front in colour.
+
+    Bars are one posterior standard deviation of what is on the front. Of two objectives the front is joined by steps:
+    what lies on their better side would be new. Of more each panel shows two, and what looks dominated there is on the
+    front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
+
+    Args:
+        bandit: as in ``pareto_front``, like the next.
+        objectives: at least two.
+        center: constant to add to rewards.
+
+    Returns:
+        The figure of matplotlib.
+
+    Raises:
+        InputError: if an argument does not fit.
+        EmptyHistoryError: if no play counts.
+        MissingExtraError: if matplotlib is not installed.
+    """
+    front = pareto_front(bandit, objectives)
+    if len(front.names) < 2:
+        raise InputError(f"A front is drawn of two objectives or more, and there is {list(front.names)} alone.")
+    pairs = list(combinations(range(len(front.names)), 2))
+    columns = min(len(pairs), 3)
+    rows = -(-len(pairs) // columns)
+    figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.names])
+    star = _recommended(bandit, front)
+    for panel, pair in zip(panels, pairs, strict=False):
+        _draw(panel, front, pair, (front.means + shift).cpu(), star)
+    for panel in panels[len(pairs) :]:
+        panel.set_visible(False)
+    on_front = int(front.is_on_front.sum())
+    handles = [
+        marker_handle("o", PLAYED, f"played ({len(front.X) - on_front})"),
+        marker_handle("o", POSTERIOR, f"Pareto front of the means, ± σ ({on_front})"),
+    ]
+    if star is not None:
+        handles.append(marker_handle("*", RECOMMENDED, "recommended", rim="black"))
+    number = len(handles) if len(pairs) > 1 else 1
+    figure.legend(handles=handles, fontsize=SMALL, ncols=number, frameon=False, loc="outside lower center")
+    return figure
+
+
+def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, star: int | None) -> None:
+    """Draw two of the objectives."""
+    (one, other), best = pair, front.is_on_front.cpu()
+    x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
+    ax.scatter(x[~best], y[~best], s=16, color=PLAYED, alpha=0.45, linewidths=0, zorder=2.4)
+    words = {"fmt": "none", "ecolor": POSTERIOR, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
+    ax.errorbar(x[best], y[best], xerr=deviations[:, one], yerr=deviations[:, other], **words)
+    if len(front.names) == 2:
+        order = x[best].argsort()
+        # Between two of the front both are as bad as the worse: the corner lies on the side of what is not sought.
+        step = "post" if front.directions[front.names[one]] == "minimize" else "pre"
+        ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
+    ax.scatter(x[best], y[best], s=30, color=POSTERIOR, edgecolor="white", linewidths=0.6, zorder=2.6)
+    if star is not None:
+        words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
+        ax.scatter(x[star], y[star], s=150, **words)
+    names = front.names
+    ax.set_xlabel(f"{names[one]} ({front.directions[names[one]]})", fontsize=TEXT)
+    ax.set_ylabel(f"{names[other]} ({front.directions[names[other]]})", fontsize=TEXT)
+    clean(ax)
+
+
+def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
+    """Return the row of what is recommended; None where nothing is, or in some context alone, or an expert is asked."""
+    has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
+    if bandit.objective is None or has_context or "expert" in bandit.state_dict():
+        return None
+    best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
+    rows = (best.to(front.X.device) == front.X).all(-1).nonzero()
+    return int(rows[0]) if len(rows) else None

@@ -1,0 +1,310 @@
+"""The posterior along one coordinate, mean and band, or over two, as maps; with what was played."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.errors import InputError
+from torch_kbandits.extras import require
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.plotting.section import Section, column_number, moments, section
+from torch_kbandits.plotting.style import (
+    DICTIONARY,
+    PENDING,
+    PLAYED,
+    POSTERIOR,
+    RECOMMENDED,
+    SMALL,
+    TEXT,
+    clean,
+    legend_below,
+    marker_handle,
+    new_figure,
+    plain_logarithmic,
+)
+
+#: The band of a bandit that uses no width.
+_USUAL_BETA = 2.0
+#: Maps whose lightness grows with the value, so that they are read without colours, too.
+_MAPS = ("viridis", "cividis")
+#: What would be drawn more faintly is left out.
+_FAINTEST = 0.02
+#: Points whose kernel values are computed at a time, and fixed coordinates that are listed, at most.
+_BLOCK, _LISTED = 4096, 4
+
+
+class _Look(NamedTuple):
+    """How points are drawn: marker, size, width of its rim, its colour (None: that of the face), and whether hollow."""
+
+    marker: str
+    size: float
+    width: float
+    rim: str | None = None
+    hollow: bool = False
+
+
+_COLOURS = {"played": PLAYED, "dictionary": DICTIONARY, "recommended": RECOMMENDED, "pending": PENDING}
+_ON_LINES = {
+    "played": _Look("o", 16, 0.0),
+    "dictionary": _Look("|", 40, 1.5),
+    "recommended": _Look("*", 150, 0.8, "black"),
+    "pending": _Look("v", 46, 1.6, hollow=True),
+}
+_ON_PLANES = {
+    "played": _Look("o", 24, 0.7, "white"),
+    "dictionary": _Look("s", 70, 1.4, hollow=True),
+    "recommended": _Look("*", 190, 0.9, "black"),
+    "pending": _Look("v", 60, 0.8, "white"),
+}
+
+
+def plot_line(
+    bandit: Bandit,
+    coordinate: int | str | None = None,
+    *,
+    at: Tensor | None = None,
+    context: Any = None,
+    candidates: Any = None,
+    bounds: Tensor | None = None,
+    resolution: int = 200,
+    beta: float | None = None,
+    center: float = 0.0,
+    names: Sequence[str] | None = None,
+    reward: str = "reward",
+    ax: Any = None,
+) -> Any:
+    """Draw the posterior of a bandit along one coordinate, with the others fixed.
+
+    A point is drawn as strongly as it counts: fainter where a memory makes it count less or a kernel on time makes it
+    old, and where it lies off the line, by the squared prior correlation of the function there and on the line. What
+    would be fainter than 2% is left out, and the legend says of how many points. Nothing changes for the bandit.
+
+    Args:
+        bandit: whose posterior, as of its present time.
+        coordinate: by name, or as a column of ``history.X``; None for the first of an action.
+        at: a point (d,) with the other coordinates, joint with contexts; None for the recommended point.
+        context: with contexts, that in which the point is recommended, as in ``ask``.
+        candidates: as in ``ask``, where actions differ from round to round; None for those played.
+        bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
+        resolution: how many points of the line are computed.
+        beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.
+        center: constant to add to rewards: what you subtracted before you told them.
+        names: of all d coordinates, with their units; by default those of the columns, or x1, x2 and so on.
+        reward: name and unit of the reward.
+        ax: axes of matplotlib to draw on; None for a figure of its own.
+
+    Returns:
+        The figure of matplotlib.
+
+    Raises:
+        InputError: if an argument does not fit.
+        MissingExtraError: if matplotlib is not installed.
+
+    Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution) m²), and a
+        pass over the arms for their range.
+    """
+    where = bandit.candidates.context_dim if coordinate is None else coordinate
+    line = section(bandit, (where,), at, context, candidates, bounds, resolution, names)
+    beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
+    ax = new_figure(6.0, 4.6).subplots() if ax is None else ax
+    (values,), (column,) = line.values, line.columns
+    shown, known = line.shown(column, values), moments(bandit, line.points)
+    mean, margin = (known.mean + center).cpu().numpy(), (beta * known.deviation).cpu().numpy()
+    band = {"color": POSTERIOR, "alpha": 0.18, "linewidth": 0, "label": f"mean ± {beta:.3g} σ"}
+    handles = [
+        *ax.plot(shown, mean, color=POSTERIOR, linewidth=1.8, label="posterior mean"),
+        ax.fill_between(shown, mean - margin, mean + margin, **band),
+    ]
+    for kind, X, strength in _points(bandit, line):
+        drawn, words = strength >= _FAINTEST, {}
+        here = X[drawn]
+        if kind == "played":
+            heights = bandit.history.Y[drawn] + center
+        elif kind == "dictionary":  # ticks above the axis
+            heights, words = torch.full((len(here),), 0.015), {"transform": ax.get_xaxis_transform()}
+        else:
+            heights = moments(bandit, line.through(here)).mean + center
+        words |= _style(_ON_LINES[kind], kind, strength[drawn])
+        ax.scatter(line.shown(column, here[:, column]), heights.cpu().numpy(), **words)
+        handles.append(_handle(_ON_LINES[kind], kind, strength, "pending, at the mean" if kind == "pending" else kind))
+    _scale_axis(line, column, ax, "x")
+    ax.set_xlabel(line.names[column], fontsize=TEXT)
+    ax.set_ylabel(reward, fontsize=TEXT)
+    ax.set_title(_fixed_words(line), fontsize=SMALL, loc="left", color="0.3")
+    clean(ax)
+    legend_below(ax, handles)
+    return ax.get_figure(root=True)
+
+
+def plot_plane(
+    bandit: Bandit,
+    coordinates: Sequence[int | str] | None = None,
+    *,
+    at: Tensor | None = None,
+    context: Any = None,
+    candidates: Any = None,
+    bounds: Tensor | None = None,
+    resolution: int = 60,
+    center: float = 0.0,
+    names: Sequence[str] | None = None,
+    reward: str = "reward",
+    axes: Sequence[Any] | None = None,
+) -> Any:
+    """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
+
+    Points are as strong as they count, as in ``plot_line``. Nothing changes for the bandit.
+
+    Args:
+        bandit: as in ``plot_line``, like the words that are not listed here.
+        coordinates: two, by name or as columns of ``history.X``; None for the first two of an action, or if it has one
+            for the last of the context and that.
+        at: a point (d,) with the other coordinates.
+        context: that in which the point is recommended.
+        candidates: as in ``ask``.
+        bounds: (2, 2), the ranges to show.
+        resolution: points of each coordinate.
+        center: constant to add to rewards.
+        names: of all d coordinates.
+        reward: name and unit of the reward.
+        axes: two axes of matplotlib to draw on; None for a figure of its own.
+
+    Returns:
+        The figure of matplotlib.
+
+    Raises:
+        InputError: if an argument does not fit.
+        MissingExtraError: if matplotlib is not installed.
+
+    Cost: as ``plot_line``, with resolution² points.
+    """
+    where = _first_two(bandit) if coordinates is None else tuple(coordinates)
+    if len(where) != 2:
+        raise InputError(f"coordinates must be two, got {list(where)}.")
+    plane = section(bandit, where, at, context, candidates, bounds, resolution, names)
+    if len(plane.values) != 2:
+        raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
+    panels = list(new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
+    if len(panels) != 2:
+        raise InputError(f"axes must be two, for the mean and the standard deviation; got {len(panels)}.")
+    known, shape = moments(bandit, plane.points), tuple(map(len, plane.values))
+    first, second = map(plane.shown, plane.columns, plane.values)
+    points, handles = list(_points(bandit, plane)), []
+    maps = ((known.mean + center, f"posterior mean of the {reward}"), (known.deviation, f"σ of the {reward}"))
+    for ax, colours, (values, label) in zip(panels, _MAPS, maps, strict=True):
+        grid = values.reshape(shape).T.cpu().numpy()
+        image = ax.pcolormesh(first, second, grid, cmap=colours, shading="nearest", rasterized=True)
+        bar = ax.get_figure().colorbar(image, ax=ax)
+        bar.set_label(label, fontsize=TEXT)
+        bar.ax.tick_params(labelsize=TEXT)
+        for kind, X, strength in points:
+            here = X[strength >= _FAINTEST]
+            style = _style(_ON_PLANES[kind], kind, strength[strength >= _FAINTEST])
+            # Whole markers, on the border, too.
+            ax.scatter(*(plane.shown(column, here[:, column]) for column in plane.columns), clip_on=False, **style)
+        for column, which in zip(plane.columns, "xy", strict=True):
+            _scale_axis(plane, column, ax, which)
+        ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
+        ax.set_xlabel(plane.names[plane.columns[0]], fontsize=TEXT)
+        ax.tick_params(labelsize=TEXT)
+    panels[0].set_ylabel(plane.names[plane.columns[1]], fontsize=TEXT)
+    panels[0].set_title(_fixed_words(plane), fontsize=SMALL, loc="left", color="0.3")
+    whole = panels[0].get_figure(root=True)
+    handles = [_handle(_ON_PLANES[kind], kind, strength, kind) for kind, _, strength in points]
+    if handles and axes is None:
+        whole.legend(handles=handles, fontsize=SMALL, ncols=2, frameon=False, loc="outside lower center")
+    elif handles:
+        legend_below(panels[0], handles)
+    return whole
+
+
+# ---------------------------------------------------------------- inside
+
+
+def _first_two(bandit: Bandit) -> tuple[int, ...]:
+    start, d = bandit.candidates.context_dim, bandit.candidates.example.shape[-1]
+    if d - start >= 2:
+        return start, start + 1
+    if start - int(bandit.candidates.is_timed) >= 1:
+        return start - 1, start
+    raise InputError("There is one coordinate to show: take plot_line, or name two coordinates.")
+
+
+def _points(bandit: Bandit, where: Section) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield what to draw, in order: the kind, points (k, d) and their strength (k,), 1 on the section in full."""
+    X, kernel = bandit.history.X, cast(Kernel, bandit.model.covar_module)
+    if len(X):
+        yield "played", X, bandit.weights * _nearness(kernel, where, X)
+    if bandit.dictionary is not None and len(bandit.inducing_points):
+        yield "dictionary", bandit.inducing_points, _nearness(kernel, where, bandit.inducing_points)
+    if where.is_recommended:
+        yield "recommended", where.at, torch.ones(1, dtype=torch.float64, device=where.at.device)
+    if len(bandit.pending):
+        yield "pending", bandit.pending, _nearness(kernel, where, bandit.pending)
+
+
+def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
+    """Return how much points X (q, d) say about the section, (q,) in [0, 1], in double precision.
+
+    It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section,
+    and 0 for a point beyond the range that is shown. With the time among the fixed coordinates it falls with the age.
+    """
+    parts = [torch.zeros(0, dtype=torch.float64, device=X.device)]
+    with torch.no_grad():
+        for block in X.split(_BLOCK):
+            moved = where.through(block)
+            covariance = gram(kernel, block.unsqueeze(-2), moved.unsqueeze(-2)).flatten()
+            # On the section it is 1 exactly, also where the prior variance is 0.
+            scale = (prior_variance(kernel, block) * prior_variance(kernel, moved)).clamp_min(torch.finfo(X.dtype).tiny)
+            share = torch.where((block == moved).all(-1), torch.ones_like(scale), covariance.square() / scale)
+            parts.append(share.double().clamp(0.0, 1.0))
+    return torch.cat(parts) * where.covers(X)
+
+
+def _style(look: _Look, kind: str, strength: Tensor) -> dict[str, Any]:
+    """Return the words by which points of these strengths (k,) are scattered: as transparent as they are weak."""
+
+    def faded(colour: str) -> list[tuple[float, ...]]:
+        rgb = require("matplotlib.colors").to_rgb(colour)
+        return [(*rgb, 0.1 + 0.9 * each) for each in strength.tolist()]
+
+    order = 2.5 + 0.1 * list(_COLOURS).index(kind)
+    face = faded(_COLOURS[kind])
+    edge = face if look.rim is None else faded(look.rim)
+    words = {"s": look.size, "marker": look.marker, "linewidths": look.width, "zorder": order}
+    if look.marker == "|":
+        return words | {"color": face}
+    return words | {"facecolor": "none" if look.hollow else face, "edgecolor": edge}
+
+
+def _handle(look: _Look, kind: str, strength: Tensor, label: str) -> Any:
+    """Return an entry of a legend: with how many points there are, and how many of them are drawn if not all."""
+    if kind != "recommended":
+        drawn, number = int((strength >= _FAINTEST).sum()), len(strength)
+        fading = ", fainter where it counts less" if kind == "played" and bool((strength < 1.0).any()) else ""
+        label = f"{label}{fading} ({number})" if drawn == number else f"{label}{fading} ({drawn} of {number})"
+    rim = "0.7" if look.rim == "white" else look.rim
+    return marker_handle(look.marker, _COLOURS[kind], label, hollow=look.hollow, rim=rim)
+
+
+def _fixed_words(where: Section) -> str:
+    """Return what the fixed coordinates are, in a line; nothing if none are."""
+    others = [i for i in range(len(where.names)) if i not in where.columns]
+    if not others:
+        return ""
+    source = " (recommended)" if where.is_recommended else ""
+    if len(others) > _LISTED:
+        return f"the other {len(others)} coordinates are fixed{source}"
+    return ", ".join(f"{where.names[i]} = {float(where.at[0, i]):.4g}" for i in others) + source
+
+
+def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
+    """Give the axis "x" or "y" the logarithmic scale of the column that it shows, if that has one; plain numbers."""
+    number = column_number(where.bandit, column)
+    if number is not None and number.log:
+        getattr(ax, f"set_{which}scale")("log")
+        plain_logarithmic(getattr(ax, f"{which}axis"))

@@ -1,0 +1,134 @@
+"""A line of progress for a loop that plays a bandit: rounds a second, rewards, dictionary and width."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Self, TextIO
+
+from torch_kbandits import checks
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.extras import require
+
+#: So many of the latest rewards make the mean that is shown.
+_RECENT = 50
+
+
+class StatusLine:
+    """How a bandit is doing, in words, from time to time; see ``Progress``."""
+
+    def __init__(self, bandit: Bandit, *, interval: float = 0.5, center: float = 0.0) -> None:
+        checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
+        self._bandit = bandit
+        self._interval = checks.non_negative("interval", interval)
+        self._center = checks.finite_number("center", center)
+        self._known, self._best = bandit.num_told, -float("inf")
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._last, self._round = time.monotonic(), bandit.round
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the interval since the last reading is over."""
+        return time.monotonic() - self._last >= self._interval
+
+    def read(self) -> str:
+        """Return how the bandit is doing now; nothing changes for it."""
+        bandit, now = self._bandit, time.monotonic()
+        rate = max(bandit.round - self._round, 0) / max(now - self._last, 1e-9)
+        self._last, self._round = now, bandit.round
+        # A bandit that loaded a shorter history begins anew.
+        fresh = (bandit.told_since(min(self._known, bandit.num_told)).Y.double() + self._center).tolist()
+        self._known = bandit.num_told
+        self._recent.extend(fresh)
+        self._best = max([self._best, *fresh])
+        recent = sum(self._recent) / max(len(self._recent), 1)
+        rewards = f"best {self._best:.3g}, recent {recent:.3g}, " if self._recent else ""
+        return f"{rate:.3g} rounds/s, {rewards}m = {len(bandit.inducing_points)}, β = {float(bandit.beta):.3g}"
+
+
+class Progress:
+    """A line of progress on a terminal for your own loop; silent where the stream is no terminal.
+
+    It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
+    number m of inducing points, or of distinct points that count if the posterior is exact, and β. A loop with a turn
+    for each round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
+
+    ::
+
+        for t in Progress(bandit, 500):
+            x = bandit.ask()
+            bandit.tell(x, evaluate(x))
+
+    Args:
+        bandit: that is played; what it was told before does not enter the rewards.
+        rounds: how many rounds there will be; None if that is not known.
+        interval: seconds between two looks at the bandit.
+        center: constant to add to rewards: what you subtracted before you told them.
+        stream: where the line goes; None for standard error.
+        name: what stands before the line.
+
+    Raises:
+        InputError: if an argument does not fit.
+        MissingExtraError: if tqdm is not installed.
+
+    Cost: a look at the clock in a round. In a look at the bandit O(rewards since the last one) for these, never the
+    whole history, O(m d) for the dictionary, and what the width costs, which ``ask`` computes as well.
+    """
+
+    def __init__(
+        self,
+        bandit: Bandit,
+        rounds: int | None = None,
+        *,
+        interval: float = 0.5,
+        center: float = 0.0,
+        stream: TextIO | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._rounds = checks.optional(checks.positive_integer)("rounds", rounds)
+        self._line = StatusLine(bandit, interval=interval, center=center)
+        self._bandit, self._round, self._passed = bandit, bandit.round, 0
+        # Every call of its update is to be shown: it is called only when a reading is due.
+        self._bar: Any = require("tqdm").tqdm(
+            total=rounds,
+            desc=name,
+            disable=None,
+            file=sys.stderr if stream is None else stream,
+            mininterval=0.0,
+            miniters=1,
+            dynamic_ncols=True,
+            bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
+        )
+
+    def update(self, rounds: int | None = None) -> None:
+        """Say that rounds have passed; None for those that the bandit was told since the last call."""
+        if self._bar.disable:
+            return
+        now = self._bandit.round
+        self._passed += max(now - self._round, 0) if rounds is None else rounds
+        self._round = now
+        if self._line.is_due:
+            self._show()
+
+    def close(self) -> None:
+        """Show the last reading and leave the line as it is."""
+        if not self._bar.disable:
+            self._show()
+        self._bar.close()
+
+    def __iter__(self) -> Iterator[int]:
+        with self:
+            for turn in range(checks.positive_integer("rounds", self._rounds)):
+                yield turn
+                self.update(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _show(self) -> None:
+        self._bar.set_postfix_str(self._line.read(), refresh=False)
+        self._bar.update(self._passed)
+        self._passed = 0

@@ -1,0 +1,83 @@
+"""How figures look, and how they become files: curves that print and the colour-blind tell apart, legible text."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from torch_kbandits.extras import require
+from torch_kbandits.files import write_whole
+
+#: What files of figures may be; and of experiments, what is drawn around curves, and the scale of regret.
+FORMATS = ("png", "pdf", "svg")
+BANDS = ("quartiles", "error", "deviation", "seeds", "none")
+SCALES = ("auto", "linear", "log")
+#: Okabe and Ito's colours, which the colour-blind tell apart; yellow is left out, it is too light for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
+POSTERIOR, DICTIONARY, PENDING, RECOMMENDED, PLAYED = COLOURS[:5]
+#: Curves differ in all three at once, so that they are told apart in print and by the colour-blind.
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+MARKERS = "os^DvPX"
+#: In points; nothing is written smaller.
+TEXT, SMALL = 9.0, 8.0
+#: Dots per inch of formats that have dots.
+_DOTS_PER_INCH = 150
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of matplotlib, of a size in inches."""
+    return require("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+
+
+def write_figure(path: Path, figure: Any, **words: Any) -> None:
+    """Write a figure of matplotlib in the format that the suffix names, whole or not at all.
+
+    Args:
+        path: of the file.
+        figure: any.
+        words: further ones of ``savefig``.
+
+    Raises:
+        FileError: if it cannot be written; then an old file is as it was.
+    """
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix.removeprefix(".") or None, dpi=_DOTS_PER_INCH, **words)
+    write_whole(path, content.getvalue())
+
+
+def clean(ax: Any) -> None:
+    """Give axes a faint grid below what is drawn, and no frame above and on the right."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=TEXT)
+
+
+def plain_logarithmic(axis: Any, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> None:
+    """Label a logarithmic axis with plain numbers, in each decade with these: 1, 2, 5, 10 and so on."""
+    ticker = require("matplotlib.ticker")
+    axis.set_major_locator(ticker.LogLocator(subs=subs))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(ticker.NullFormatter())
+
+
+def marker_handle(marker: str, colour: str, label: str, *, hollow: bool = False, rim: str | None = None) -> Any:
+    """Return an entry of a legend: a marker in its full colour."""
+    return require("matplotlib.lines").Line2D(
+        [],
+        [],
+        linewidth=0,
+        marker=marker,
+        markersize=10 if marker == "*" else 7,
+        color=colour,
+        markerfacecolor="none" if hollow else colour,
+        markeredgecolor=rim or colour,
+        markeredgewidth=1.6 if hollow or marker == "|" else 0.8,
+        label=label,
+    )
+
+
+def legend_below(ax: Any, handles: Sequence[Any]) -> None:
+    """Put a legend under the label of the horizontal axis."""
+    words = {"fontsize": SMALL, "frameon": False, "loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    ax.legend(handles=handles, ncols=min(2, len(handles)), **words)

@@ -1,0 +1,305 @@
+"""A posterior's arrays as PyTorch evaluates them: at points in any batches, with gradients, on any device."""
+
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
+
+import torch
+from gpytorch.kernels import Kernel
+from torch import Tensor
+
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.residual import learned_residual, learned_residual_covariance, residual_share
+
+
+@dataclass(frozen=True, eq=False)
+class Hallucination:
+    """Points P observed at their posterior means: means stay, and the variance at x falls by ‖F(x)‖².
+
+    F(x) = C⁻¹ cov(P, x), C Cᵀ = cov(P, P) + diag λ_p; see ``posteriors.pending``, which computes the same.
+
+    Attributes:
+        points: P, (..., l, d).
+        own: z − cov z of each, (..., m, l).
+        inside: z projected on what the dictionary spans, (..., m, l).
+        roots: of the share of their residual variances that is left, (..., l); None where all of it is.
+        factor: C, (..., l, l).
+    """
+
+    points: Tensor
+    own: Tensor
+    inside: Tensor
+    roots: Tensor | None
+    factor: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionStrategy:
+    """f(x) = m(x) + z(x)ᵀw + r(x), w ~ N(mean, cov) given the rewards, z(x) = W k(Z, x), r independent of them.
+
+    What ``Posterior`` is, for GPyTorch's models, with fits of its own for batches and gradients. All is in double
+    precision. Coordinates z are feature-major, (..., m, N) for N points; leading dimensions are batch dimensions and
+    broadcast.
+
+    Attributes:
+        basis: Z, (..., m, d).
+        white: W, (..., m, m). It whitens K_ZZ, or K_ZZ and the noise of the exact posterior.
+        mean: of w, (..., m).
+        cov: of w, (..., m, m); None for 0.
+        log_det: twice the information gain in nats, (...,).
+        noise: of the exact posterior the noise variances of the mean rewards at Z, (..., m), 0 where there are none;
+            None for that at a dictionary.
+        targets: of the exact posterior the mean rewards less prior means, (..., m).
+        void: orthonormal directions that the dictionary does not span, (r, m); None for none.
+        learns_residual: whether variances are those of ``learned_residual``.
+        pending: points that are observed at their means; None for none.
+    """
+
+    kernel: Kernel
+    basis: Tensor
+    white: Tensor
+    mean: Tensor
+    cov: Tensor | None
+    log_det: Tensor
+    noise: Tensor | None = None
+    targets: Tensor | None = None
+    void: Tensor | None = None
+    learns_residual: bool = False
+    pending: Hallucination | None = None
+
+    # ---------------------------------------------------------------- from a posterior, or from observations
+
+    @classmethod
+    def of(
+        cls, posterior: ExactPosterior | DictionaryPosterior, *, column: int = 0, learns_residual: bool = False
+    ) -> Self:
+        """Return the arrays of a posterior, which they share, for one of the numbers told. Cost: O(m²) at most."""
+        mean, cov, log_det = posterior.gaussian
+        white, cov, void = map(torch.from_numpy, (posterior.white, cov, getattr(posterior, "void", cov)))
+        words: dict[str, Any] = {"void": void if len(void) else None, "learns_residual": learns_residual}
+        if isinstance(posterior, ExactPosterior):
+            live = posterior.place_in_basis >= 0
+            at, counts = torch.from_numpy(posterior.place_in_basis[live]), posterior.told.counts[live]
+            none, cov = white.new_zeros(len(white)), cov if bool(cov.any()) else None
+            noise = none.index_put((at,), torch.from_numpy(posterior.prior.noise / counts))
+            targets = none.index_put((at,), torch.from_numpy(posterior.told.sums[column, live] / counts))
+            words = {"noise": noise, "targets": targets}
+        points, mean = posterior.points.double(), torch.from_numpy(mean[column])
+        return cls(posterior.prior.kernel, points, white, mean, cov, white.new_tensor(log_det), **words)
+
+    @classmethod
+    def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
+        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), with noise variances.
+
+        Raises:
+            NotPositiveDefiniteError: if the kernel is no covariance.
+
+        Cost: O(n³).
+        """
+        kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
+        factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
+        white = _inverse(factor)
+        return cls(
+            kernel, X, white, _times(white, targets), None, _log_det(factor) - noise.log().sum(-1), noise, targets
+        )
+
+    @classmethod
+    def nystrom(
+        cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
+    ) -> Self:
+        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d); the others as for ``exact``.
+
+        With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
+
+        Source: Calandriello et al., COLT 2019, between (3) and (4); Zenati et al., AISTATS 2022, Prop. 4.2. Differs:
+        their V is λ times this one.
+
+        Cost: O(m³ + n m²).
+        """
+        kernel, Z = in_double(kernel), Z.double()
+        white = _inverse(jittered_cholesky(gram(kernel, Z), for_solving=True))
+        z = white @ gram(kernel, Z, X.double())
+        weighted = z / noise.double().unsqueeze(-2)
+        factor = jittered_cholesky(torch.eye(z.shape[-2], dtype=z.dtype, device=z.device) + weighted @ z.mT)
+        root = _inverse(factor)
+        cov = root.mT @ root
+        mean = _times(cov, _times(weighted, targets.double()))
+        return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual)
+
+    def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
+        """Return the exact posterior with k more observations at points (..., k, d), as ``exact`` takes them.
+
+        Cost: O(k m² + k² m + k³) a batch member.
+        """
+        X, targets, noise = X.double(), targets.double(), noise.double()
+        z = self.features(X)
+        own, k = self.own(z), X.shape[-2]
+        factor = jittered_cholesky(gram(self.kernel, X) + torch.diag_embed(noise) - z.mT @ own)
+        inverse = _inverse(factor)
+        rows = torch.cat([-inverse @ own.mT @ self.white, inverse], -1)
+        white = joined(torch.nn.functional.pad(self.white, (0, k)), rows, -2)
+        mean = joined(self.mean, _times(inverse, targets - self.mean_at(z)), -1)
+        cov = None if self.cov is None else torch.nn.functional.pad(self.cov, (0, k, 0, k))
+        log_det = self.log_det + _log_det(factor) - noise.log().sum(-1)
+        noise, targets = joined(cast(Tensor, self.noise), noise, -1), joined(cast(Tensor, self.targets), targets, -1)
+        return type(self)(self.kernel, joined(self.basis, X, -2), white, mean, cov, log_det, noise, targets)
+
+    def with_pending(self, X: Tensor, noise: Tensor) -> Self:
+        """Return it with points (..., l, d) observed at their means, of noise variances (..., l)."""
+        X, z = X.double(), self.features(X)
+        roots = self._roots(X, z) if self.learns_residual else None
+        pending = Hallucination(X, self.own(z), self.inside(z), roots, z)
+        cov = self._cross(pending, X, z)
+        factor = jittered_cholesky(cov + torch.diag_embed(noise.double().expand(cov.shape[:-1])))
+        return replace(self, pending=replace(pending, factor=factor))
+
+    # ---------------------------------------------------------------- at points
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether this is the exact posterior."""
+        return self.noise is not None
+
+    @property
+    def batch_dims(self) -> int:
+        """Number of batch dimensions."""
+        return self.mean.dim() - 1
+
+    def features(self, X: Tensor) -> Tensor:
+        """Return z of points (..., N, d), (..., m, N). Cost: O(N m²)."""
+        return self.white @ gram(self.kernel, self.basis, X.double())
+
+    def own(self, z: Tensor) -> Tensor:
+        """Return z − cov z, (..., m, N)."""
+        return z if self.cov is None else z - self.cov @ z
+
+    def inside(self, z: Tensor) -> Tensor:
+        """Return z (..., m, N) projected on what the dictionary spans."""
+        return z if self.void is None else z - self.void.mT @ (self.void @ z)
+
+    def mean_at(self, z: Tensor) -> Tensor:
+        """Return posterior means less prior means, (..., N)."""
+        return _times(z.mT, self.mean)
+
+    def prior_variance(self, X: Tensor) -> Tensor:
+        """Return k(x, x) of points (..., N, d), (..., N)."""
+        return prior_variance(self.kernel, X.double())
+
+    def own_variance(self, prior: Tensor, z: Tensor) -> Tensor:
+        """Return k(x, x) − zᵀz + zᵀ cov z, (..., N), without a learned residual or anything pending."""
+        return non_negative_variance(prior - (z * self.own(z)).sum(-2), prior)
+
+    def reducible(self, prior: Tensor, z: Tensor) -> Tensor:
+        """Return what more observations could take away of these variances, (..., N)."""
+        return self.own_variance(prior, z) if self.noise is not None else (z * (z - self.own(z))).sum(-2)
+
+    def variance(self, X: Tensor, z: Tensor) -> Tensor:
+        """Return posterior variances, (..., N)."""
+        prior = self.prior_variance(X)
+        variance = self.own_variance(prior, z)
+        if self.learns_residual:
+            variance = learned_residual(prior, self.spanned(z), variance)
+        return variance if self.pending is None else (variance - self.taken(X, z).square().sum(-2)).clamp_min(0.0)
+
+    def covariance(self, X: Tensor, z: Tensor, taken: Tensor | None) -> Tensor:
+        """Return posterior covariances (..., q, q) of points (..., q, d), given ``taken`` where points are pending."""
+        prior = gram(self.kernel, X.double())
+        covariance = prior - z.mT @ self.own(z)
+        if self.learns_residual:
+            covariance = learned_residual_covariance(prior, self.inside(z), covariance)
+        return covariance if taken is None else covariance - taken.mT @ taken
+
+    def taken(self, X: Tensor, z: Tensor) -> Tensor:
+        """Return F of the points pending at points (..., N, d), (..., l, N)."""
+        pending = cast(Hallucination, self.pending)
+        return torch.linalg.solve_triangular(pending.factor, self._cross(pending, X, z), upper=False)
+
+    def spanned(self, z: Tensor) -> Tensor:
+        """Return what the dictionary spans of prior variances, (..., N)."""
+        return self.inside(z).square().sum(-2)
+
+    # ---------------------------------------------------------------- of the observations
+
+    def coefficients(self) -> Tensor:
+        """Return α (..., m): the mean less the prior mean is α k(Z, ·). Cost: O(m²)."""
+        return _times(self.white.mT, self.mean)
+
+    def mean_norm(self) -> Tensor:
+        """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
+        scale = magnitude(self.mean if self.targets is None else self.targets)
+        if self.noise is None:
+            return (self.mean / scale).norm(dim=-1) * scale.squeeze(-1)
+        alpha, targets = self.coefficients() / scale, cast(Tensor, self.targets) / scale
+        return (alpha * (targets - self.noise * alpha)).sum(-1).clamp_min(0.0).sqrt() * scale.squeeze(-1)
+
+    def effective_dimension(self) -> Tensor:
+        """Return Tr K(K + S)⁻¹ of the exact posterior, (...,): a point less S_ii (K + S)⁻¹_ii each. Cost: O(m³)."""
+        inverse = (self.white * self.own(self.white)).sum(-2)
+        return ((self.noise > 0.0).to(inverse) - self.noise * inverse).sum(-1).clamp_min(0.0)  # pyright: ignore[reportOptionalOperand]
+
+    def root(self) -> Tensor:
+        """Return R with R Rᵀ = cov, (..., m, m). Cost: O(m³)."""
+        return torch.zeros_like(self.white) if self.cov is None else jittered_cholesky(self.cov)
+
+    def draw_correction(self, prior: Tensor, generator: torch.Generator) -> Tensor:
+        """Return weights c (m,) so that a prior draw of values (m,) at Z and cᵀz are a draw of f − mean.
+
+        Source: Matheron's rule, Wilson et al., ICML 2020. Cost: O(m²), O(m³) at a dictionary.
+        """
+        normals = torch.randn(len(prior), generator=generator, dtype=torch.float64, device="cpu").to(self.mean)
+        if self.noise is None:
+            return self.root() @ normals - self.white @ prior.to(normals)
+        return -self.own((self.white @ (prior.to(normals) + self.noise.sqrt() * normals)).unsqueeze(-1)).squeeze(-1)
+
+    def is_finite(self) -> bool:
+        """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
+        return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
+
+    # ---------------------------------------------------------------- inside
+
+    def _roots(self, X: Tensor, z: Tensor) -> Tensor:
+        """Return the root of the share of the residual variance that is left, (..., N)."""
+        prior = self.prior_variance(X)
+        return residual_share(prior, self.spanned(z), self.own_variance(prior, z)).sqrt()
+
+    def _cross(self, pending: Hallucination, X: Tensor, z: Tensor) -> Tensor:
+        """Return the covariances of points pending and points (..., N, d), (..., l, N)."""
+        values = gram(self.kernel, pending.points, X.double())
+        cov = values - pending.own.mT @ z
+        if pending.roots is None:
+            return cov
+        shares = pending.roots.unsqueeze(-1) * self._roots(X, z).unsqueeze(-2)
+        return cov - (1.0 - shares) * (values - pending.inside.mT @ z)
+
+
+def joined(old: Tensor, new: Tensor, dim: int) -> Tensor:
+    """Concatenate along ``dim`` after broadcasting the batch dimensions before it."""
+    batch_shape = torch.broadcast_shapes(old.shape[:dim], new.shape[:dim])
+    return torch.cat([part.expand(*batch_shape, *part.shape[dim:]) for part in (old, new)], dim=dim)
+
+
+def in_double(kernel: Kernel) -> Kernel:
+    """Return a kernel in double precision: itself, or a copy through which gradients reach its parameters."""
+    places = [place for part in kernel.modules() for place in (part._parameters, part._buffers, vars(part))]
+    tensors = [each for place in places for each in place.values() if isinstance(each, Tensor)]
+    tensors = [each for each in tensors if each.is_floating_point()]
+    if all(each.dtype == torch.float64 for each in tensors):
+        return kernel
+    return deepcopy(kernel, {id(each): each.double() for each in tensors})
+
+
+def _inverse(factor: Tensor) -> Tensor:
+    """Return the inverse of a lower triangular matrix (..., m, m)."""
+    identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return torch.linalg.solve_triangular(factor, identity, upper=False)
+
+
+def _log_det(factor: Tensor) -> Tensor:
+    return 2.0 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+    return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
