@@ -23,9 +23,6 @@ _ACCURACY = 1e-8
 #: Factors that differ by no more than this share are equal: of such points the one played first leaves.
 _EQUAL = 1e-6
 
-#: If a larger share of the points was played more often or less, an inverse is computed afresh: it takes no longer.
-_MANY = 0.125
-
 
 class GramInverse:
     """The inverse A of a Gram matrix K_ZZ, which changes as points of Z give way to others.
@@ -87,13 +84,12 @@ class GramInverse:
 
 
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
-    """Return the rows (m,) of a dictionary after others were offered in exchange, one by one.
+    """Return the rows (m,) of a dictionary, ascending, after others were offered in exchange, one by one.
 
     Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor at least; C
     are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹.
 
-    W⁻¹ is kept in the memory of the points, since from one round to the next few numbers of plays are others. What is
-    returned does not depend on whether it was there, but for rounding, by which nothing is decided.
+    W⁻¹ is kept in the memory of the points, since from one round to the next few numbers of plays are others.
 
     Args:
         played: the points. Members of a batch share the rows, by the mean of their Gram matrices.
@@ -101,14 +97,7 @@ def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) 
         offered: those of the others, (k,).
         gain: that factor, above 1.
 
-    Returns:
-        The rows, ascending.
-
-    Raises:
-        NotPositiveDefiniteError: if K_ZZ has a clearly negative eigenvalue.
-
-    Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before; O(m³)
-    where these are many.
+    Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """
     if not offered.shape[0]:
         return kept
@@ -139,13 +128,8 @@ def _inverse_at(played: PlayedPoints, rows: Tensor) -> GramInverse:
         values = _covariance(played, rows, rows)
         np.fill_diagonal(values, own)
         return GramInverse(values)
-    changed = np.flatnonzero(inverse.gram.diagonal() != own)
-    if len(changed) > max(1.0, _MANY * len(own)):
-        np.fill_diagonal(inverse.gram, own)
-        inverse.refresh()
-    else:
-        for place in changed:
-            inverse.swap(place, inverse.gram[place].copy(), own[place])
+    for place in np.flatnonzero(inverse.gram.diagonal() != own):
+        inverse.swap(place, inverse.gram[place].copy(), own[place])
     return inverse
 
 
