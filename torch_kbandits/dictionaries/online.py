@@ -16,7 +16,7 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Places
-from torch_kbandits.posteriors.posterior import non_negative
+from torch_kbandits.posteriors.posterior import LEAST_SHARE, non_negative
 
 Array = NDArray[Any]
 
@@ -76,34 +76,41 @@ class OnlineState(NamedTuple):
         return weights
 
     def at_weights(self, posterior: DictionaryPosterior, weights: Array) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior at the known points whose weight, (u,), is above 0, and its state, computed afresh."""
+        """Return the posterior at those known points whose weight, (u,), is above 0, and its state.
+
+        Cost: that of ``DictionaryPosterior.at_dictionary``, and O(m²) for each weight that changes; O(m³) at most.
+        """
         dictionary = np.flatnonzero(weights)
-        posterior = posterior.at_dictionary(dictionary, settles=False)
-        return posterior, self.of(posterior, weights[dictionary], self.noise)._replace(memory=self.memory)
+        after = posterior.at_dictionary(dictionary, settles=False)
+        gaussian = self._followed(posterior, after, weights - self.by_place(posterior))
+        weights = weights[dictionary]
+        if gaussian is None:
+            return after, self.of(after, weights, self.noise)._replace(memory=self.memory)
+        return after, self._replace(gaussian=gaussian, weights=weights)
+
+    def _followed(self, before: DictionaryPosterior, after: DictionaryPosterior, more: Array) -> Gaussian | None:
+        """Return the Gaussian once weights have grown by some, (u,); None where it is to be computed afresh."""
+        places, m, gaussian, nothing = np.flatnonzero(more), before.size, self.gaussian, np.empty(0)
+        if self.noise == 0.0 or 2 * len(places) > m or not np.array_equal(after.white[:m, :m], before.white):
+            return None
+        for _ in range(after.size - m):
+            gaussian = gaussian.extended(1.0, nothing)
+        for place in places:
+            move, factor = gaussian.observed(after.known.features.known[place], nothing, self.noise / more[place])
+            if factor < LEAST_SHARE:
+                return None
+            gaussian = gaussian.moved(move, factor)
+        return gaussian
 
     def with_drawn(
         self, posterior: DictionaryPosterior, places: Places, probabilities: Array
     ) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior and its state once known points (t,) were drawn with these probabilities.
-
-        Cost: O(t m²), and what ``DictionaryPosterior.at_dictionary`` takes.
-        """
+        """Return the posterior and its state once known points (t,) were drawn with these probabilities."""
         if not len(places):
             return posterior, self
-        weights, m = self.by_place(posterior), posterior.size
+        weights = self.by_place(posterior)
         np.add.at(weights, places, 1.0 / probabilities)
-        dictionary = np.flatnonzero(weights)
-        after = posterior.at_dictionary(dictionary, settles=False)
-        is_followed = self.noise > 0.0 and 2 * len(places) <= m and np.array_equal(after.white[:m, :m], posterior.white)
-        if not is_followed:
-            return self.at_weights(after, weights)
-        gaussian, nothing = self.gaussian, np.empty(0)
-        for _ in range(after.size - m):
-            gaussian = gaussian.extended(1.0, nothing)
-        for place, probability in zip(places, probabilities, strict=True):
-            z = after.known.features.known[place]
-            gaussian = gaussian.moved(*gaussian.observed(z, nothing, self.noise * probability))
-        return after, self._replace(gaussian=gaussian, weights=weights[dictionary])
+        return self.at_weights(posterior, weights)
 
 
 class OnlineRule(DictionaryRule):
