@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import host
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
@@ -42,7 +43,8 @@ class GramInverse:
 
     def refresh(self) -> None:
         """Compute it afresh."""
-        self._inverse = torch.cholesky_inverse(jittered_cholesky(torch.from_numpy(self.gram))).numpy()
+        factor = jittered_cholesky(torch.from_numpy(self.gram))
+        self._inverse = np.ascontiguousarray(torch.cholesky_inverse(factor).numpy())
         self._spent = 0.0
 
     def factors(self, across: Array, own: float) -> Array:
@@ -71,12 +73,12 @@ class GramInverse:
             self.refresh()
             return
         left = inverse[place].copy()
-        inverse -= np.outer(left, left / left[place])
+        gaussian_loops.add_outer(inverse, left, -1.0 / left[place], inverse)
         inverse[place] = inverse[:, place] = 0.0
         known = inverse @ gram[place]
         entering = own - gram[place] @ known
         known[place] = -1.0
-        inverse += np.outer(known, known / entering)
+        gaussian_loops.add_outer(inverse, known, 1.0 / entering, inverse)
 
     def reorder(self, order: Array) -> None:
         """Put the points into another order, (m,)."""
