@@ -80,7 +80,7 @@ class KORS(OnlineRule):
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
         drawn: list[int] = []
         with torch.no_grad():
-            left = ConditionalVariances.of(played.in_double())
+            left = ConditionalVariances.of(played)
             first = self._merged_chances(left.variance, counts, noise)
             while len(drawn) < min(size, played.size):
                 shares = np.maximum(self._merged_chances(left.variance, counts, noise), np.finfo(np.float64).tiny)

@@ -202,7 +202,7 @@ class OnlineRule(DictionaryRule):
         uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
         noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
         with torch.no_grad():
-            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]).in_double())
+            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]))
             drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
         rows, first = np.unique(offered[drawn], return_index=True)
         return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
