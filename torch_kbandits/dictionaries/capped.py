@@ -80,9 +80,9 @@ class CappedDictionary(DictionaryRule):
         """Return that of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).projection_noise(noise)
 
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return those of an online rule; see ``OnlineRule``."""
-        return cast(OnlineRule, self.rule).chances(variance, prior, noise)
+        return cast(OnlineRule, self.rule).probabilities(variance, prior, noise)
 
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array

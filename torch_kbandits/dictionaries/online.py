@@ -66,8 +66,8 @@ class OnlineState(NamedTuple):
 
     def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
         """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
-        is_held = posterior.holds if len(self.weights) else None
-        return self.variances(posterior, places), places, uniforms, self.noise, room, is_held
+        in_dictionary = posterior.has_in_dictionary if len(self.weights) else None
+        return self.variances(posterior, places), places, uniforms, self.noise, room, in_dictionary
 
     def by_place(self, posterior: DictionaryPosterior) -> Array:
         """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
@@ -122,7 +122,7 @@ class OnlineRule(DictionaryRule):
     is_online = True
 
     @abstractmethod
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return the probability (q,) with which each of q points is drawn if it is offered next.
 
         Args:
@@ -142,7 +142,7 @@ class OnlineRule(DictionaryRule):
         uniforms: Array,
         noise: float,
         room: float = math.inf,
-        is_held: Callable[[int], bool] | None = None,
+        in_dictionary: Callable[[int], bool] | None = None,
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
@@ -152,7 +152,7 @@ class OnlineRule(DictionaryRule):
             uniforms: (q,) in [0, 1), the only randomness: a point is drawn if its probability is above its uniform.
             noise: μ.
             room: how many may join.
-            is_held: says of a name whether its point is in the dictionary; None if that is empty.
+            in_dictionary: says of a name whether its point is in the dictionary; None if that is empty.
 
         Returns:
             Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
@@ -160,8 +160,8 @@ class OnlineRule(DictionaryRule):
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
-            found = self.chances(left.variance[..., first:], left.prior[..., first:], noise)
-            if is_held is None and not drawn:
+            found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
+            if in_dictionary is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
             if not len(hits):
@@ -169,7 +169,7 @@ class OnlineRule(DictionaryRule):
             number, probability = first + int(hits[0]), float(found[hits[0]])
             drawn.append(number)
             probabilities.append(probability)
-            if is_held is None or not is_held(names[number]):
+            if in_dictionary is None or not in_dictionary(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms):

@@ -66,9 +66,9 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        chances = self._chances(played, generator)
+        merged = self._merged_probabilities(played, generator)
         stay = played.in_dictionary if self.resampling == "growth" else None
-        return chances if stay is None else chances.masked_fill(stay, 1.0)
+        return merged if stay is None else merged.masked_fill(stay, 1.0)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -83,12 +83,12 @@ class RidgeLeverageSampling(DictionaryRule):
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
         played.require_some()
-        probabilities = self._chances(played, generator)
+        probabilities = self._merged_probabilities(played, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
         return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
 
-    def _chances(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    def _merged_probabilities(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
         """Return min(1, q̄ c τ), (u,)."""
         scores = played.leverage_scores
         if scores is None or self._is_stale(scores, played):
@@ -100,9 +100,9 @@ class RidgeLeverageSampling(DictionaryRule):
         new = played.counts if played.new_counts is None else played.new_counts
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
             return False
-        held = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
+        size = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
         wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())
-        return wanted > FEW_POINTS + 2.0 * held
+        return wanted > FEW_POINTS + 2.0 * size
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:

@@ -121,7 +121,7 @@ class DictionaryPosterior(Posterior):
         held[self.basis[self.active]] = True
         return held
 
-    def holds(self, place: int) -> bool:
+    def has_in_dictionary(self, place: int) -> bool:
         """Say whether a known point is in the dictionary."""
         at = self.place_in_basis[place]
         return bool(at == _SPANNED or (at >= 0 and self.active[at]))
