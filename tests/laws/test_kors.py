@@ -12,7 +12,7 @@ from problems import DOUBLE, KERNELS, data, linear, rbf, reward
 from scipy.sparse.linalg import eigsh
 
 import torch_kbandits as kb
-from torch_kbandits.dictionaries import PlayedPoints, theoretical_kors_oversampling
+from torch_kbandits.dictionaries import OnlineRule, PlayedPoints, theoretical_kors_oversampling
 
 RBF = oracles.rbf(0.4)
 ARMS = data(80, 2)[0]
@@ -175,6 +175,34 @@ def test_the_first_point_is_drawn_and_what_is_explained_never_again_unless_a_siz
     for size in (1, 7, 50):
         selection = kb.KORS().select_sized(points, size, torch.Generator().manual_seed(0))
         assert len(selection.indices.unique()) == min(size, 20)
+
+
+class Unexplained(OnlineRule):
+    """Takes what has more than a tenth of the prior variance left."""
+
+    def probabilities(self, variance, prior, noise):
+        return (variance > 0.1 * prior).reshape(-1, variance.shape[-1]).any(0).astype(float)
+
+    def projection_noise(self, noise):
+        return 2.0 * noise
+
+    def select_sized(self, played, size, generator=None):
+        return kb.UniformDictionary(size).select(played, generator)
+
+
+def test_a_rule_of_ones_own_that_decides_once_is_handed_what_the_dictionary_leaves():
+    X, rows = data(60, 2)[0], [0]
+    for i in range(1, 60):
+        nothing = np.zeros(len(rows))
+        left = oracles.exact(RBF, X[rows].numpy(), nothing, nothing + 0.1, X[[i]].numpy()).variance[0]
+        rows += [i] if left > 0.1 else []
+    assert 5 < len(rows) < 50
+    bandit = make(Unexplained())
+    for part in X.split([1, 9, 30, 20]):
+        bandit.tell(part, reward(part))
+    model = kb.NystromGP(X, reward(X)[:, None], dictionary=Unexplained(), covar_module=rbf(), regularization=0.05)
+    for found in (bandit, model):
+        assert {*map(tuple, found.inducing_points.tolist())} == {*map(tuple, X[rows].tolist())}
 
 
 def projection_error(kernel, X, Z):

@@ -1,4 +1,4 @@
-"""How a dictionary depends on the last one: redrawn, with kept uniforms, or growing only; and on repeated plays."""
+"""How a dictionary depends on the last one: redrawn, with fixed uniforms, or growing only; and on repeated plays."""
 
 from itertools import pairwise
 
@@ -89,7 +89,7 @@ def test_selections_of_a_given_size_are_those_of_fresh(resampling):
 
 
 @given(first=st.integers(1, 40), more=st.integers(0, 40), seed=st.integers(0, 10_000))
-def test_kept_uniforms_make_dictionaries_monotone(first, more, seed):
+def test_fixed_uniforms_make_dictionaries_monotone(first, more, seed):
     """Later points do not disturb earlier ones, and larger probabilities only add points."""
     scores = np.random.default_rng(seed).uniform(0.1, 0.6, first + more)
     scores[0] = 1.0  # certain, so that no fallback is needed

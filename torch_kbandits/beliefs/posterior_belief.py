@@ -484,10 +484,10 @@ class PosteriorBelief(Belief):
         """
         again = self._order
         known = state.variances(posterior, again)
-        chances = rule.chances(known.variance, known.prior, state.noise)
+        before = rule.probabilities(known.variance, known.prior, state.noise)
         uniforms = _uniforms(len(again), generator)
         weights = np.where(posterior.told.counts > 0.0, state.by_place(posterior), 0.0)
-        return rule.update(*state.at_weights(posterior, weights), again, chances + (1.0 - chances) * uniforms)
+        return rule.update(*state.at_weights(posterior, weights), again, before + (1.0 - before) * uniforms)
 
     def advised(self, answers: Answers) -> Self:
         """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.

@@ -44,11 +44,10 @@ class CappedDictionary(DictionaryRule):
     From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``.
     Draws of functions keep all of it.
 
-    The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about. No theorem
-    on the other rule covers a dictionary that was cut.
+    The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about.
 
-    Source: ours. Exchanges for a larger determinant are those of the k-DPP's chain, see ``KDPP``, with nothing random;
-    the counts make it the merged law's: a point played c times is one of c-fold weight.
+    Source: ours; no theorem on the other rule covers a dictionary that was cut. Exchanges for a larger determinant are
+    those of the k-DPP's chain, see ``KDPP``, with nothing random; the counts make it the merged law's.
 
     Args:
         rule: which points are wanted.
@@ -81,9 +80,9 @@ class CappedDictionary(DictionaryRule):
         """Return that of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).projection_noise(noise)
 
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return those of an online rule; see ``OnlineRule``."""
-        return cast(OnlineRule, self.rule).chances(variance, prior, noise)
+        return cast(OnlineRule, self.rule).probabilities(variance, prior, noise)
 
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import host
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
@@ -22,9 +23,6 @@ _ACCURACY = 1e-8
 
 #: Factors that differ by no more than this share are equal: of such points the one played first leaves.
 _EQUAL = 1e-6
-
-#: If a larger share of the points was played more often or less, an inverse is computed afresh: it takes no longer.
-_MANY = 0.125
 
 
 class GramInverse:
@@ -45,7 +43,8 @@ class GramInverse:
 
     def refresh(self) -> None:
         """Compute it afresh."""
-        self._inverse = torch.cholesky_inverse(jittered_cholesky(torch.from_numpy(self.gram))).numpy()
+        factor = jittered_cholesky(torch.from_numpy(self.gram))
+        self._inverse = np.ascontiguousarray(torch.cholesky_inverse(factor).numpy())
         self._spent = 0.0
 
     def factors(self, across: Array, own: float) -> Array:
@@ -74,12 +73,12 @@ class GramInverse:
             self.refresh()
             return
         left = inverse[place].copy()
-        inverse -= np.outer(left, left / left[place])
+        gaussian_loops.add_outer(inverse, left, -1.0 / left[place], inverse)
         inverse[place] = inverse[:, place] = 0.0
         known = inverse @ gram[place]
         entering = own - gram[place] @ known
         known[place] = -1.0
-        inverse += np.outer(known, known / entering)
+        gaussian_loops.add_outer(inverse, known, 1.0 / entering, inverse)
 
     def reorder(self, order: Array) -> None:
         """Put the points into another order, (m,)."""
@@ -87,13 +86,12 @@ class GramInverse:
 
 
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
-    """Return the rows (m,) of a dictionary after others were offered in exchange, one by one.
+    """Return the rows (m,) of a dictionary, ascending, after others were offered in exchange, one by one.
 
     Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor at least; C
     are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹.
 
-    W⁻¹ is kept in the memory of the points, since from one round to the next few numbers of plays are others. What is
-    returned does not depend on whether it was there, but for rounding, by which nothing is decided.
+    W⁻¹ is kept in the memory of the points, since from one round to the next few numbers of plays are others.
 
     Args:
         played: the points. Members of a batch share the rows, by the mean of their Gram matrices.
@@ -101,14 +99,7 @@ def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) 
         offered: those of the others, (k,).
         gain: that factor, above 1.
 
-    Returns:
-        The rows, ascending.
-
-    Raises:
-        NotPositiveDefiniteError: if K_ZZ has a clearly negative eigenvalue.
-
-    Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before; O(m³)
-    where these are many.
+    Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """
     if not offered.shape[0]:
         return kept
@@ -139,13 +130,8 @@ def _inverse_at(played: PlayedPoints, rows: Tensor) -> GramInverse:
         values = _covariance(played, rows, rows)
         np.fill_diagonal(values, own)
         return GramInverse(values)
-    changed = np.flatnonzero(inverse.gram.diagonal() != own)
-    if len(changed) > max(1.0, _MANY * len(own)):
-        np.fill_diagonal(inverse.gram, own)
-        inverse.refresh()
-    else:
-        for place in changed:
-            inverse.swap(place, inverse.gram[place].copy(), own[place])
+    for place in np.flatnonzero(inverse.gram.diagonal() != own):
+        inverse.swap(place, inverse.gram[place].copy(), own[place])
     return inverse
 
 

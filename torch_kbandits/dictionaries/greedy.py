@@ -41,7 +41,8 @@ class ConditionalVariances:
 
     @classmethod
     def of(cls, played: PlayedPoints) -> "ConditionalVariances":
-        """Return prior variances of points played, of which none is observed."""
+        """Return prior variances of points played, of which none is observed, in double precision in any case."""
+        played = played.in_double()
 
         def covariance(row: int) -> Array:
             return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))

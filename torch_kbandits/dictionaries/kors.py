@@ -34,7 +34,7 @@ class KORS(OnlineRule):
     with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
 
     Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
-    is drawn again is held once, with the summed weight, which leaves all probabilities as they are. Plays of one point
+    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. Plays of one point
     that are learned together are offered one after another when the first of them is due. What a posterior takes for
     spanned, all but 1e-10 λ of it, counts as what is spanned of it, which makes up to 1e-5 of a score.
 
@@ -62,9 +62,9 @@ class KORS(OnlineRule):
             accuracy=checks.open_unit_interval,
         )
 
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return min(1, γ τ̃), (q,); see ``OnlineRule.chances``."""
-        return self._merged_chances(variance, 1.0, noise)
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return min(1, γ τ̃), (q,); see ``OnlineRule.probabilities``."""
+        return self._merged_probabilities(variance, 1.0, noise)
 
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ."""
@@ -80,17 +80,17 @@ class KORS(OnlineRule):
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
         drawn: list[int] = []
         with torch.no_grad():
-            left = ConditionalVariances.of(played.in_double())
-            first = self._merged_chances(left.variance, counts, noise)
+            left = ConditionalVariances.of(played)
+            first = self._merged_probabilities(left.variance, counts, noise)
             while len(drawn) < min(size, played.size):
-                shares = np.maximum(self._merged_chances(left.variance, counts, noise), np.finfo(np.float64).tiny)
+                shares = np.maximum(self._merged_probabilities(left.variance, counts, noise), np.finfo(np.float64).tiny)
                 shares[drawn] = 0.0
                 pivot = int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator))
                 drawn.append(pivot)
                 left.observe(pivot, noise)
         return Selection.rows(played, torch.tensor(drawn), torch.from_numpy(first[drawn]).to(played.points))
 
-    def _merged_chances(self, variance: Array, counts: Any, noise: float) -> Array:
+    def _merged_probabilities(self, variance: Array, counts: Any, noise: float) -> Array:
         """Return min(1, γ c τ̃), (q,), from r (..., q)."""
         scores = (1.0 + self.accuracy) * variance / (variance + noise)
         if scores.ndim > 1:
@@ -106,8 +106,8 @@ class SpanningDictionary(OnlineRule):
     costs O(F²) a round. For other kernels it has every distinct point.
     """
 
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.chances``."""
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.probabilities``."""
         outside = variance > SPANNED[torch.float64] * prior
         return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)
 

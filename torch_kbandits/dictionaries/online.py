@@ -16,7 +16,7 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Places
-from torch_kbandits.posteriors.posterior import non_negative
+from torch_kbandits.posteriors.posterior import LEAST_SHARE, non_negative
 
 Array = NDArray[Any]
 
@@ -66,8 +66,8 @@ class OnlineState(NamedTuple):
 
     def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
         """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
-        is_held = posterior.holds if len(self.weights) else None
-        return self.variances(posterior, places), places, uniforms, self.noise, room, is_held
+        in_dictionary = posterior.has_in_dictionary if len(self.weights) else None
+        return self.variances(posterior, places), places, uniforms, self.noise, room, in_dictionary
 
     def by_place(self, posterior: DictionaryPosterior) -> Array:
         """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
@@ -76,34 +76,41 @@ class OnlineState(NamedTuple):
         return weights
 
     def at_weights(self, posterior: DictionaryPosterior, weights: Array) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior at the known points whose weight, (u,), is above 0, and its state, computed afresh."""
+        """Return the posterior at those known points whose weight, (u,), is above 0, and its state.
+
+        Cost: that of ``DictionaryPosterior.at_dictionary``, and O(m²) for each weight that changes; O(m³) at most.
+        """
         dictionary = np.flatnonzero(weights)
-        posterior = posterior.at_dictionary(dictionary, settles=False)
-        return posterior, self.of(posterior, weights[dictionary], self.noise)._replace(memory=self.memory)
+        after = posterior.at_dictionary(dictionary, settles=False)
+        gaussian = self._followed(posterior, after, weights - self.by_place(posterior))
+        weights = weights[dictionary]
+        if gaussian is None:
+            return after, self.of(after, weights, self.noise)._replace(memory=self.memory)
+        return after, self._replace(gaussian=gaussian, weights=weights)
+
+    def _followed(self, before: DictionaryPosterior, after: DictionaryPosterior, more: Array) -> Gaussian | None:
+        """Return the Gaussian once weights have grown by some, (u,); None where it is to be computed afresh."""
+        places, m, gaussian, nothing = np.flatnonzero(more), before.size, self.gaussian, np.empty(0)
+        if self.noise == 0.0 or 2 * len(places) > m or not np.array_equal(after.white[:m, :m], before.white):
+            return None
+        for _ in range(after.size - m):
+            gaussian = gaussian.extended(1.0, nothing)
+        for place in places:
+            move, factor = gaussian.observed(after.known.features.known[place], nothing, self.noise / more[place])
+            if factor < LEAST_SHARE:
+                return None
+            gaussian = gaussian.moved(move, factor)
+        return gaussian
 
     def with_drawn(
         self, posterior: DictionaryPosterior, places: Places, probabilities: Array
     ) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior and its state once known points (t,) were drawn with these probabilities.
-
-        Cost: O(t m²), and what ``DictionaryPosterior.at_dictionary`` takes.
-        """
+        """Return the posterior and its state once known points (t,) were drawn with these probabilities."""
         if not len(places):
             return posterior, self
-        weights, m = self.by_place(posterior), posterior.size
+        weights = self.by_place(posterior)
         np.add.at(weights, places, 1.0 / probabilities)
-        dictionary = np.flatnonzero(weights)
-        after = posterior.at_dictionary(dictionary, settles=False)
-        is_followed = self.noise > 0.0 and 2 * len(places) <= m and np.array_equal(after.white[:m, :m], posterior.white)
-        if not is_followed:
-            return self.at_weights(after, weights)
-        gaussian, nothing = self.gaussian, np.empty(0)
-        for _ in range(after.size - m):
-            gaussian = gaussian.extended(1.0, nothing)
-        for place, probability in zip(places, probabilities, strict=True):
-            z = after.known.features.known[place]
-            gaussian = gaussian.moved(*gaussian.observed(z, nothing, self.noise * probability))
-        return after, self._replace(gaussian=gaussian, weights=weights[dictionary])
+        return self.at_weights(posterior, weights)
 
 
 class OnlineRule(DictionaryRule):
@@ -115,7 +122,7 @@ class OnlineRule(DictionaryRule):
     is_online = True
 
     @abstractmethod
-    def chances(self, variance: Array, prior: Array, noise: float) -> Array:
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return the probability (q,) with which each of q points is drawn if it is offered next.
 
         Args:
@@ -135,7 +142,7 @@ class OnlineRule(DictionaryRule):
         uniforms: Array,
         noise: float,
         room: float = math.inf,
-        is_held: Callable[[int], bool] | None = None,
+        in_dictionary: Callable[[int], bool] | None = None,
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
@@ -145,7 +152,7 @@ class OnlineRule(DictionaryRule):
             uniforms: (q,) in [0, 1), the only randomness: a point is drawn if its probability is above its uniform.
             noise: μ.
             room: how many may join.
-            is_held: says of a name whether its point is in the dictionary; None if that is empty.
+            in_dictionary: says of a name whether its point is in the dictionary; None if that is empty.
 
         Returns:
             Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
@@ -153,8 +160,8 @@ class OnlineRule(DictionaryRule):
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
-            found = self.chances(left.variance[..., first:], left.prior[..., first:], noise)
-            if is_held is None and not drawn:
+            found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
+            if in_dictionary is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
             if not len(hits):
@@ -162,7 +169,7 @@ class OnlineRule(DictionaryRule):
             number, probability = first + int(hits[0]), float(found[hits[0]])
             drawn.append(number)
             probabilities.append(probability)
-            if is_held is None or not is_held(names[number]):
+            if in_dictionary is None or not in_dictionary(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms):
@@ -195,7 +202,7 @@ class OnlineRule(DictionaryRule):
         uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
         noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
         with torch.no_grad():
-            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]).in_double())
+            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]))
             drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
         rows, first = np.unique(offered[drawn], return_index=True)
         return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))

@@ -47,12 +47,9 @@ class RidgeLeverageSampling(DictionaryRule):
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
     the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
-    instead, given all of them; so the dictionary is about as large as if they had come in parts. In a batch of BBKB
-    Σ τ <= C − 1 but for its last play, so that no more than q̄ (C − 1) + 1 of its points are wanted: while that is at
-    most 256 it is learned as the paper says, and beyond that by scores within a constant of those.
+    instead, given all of them; in a batch of BBKB that is only if q̄ (C − 1) + 1 is more than 256.
 
-    Cost of a selection: O(u) when the scores are known (in a bandit they are), else that of
-    ``recursive_leverage_scores``, O(u m²).
+    Cost of a selection: O(u) when the scores are known (in a bandit they are), else O(u m²).
     """
 
     oversampling: float = 3.0
@@ -69,9 +66,9 @@ class RidgeLeverageSampling(DictionaryRule):
 
         If points never leave, it is 1 for those that are there.
         """
-        chances = self._chances(played, generator)
+        merged = self._merged_probabilities(played, generator)
         stay = played.in_dictionary if self.resampling == "growth" else None
-        return chances if stay is None else chances.masked_fill(stay, 1.0)
+        return merged if stay is None else merged.masked_fill(stay, 1.0)
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
@@ -86,12 +83,12 @@ class RidgeLeverageSampling(DictionaryRule):
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
         played.require_some()
-        probabilities = self._chances(played, generator)
+        probabilities = self._merged_probabilities(played, generator)
         weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
         chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
         return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
 
-    def _chances(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    def _merged_probabilities(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
         """Return min(1, q̄ c τ), (u,)."""
         scores = played.leverage_scores
         if scores is None or self._is_stale(scores, played):
@@ -103,9 +100,9 @@ class RidgeLeverageSampling(DictionaryRule):
         new = played.counts if played.new_counts is None else played.new_counts
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
             return False
-        held = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
+        size = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
         wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())
-        return wanted > FEW_POINTS + 2.0 * held
+        return wanted > FEW_POINTS + 2.0 * size
 
 
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
@@ -153,13 +150,10 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
     """Estimate the leverage scores of all points, (u,), given all of them, without ever forming their Gram matrix.
 
     A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the last
-    dictionary and resamples. Up to ``FEW_POINTS`` points the scores are exact.
+    dictionary, of at most ``played.max_size`` points, and resamples. Up to ``FEW_POINTS`` points the scores are exact.
 
     Source: Musco & Musco, NeurIPS 2017, Alg. 3 (recursive halving). Differs: scores come from the DTC posterior, as in
-    BKB, and the sampled points are not reweighted. No dictionary on the way is larger than ``played.max_size``: the
-    likeliest points are kept.
-
-    Cost: O(u m²) time, O(u m) memory, with m the largest dictionary on the way.
+    BKB, and the sampled points are not reweighted.
     """
     n, device = played.size, played.points.device
     order = torch.randperm(n, generator=generator, device="cpu").to(device)

@@ -1,4 +1,4 @@
-"""Factors and variances that stay meaningful in finite precision, and low-rank changes of them."""
+"""Factors and variances that stay meaningful in finite precision."""
 
 import torch
 from linear_operator.utils.errors import NotPSDError
@@ -177,37 +177,3 @@ def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
             f"({-tolerance:.0e}): use float64, a larger regularization, or check that the kernel is a covariance."
         )
     return variance.clamp_min(0.0)
-
-
-def cholesky_rank_one(factor: Tensor, vector: Tensor, scale: Tensor, start: int = 0) -> Tensor:
-    """Return the Cholesky factor of A + s v vᵀ from that of A, without a loop over columns.
-
-    With p = L⁻¹v the factor of I + s p pᵀ has a closed form whose product with L needs one running sum over columns.
-
-    Source: Gill, Golub, Murray and Saunders, Mathematics of Computation 1974, method C1.
-
-    Args:
-        factor: L (..., m, m) with L Lᵀ = A.
-        vector: v (..., m), zero before ``start``.
-        scale: s (...,); where it is negative the result must still be positive definite.
-        start: columns before it are unchanged and cost nothing.
-
-    Returns:
-        (..., m, m); NaN where the result is not positive definite.
-
-    Cost: O((m − start)²).
-    """
-    block = factor[..., start:, start:]
-    p = torch.linalg.solve_triangular(block, vector[..., start:].unsqueeze(-1), upper=False).squeeze(-1)
-    scale = scale.unsqueeze(-1)
-    growth = 1.0 + scale * p.square().cumsum(-1)
-    growth = torch.where(growth > 0.0, growth, torch.nan)
-    before = torch.cat([torch.ones_like(growth[..., :1]), growth[..., :-1]], dim=-1)
-    weighted = block * p.unsqueeze(-2)
-    later = weighted.flip(-1).cumsum(-1).flip(-1)
-    later = torch.cat([later[..., 1:], torch.zeros_like(later[..., :1])], dim=-1)
-    updated = block * (growth / before).sqrt().unsqueeze(-2)
-    updated = updated + later * (scale * p / (growth * before).sqrt()).unsqueeze(-2)
-    result = factor.clone()
-    result[..., start:, start:] = updated
-    return result

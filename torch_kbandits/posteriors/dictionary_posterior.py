@@ -121,7 +121,7 @@ class DictionaryPosterior(Posterior):
         held[self.basis[self.active]] = True
         return held
 
-    def holds(self, place: int) -> bool:
+    def has_in_dictionary(self, place: int) -> bool:
         """Say whether a known point is in the dictionary."""
         at = self.place_in_basis[place]
         return bool(at == _SPANNED or (at >= 0 and self.active[at]))
@@ -278,7 +278,7 @@ class DictionaryPosterior(Posterior):
         mirror[0] += math.copysign(1.0, share[0])
         mirror /= np.linalg.norm(mirror)
         void = (self.void - 2.0 * np.outer(mirror, mirror @ self.void))[1:]
-        new = seen @ n
+        new = seen[:, place] if n[place] == 1.0 else seen @ n
         cross, own = seen.T @ (told.counts * new) / noise, 1.0 + told.counts @ (new * new) / noise
         cross = cross - (n @ cross) * n - (void @ cross) @ void
         gain = gaussian_loops.product(self.gaussian.cov, cross)
