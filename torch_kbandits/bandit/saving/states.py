@@ -42,7 +42,7 @@ def state_of(settings: dict[str, Any], standing: Standing, config: BanditConfig)
         "pending": pending.points.clone(),
         "pending_ids": list(pending.ids),
         "pending_times": torch.tensor(pending.times, dtype=torch.float64, device=pending.points.device),
-        "pending_stages": pending.stages,
+        "pending_stages": None if pending.stages is None else pending.stages.clone(),
         "num_asked": ledger.num_asked,
         "num_learned": ledger.num_learned,
         "num_forgotten": ledger.num_forgotten,
