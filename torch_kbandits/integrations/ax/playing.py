@@ -186,7 +186,7 @@ class Played:
     def _placed(self, kernel: Kernel) -> Kernel:
         """Return a kernel on the columns in the order of ``space``, of which it was given in their own."""
         try:
-            kernel(torch.zeros(1, len(self.space.order)).to(next(kernel.parameters()))).to_dense()
+            kernel(torch.zeros(1, len(self.space.order), dtype=torch.float64).to(next(kernel.parameters()))).to_dense()
         except (RuntimeError, IndexError) as error:
             raise InputError(
                 f"kernel must be one on the unit cube, whose columns are {self.space.whole.names} here: a column for "

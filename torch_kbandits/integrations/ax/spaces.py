@@ -49,7 +49,11 @@ class TrialSpace:
         held = [self.free is not None and self.names[group] in fixed for group in self.whole.groups]
         self.order = torch.tensor(held).logical_not().long().argsort(stable=True)
         chosen = {name: kind for name, kind in kinds.items() if name in fixed}
-        self.context = ParameterSpace(chosen).encode([self._placed(fixed)])[0] if any(held) else torch.zeros(0).double()
+        self.context = (
+            ParameterSpace(chosen).encode([self._placed(fixed)])[0]
+            if any(held)
+            else torch.zeros(0, dtype=torch.float64)
+        )
 
     def points(self, rows: Sequence[Parameters]) -> Tensor:
         """Return parameterizations as points (n, d), whatever is fixed now."""
