@@ -19,6 +19,7 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, spread
 from torch_kbandits import OnlineGP
 from torch_kbandits.environments import gaussian_bumps
+from torch_kbandits.posteriors.posterior import CHECK
 
 #: The noise variance of the models.
 _LAMBDA = 0.01
@@ -114,12 +115,12 @@ def _dense_round(X: Tensor, Y: Tensor, test: Tensor, kernel: MaternKernel) -> tu
 def _table_of_rounds(measurements: list[dict[str, Any]]) -> Table:
     rows = []
     for run in measurements:
-        refresh = run["fresh"] / OnlineGP.REFRESH
+        refresh = run["fresh"] / CHECK
         ratio = statistics.median(run["dense"]) / (statistics.median(run["OnlineGP"]) + refresh)
         ours, theirs = (spread([1e3 * value for value in run[name]]) for name in ("OnlineGP", "dense"))
         rows.append([f"{run['points']:,}", ours, f"{1e3 * refresh:.2f}", theirs, f"{ratio:.1f}"])
     title = "One new point, the effective dimension and the posterior at ten points: ms, median (min–max)"
-    columns = ["distinct points", "OnlineGP", f"and 1/{OnlineGP.REFRESH} of a fresh factor", "dense", "dense / this"]
+    columns = ["distinct points", "OnlineGP", f"and 1/{CHECK} of a fresh posterior", "dense", "dense / this"]
     return Table(title, columns, rows)
 
 
