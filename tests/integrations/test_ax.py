@@ -536,6 +536,11 @@ def further(client):
     return trials
 
 
+def test_our_models_and_acquisition_functions_may_be_parts_of_strategies_of_ax():
+    for kind in (kb.NystromGP, kb.OnlineGP, kb.KernelUCB, kb.DiscretizedThompsonSampling):
+        assert read_back(kind) is kind
+
+
 def test_a_file_says_what_to_import_to_whoever_loads_it_without():
     written = json.dumps(object_to_json(kernel_bandit_strategy(seed=0)))
     registry = {name: kind for name, kind in CORE_DECODER_REGISTRY.items() if "torch_kbandits" not in name}

@@ -58,23 +58,14 @@ def application(service: Service, *, token: str | None = None, max_request: int 
     checks.positive_integer("max_request", max_request)
     queue, start = Queue(service), monotonic()
 
-    def posted(operation: str) -> Route:
-        async def carried_out(request: Request) -> Response:
-            return _json(200, await queue.answer(operation, parsed(await _body(request, max_request))))
+    async def posted(request: Request) -> Response:
+        return _json(200, await queue.answer(_name(request), parsed(await _body(request, max_request))))
 
-        return Route(f"/{operation}", carried_out, methods=["POST"])
-
-    def state() -> dict[str, Any]:
-        return {"uptime": monotonic() - start, "journal": journal_of(service), "latency": queue.latencies()}
-
-    async def pending(request: Request) -> Response:
-        return _json(200, await queue.answer("pending", {}))
-
-    async def health(request: Request) -> Response:
-        return _json(200, await queue.answer("health", {}) | state())
-
-    async def measured(request: Request) -> Response:
-        return Response(metrics(await queue.answer("metrics", {}) | state()), media_type=CONTENT_TYPE)
+    async def seen(request: Request) -> Response:
+        found = await queue.answer(name := _name(request), {})
+        if name != "pending":
+            found |= {"uptime": monotonic() - start, "journal": journal_of(service), "latency": queue.latencies()}
+        return Response(metrics(found), media_type=CONTENT_TYPE) if name == "metrics" else _json(200, found)
 
     async def ready(request: Request) -> Response:
         if service.failure is not None:
@@ -87,10 +78,8 @@ def application(service: Service, *, token: str | None = None, max_request: int 
         await asyncio.get_running_loop().run_in_executor(None, queue.close)
 
     routes = [
-        *(posted(operation) for operation in ("ask", "tell", "forget", "recommend", "belief")),
-        Route("/pending", pending, methods=["GET"]),
-        Route("/health", health, methods=["GET"]),
-        Route("/metrics", measured, methods=["GET"]),
+        *(Route(f"/{name}", posted, methods=["POST"]) for name in ("ask", "tell", "forget", "recommend", "belief")),
+        *(Route(f"/{name}", seen, methods=["GET"]) for name in ("pending", "health", "metrics")),
         Route("/ready", ready, methods=["GET"]),
     ]
     handlers = {KernelBanditError: _refused, HTTPException: _not_there, Exception: _unexpected}
@@ -140,6 +129,11 @@ class _Gate:
             kind, _, given = request.headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
                 raise UnauthorizedError("Send the token of this server: Authorization: Bearer TOKEN.")
+
+
+def _name(request: Request) -> str:
+    """Return what a request is for, the end of its path."""
+    return request.scope["path"].rpartition("/")[2]
 
 
 async def _body(request: Request, most: int) -> bytes:

@@ -20,6 +20,7 @@ from gpytorch.settings import min_fixed_noise
 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
 from torch_kbandits.integrations.ax.playing import Played, Settings
+from torch_kbandits.integrations.ax.pool import CandidatePool
 from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_fixed, check_goals, check_space
 from torch_kbandits.integrations.ax.told import read
 from torch_kbandits.memory import Stationary
@@ -45,6 +46,9 @@ class BanditAdapter(Adapter):
     """Plays a bandit in Ax. What it believes follows from the trials alone, so that nothing else has to be saved."""
 
     generator: BanditGenerator
+
+    #: A search space, and the candidates in the types of its parameters.
+    _checked: tuple[SearchSpace, CandidatePool] | None = None
 
     def _fit(self, search_space: SearchSpace, experiment_data: ExperimentData) -> None:
         """Check the experiment, and read its trials."""
@@ -159,7 +163,11 @@ class BanditAdapter(Adapter):
     def _rows(self, fixed: Parameters) -> Sequence[Parameters] | None:
         """Return the candidates that may be tried; None where all of the space may."""
         pool, space = self.generator.settings.pool, self._search_space
-        return None if pool is None else pool.within(space).matching(fixed, space)
+        if pool is None:
+            return None
+        if self._checked is None or self._checked[0] is not space:
+            self._checked = space, pool.within(space)
+        return self._checked[1].matching(fixed, space)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""

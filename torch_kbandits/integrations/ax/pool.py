@@ -50,9 +50,6 @@ class CandidatePool:
             )
         return cls({str(name): frame[name].tolist() for name in frame.columns})
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self
-
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 

@@ -45,11 +45,11 @@ def kernel_bandit_strategy(
     constraint_mode: Mode = "optimistic",
     constraint_beta: float | Width | None = None,
 ) -> GenerationStrategy:
-    """Return a strategy for ``client.set_generation_strategy``: kernelized upper confidence bounds in Ax.
+    """Return a strategy for ``client.set_generation_strategy``: a bandit with upper confidence bounds in Ax.
 
     Outcomes stay in their own units, so λ, R, B and the widths made of them mean what they say. What is not given is
-    fitted in every round, to up to 200 of the observations that count, by marginal likelihood. Time is the index of
-    the trial.
+    fitted for every trial; see ``LearnedPrior``. Time is the index of the trial. Several objectives are weighed at
+    random for each trial; see ``Scalarization``.
 
     Args:
         seed: addresses all randomness. Equal experiments with equal seeds get equal trials.
@@ -66,10 +66,10 @@ def kernel_bandit_strategy(
             noise are given.
         candidates: a data frame with a column for each parameter, whose rows alone may be tried. Columns may be left
             out for parameters that every call of ``get_next_trials`` fixes.
-        initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the first by the model.
-            It also waits for the first outcome.
+        initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the bandit chooses. It
+            also waits for the first outcome, and for two where anything is fitted.
         clip: whether outcomes far worse than the others count as less far; see ``LearnedPrior``.
-        constraint_mode: which trials the outcome constraints of the experiment allow once there is a model:
+        constraint_mode: which trials the outcome constraints of the experiment allow once the bandit chooses:
             "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
             be safe attach at least ``initialization_trials`` that are. ``kernel``, ``regularization`` and
             ``prior_mean`` are those of the objective; of the other metrics they are fitted.
@@ -79,12 +79,12 @@ def kernel_bandit_strategy(
     Raises:
         InputError: if an argument does not fit. When trials are asked for: if the experiment has parameters,
             constraints or goals that are not supported.
+        InfeasibleError: when trials are asked for that are to be safe, and none is known to be.
 
-    Cost of a trial: that of a fit to 200 observations, of the posterior of n, O(n m²) or O(u³) for u distinct points,
-    and of Ax's search or O(N m²) on N candidates.
+    Cost of a trial: that of a fit, of telling all trials, O(n m²) or O(u³) for u distinct points, and of the search or
+    O(N m²) on N candidates.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {checks.describe(seed)}.")
+    seed = checks.non_negative_integer("seed", seed)
     checks.one_of("model", model, ("nystrom", "exact"))
     if dictionary is not None:
         checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
