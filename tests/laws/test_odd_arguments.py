@@ -205,7 +205,7 @@ WITH: dict[str, dict[str, Any]] = {
 LEFT_OUT = {
     "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
-    "Growth", "Guarantee", "Health", "History", "Hypothesis", "InformationGain", "KnownSafe",
+    "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
