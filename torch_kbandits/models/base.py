@@ -25,6 +25,7 @@ from torch_kbandits.models.inputs import checked_rows, checked_variances, flatte
 from torch_kbandits.models.kept import Cache, Learned
 from torch_kbandits.models.normal import Normal, cross_validation, left_out, unrounded
 from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Prior
@@ -160,7 +161,12 @@ class FactoredGP(ObservedGP):
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
-        """Make this model predict by a posterior of its observations, for one of the numbers told; return it."""
+        """Make this model predict by a posterior of its observations, for one of the numbers told; return it.
+
+        Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
+        """
+        if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
+            posterior = changed(posterior, arms=None, waiting=()).refitted()
         with torch.no_grad():
             self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
