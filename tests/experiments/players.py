@@ -18,7 +18,7 @@ class Rotation:
     def ask(self, q: int | None = 1, *, context=None, candidates=None) -> Tensor:
         actions = self.actions if candidates is None else candidates
         self.offered.append(actions)
-        first = self.num_told + len(self.pending)
+        first = self.num_observations + len(self.pending)
         chosen = actions[[(first + i) % len(actions) for i in range(4 if q is None else q)]]
         self.pending += [(context, action) for action in chosen]
         return chosen
@@ -33,12 +33,12 @@ class Rotation:
             assert self._drop(context, action), "forgotten without having been asked"
 
     @property
-    def num_told(self):
+    def num_observations(self):
         return sum(len(x) for _, x, _ in self.told)
 
     @property
     def inducing_points(self) -> Tensor:
-        return torch.zeros(self.num_told, 1)
+        return torch.zeros(self.num_observations, 1)
 
     def _drop(self, context, action):
         for i, (asked_in, asked) in enumerate(self.pending):

@@ -184,7 +184,7 @@ def test_a_study_is_read_with_one_fit_and_goes_on_with_a_new_sampler_as_with_the
     parts.add_trials(old)
     assert_alike([next_parameters(parts, network)], [last.params])
     assert fits.count(False) == 1
-    assert bandit_of(parts).num_told == (7 if "failed" in words else 8)
+    assert bandit_of(parts).num_observations == (7 if "failed" in words else 8)
     if "max_dictionary" in words:
         assert len(bandit_of(parts).inducing_points) <= 3
 
@@ -263,7 +263,7 @@ def test_points_that_others_evaluate_are_pending(tmp_path):
     here.tell(started, -1.0)
     next_parameters(here, peak)
     assert len(bandit_of(here).pending) == 3  # theirs, the second of here, and the one just asked for
-    assert bandit_of(here).num_told == 5
+    assert bandit_of(here).num_observations == 5
 
 
 def test_threads_share_one_belief():
@@ -359,7 +359,7 @@ def test_parameters_that_follow_from_a_choice_are_chosen_with_the_others():
     study = study_with(quick(), direction="minimize")
     play(study, network, 6)
     assert together(study) == {"rate", "width", "layers", "dropout", "optimizer", "momentum"}
-    assert bandit_of(study).num_told == 5  # all but the last
+    assert bandit_of(study).num_observations == 5  # all but the last
     with warnings.catch_warnings():
         warnings.simplefilter("error", KernelBanditWarning)
         assert study.sampler.recommend(study).number < 6
@@ -380,7 +380,7 @@ def test_a_range_that_changes_is_named_and_the_rest_is_played_on():
     with pytest.warns(KernelBanditWarning, match=message):
         study.optimize(wider, n_trials=6)
     assert together(study) == {"y"}
-    assert bandit_of(study).num_told == 10
+    assert bandit_of(study).num_observations == 10
     assert max(trial.params["x"] for trial in study.trials) > 1.0
     study = study_with(quick())
     with pytest.warns(KernelBanditWarning):
@@ -406,7 +406,7 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
     study.optimize(objective, n_trials=5)  # Optuna refuses values outside
     assert {trial.params["c"] for trial in study.trials} <= {k / 10 for k in range(-3, 10)}
     bandit = bandit_of(study)
-    assert bandit.num_told == 4
+    assert bandit.num_observations == 4
     assert list(map(repr, bandit.candidates.space.parameters["f"].choices)) == ["None", "True", "'1'", repr(math.pi)]
     assert {"h", "i"}.isdisjoint(bandit.candidates.space.parameters)
 

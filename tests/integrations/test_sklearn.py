@@ -150,13 +150,13 @@ def test_the_same_seed_gives_the_same_search_and_all_configurations_meet_the_sam
     """Also those of a splitter that draws others whenever it is asked, in batches of one."""
     splits = []
 
-    class Watched(ShuffleSplit):
+    class ConstrainedOutcome(ShuffleSplit):
         def split(self, *arguments, **settings):
             for split in super().split(*arguments, **settings):
                 splits.append(split)
                 yield split
 
-    searched(n_iter=3, num_initial=2, cv=Watched(3))
+    searched(n_iter=3, num_initial=2, cv=ConstrainedOutcome(3))
     assert len(splits) == 3
     first, again, other = (searched(n_iter=4, num_initial=3, random_state=seed) for seed in (0, 0, 1))
     assert table(first) == table(again)
@@ -207,7 +207,7 @@ def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
     search = searched(Tunable(noise=0.5), n_iter=10, num_initial=6, recommend="posterior", **words)
     bandit = search.bandit_
     assert isinstance(bandit, GPTS)
-    assert (bandit.num_told, bandit.num_asked) == (10, 4)
+    assert (bandit.num_observations, bandit.num_asked) == (10, 4)
     assert not bandit.pending_ids
     means = bandit.model.posterior(bandit.history.X.unsqueeze(-2)).mean.flatten()
     assert search.best_index_ == int(means.argmax())

@@ -45,7 +45,7 @@ def bowl(x):
 def play(bandit, rounds, reward=bowl, noise=0.05):
     for _ in range(rounds):
         x = bandit.ask()
-        generator = torch.Generator().manual_seed(bandit.num_told)
+        generator = torch.Generator().manual_seed(bandit.num_observations)
         bandit.tell(x, reward(x) + noise * torch.randn(1, generator=generator, dtype=DOUBLE))
     return bandit
 

@@ -173,7 +173,7 @@ def test_what_a_batch_rule_holds_is_forgotten_pending_points_stay_and_rewards_of
     for row, y in enumerate((0.5, 0.4, 50.0)):
         assert bandit.num_since_restart == row
         bandit.tell(X[row, None], y)
-    assert (bandit.num_since_restart, bandit.num_told, bandit.model.num_observations) == (1, 3, 0)
+    assert (bandit.num_since_restart, bandit.num_observations, bandit.model.num_observations) == (1, 3, 0)
     assert torch.equal(bandit.pending, X[3:])
     bandit = make(trigger=ResidualTrigger(0.1))
     bandit.tell(ARMS[:3], torch.zeros(3, dtype=DOUBLE))

@@ -19,8 +19,8 @@ def test_the_public_face():
     bandit.tell(torch.rand(1, 2, dtype=DOUBLE), torch.tensor(0.1, dtype=DOUBLE))  # never asked, and no arm
     assert bandit.history.Y.tolist() == [0.5, 0.7, 0.0, 0.0, 0.0, 0.1]
     assert bandit.history.rounds.tolist() == [0, 1, 2, 2, 2, 3]
-    assert torch.equal(bandit.told_since(4).Y, bandit.history.Y[4:])
-    assert (bandit.round, bandit.num_told, bandit.num_asked, bandit.beta.shape) == (4, 6, 8, ())
+    assert torch.equal(bandit.history_since(4).Y, bandit.history.Y[4:])
+    assert (bandit.round, bandit.num_observations, bandit.num_asked, bandit.beta.shape) == (4, 6, 8, ())
     assert isinstance(bandit.acquisition(), kb.KernelUCB)
     assert torch.equal(bandit.inducing_points, bandit.model.inducing_points)
 

@@ -178,7 +178,7 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         with pytest.raises((kb.InputError, kb.StateMismatchError), match=words):
             call()
     assert same(bandit.state_dict(), before)
-    assert kb.Bandit.load(tmp_path / "limited", into=make()).num_told == 0
+    assert kb.Bandit.load(tmp_path / "limited", into=make()).num_observations == 0
 
 
 # -------------------------------------------------------------------- a cube without names

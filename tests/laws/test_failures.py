@@ -209,4 +209,4 @@ def test_what_is_told_of_failures_is_checked():
     ):
         with pytest.raises(kb.InputError, match=said):
             bandit.tell(ARMS[:2], **words)
-    assert bandit.num_told == 0
+    assert bandit.num_observations == 0

@@ -96,7 +96,7 @@ def test_who_is_rejected_follows_from_dense_formulas(rule, choice):
         kept = rule.kept(trials, torch.full((len(LENGTHS),), LAMBDA, dtype=DOUBLE)).tolist()
         rejections += active != kept
         active = kept
-        shown_weights = np.array(bandit.hypothesis_weights)
+        shown_weights = np.array(bandit.model_weights)
         assert (shown_weights[~np.array(kept)] == 0.0).all()
         assert shown_weights.sum() == pytest.approx(1.0)
     assert rejections > 0
@@ -133,7 +133,7 @@ def test_weights_are_by_the_evidence_or_by_what_was_predicted(kind):
             expected[number] += log_density(told.covariance, residual)
         bandit.tell(X[rows], Y[rows])
         weights = np.exp(expected - expected.max())
-        assert difference(torch.tensor(bandit.hypothesis_weights), weights / weights.sum()) < 1e-7
+        assert difference(torch.tensor(bandit.model_weights), weights / weights.sum()) < 1e-7
     if kind in ("arms", "actions", "box"):
         whole = [log_density(oracles.rbf(length)(points, points), values) for length in LENGTHS]
         assert difference(torch.tensor(whole), expected) < 1e-7
@@ -162,7 +162,7 @@ def test_with_one_hypothesis_it_is_the_bandit_without_a_family(rule, choice, spa
     assert torch.equal(ours.recommend(), theirs.recommend())
     assert torch.equal(ours.beta, theirs.beta)
     assert torch.equal(ours.weights, theirs.weights)
-    assert ours.hypothesis_weights == (1.0,)
+    assert ours.model_weights == (1.0,)
 
 
 # ---------------------------------------------------------------- who plays
@@ -271,7 +271,7 @@ def test_the_truth_is_rejected_at_most_at_the_rate_that_is_stated(name):
             x = bandit.ask()
             row = int((arms == x).all(-1).nonzero()[0])
             bandit.tell(x, means[row] + R * generator.standard_normal())
-        rejected += bandit.hypothesis_weights[1] == 0.0
+        rejected += bandit.model_weights[1] == 0.0
     assert binom.sf(rejected - 1, runs, 0.1) > 1e-6, rejected
 
 
@@ -282,7 +282,7 @@ def test_a_hypothesis_that_the_rewards_contradict_is_rejected(name):
         name, kernel=rbf(5.0), regularization=1e-4, candidates=ARMS, scales=(1.0, 0.06), beta=1.0, seed=0
     )
     play(bandit, 60)
-    assert bandit.hypothesis_weights == (0.0, 1.0)
+    assert bandit.model_weights == (0.0, 1.0)
 
 
 # ---------------------------------------------------------------- what goes with them
@@ -306,7 +306,7 @@ def test_hypotheses_may_differ_in_all_that_is_assumed():
         bandit = bandit_of(families.Family(variants, families.Sampling(tuple(probabilities))), mean=-1.0)
         for row in range(5):
             bandit.tell(ARMS[row, None], 2.0 + 0.1 * row)
-        assert bandit.hypothesis_weights[number] == pytest.approx(1.0)
+        assert bandit.model_weights[number] == pytest.approx(1.0)
         X, Y, T = dense(bandit.history.X, bandit.history.Y, ARMS)
         counts = np.isfinite(noise)
         expected = oracles.exact(kernel, X[counts], Y[counts] - mean, noise[counts], T)
@@ -331,9 +331,9 @@ def test_longer_length_scales_are_nearer_points():
 def test_default_length_scales_shrink():
     assert families.shrinking_scales(3, 2) == pytest.approx((1.0, math.exp(-0.5), math.exp(-1.0)))
     words = {"kernel": rbf(0.8), "regularization": LAMBDA, "beta": 1.0, "seed": 0}
-    assert len(algorithms.LBGPUCB(candidates=ARMS, **words).hypothesis_weights) == 5
-    assert len(algorithms.LBGPUCB(candidates=data(9, 6)[0], **words).hypothesis_weights) == 14
-    assert len(hp_gp_ts(kernels=[rbf(0.2), matern()]).hypothesis_weights) == 2
+    assert len(algorithms.LBGPUCB(candidates=ARMS, **words).model_weights) == 5
+    assert len(algorithms.LBGPUCB(candidates=data(9, 6)[0], **words).model_weights) == 14
+    assert len(hp_gp_ts(kernels=[rbf(0.2), matern()]).model_weights) == 2
 
 
 def hp_gp_ts(**words):
@@ -369,6 +369,6 @@ def test_the_largest_rewards_break_nothing_and_a_restart_forgets_what_was_shown(
     for sign in (1.0, -1.0, 1.0):
         bandit.tell(bandit.ask(), sign * 1e200)
         assert bool(bandit.model.posterior(ARMS).mean.isfinite().all())
-    assert sum(bandit.hypothesis_weights) == pytest.approx(1.0)
+    assert sum(bandit.model_weights) == pytest.approx(1.0)
     bandit.restart()
-    assert bandit.hypothesis_weights == fresh.hypothesis_weights
+    assert bandit.model_weights == fresh.model_weights

@@ -43,7 +43,7 @@ def test_it_is_what_the_residuals_say():
         bandit.tell(x, y)
         residuals.append((y - mean) / math.sqrt(variance + NOISE))
     health, z = bandit.health(), torch.tensor(residuals, dtype=DOUBLE)
-    assert (health.round, health.num_told, health.num_residuals, health.residuals_since) == (40, 40, 40, 0)
+    assert (health.round, health.num_observations, health.num_residuals, health.residuals_since) == (40, 40, 40, 0)
     assert health.coverage == pytest.approx(float((z.abs() <= 1.96).double().mean()))
     assert health.recent_coverage == health.coverage
     assert health.recent_mean == pytest.approx(float(z.mean()), rel=1e-5)

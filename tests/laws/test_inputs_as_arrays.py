@@ -177,7 +177,7 @@ def test_ids_are_taken_in_any_form():
         ids = one.ask(3, return_ids=True).ids
         one.tell(ids=form(ids[1:]), y=[0.1, 0.2])
         one.forget(ids=form(ids[:1]))
-        assert (one.num_told, one.pending_ids) == (2, ())
+        assert (one.num_observations, one.pending_ids) == (2, ())
 
 
 def test_configurations_come_as_data_frames():

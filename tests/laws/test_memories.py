@@ -186,7 +186,7 @@ def test_a_restart_forgets_what_was_told_so_far(memory, posterior):
     held.tell(ARMS[:1], 0.4)
     assert held.model.num_observations == 0
     held.restart()
-    assert held.pending_ratio() == 1.0
+    assert held.pending_variance_ratio() == 1.0
 
 
 @pytest.mark.one_in(17)

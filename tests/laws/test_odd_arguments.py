@@ -371,7 +371,7 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (told, "forget", {}),
     (told, "guarantee", {}),
     (told, "dictionary_quality", {"num_points": 5, "max_reference": 10}),
-    (told, "told_since", {"number": 1}),
+    (told, "history_since", {"number": 1}),
     (told, "outcome_model", {"name": "cost"}),
     (told, "failure_probability", {"x": ARMS[:2]}),
     (told, "acquisition", {}),

@@ -26,7 +26,7 @@ def test_a_guarantee_is_about_the_next_choice():
     bandit = timed(None, width=width)
     assert not bandit.guarantee().with_status("fails")
     bandit.ask(2)
-    ratio = bandit.pending_ratio()
+    ratio = bandit.pending_variance_ratio()
     (failing,) = bandit.guarantee().with_status("fails")
     assert failing.name == "rewards learned at once"
     assert f"√{ratio:.4g}" in failing.sentence
@@ -60,7 +60,7 @@ def test_a_batch_ends_when_its_scores_exceed_the_threshold_or_a_variance_has_shr
         assert len(bandit.ask(2)) == 2  # but who has idle workers may go on
         bandit.forget(ids=bandit.pending_ids[-2:])
         bandit.tell(X, reward(X))
-        assert bandit.model.num_observations == bandit.num_told
+        assert bandit.model.num_observations == bandit.num_observations
 
 
 def test_staying_plays_an_arm_until_its_variance_has_shrunk():
@@ -92,7 +92,7 @@ def test_rewards_told_one_by_one_count_when_the_batch_is_complete(rule, dictiona
             assert torch.equal(x, X[row, None])
             one_by_one.tell(x, reward(x))
             complete = row == len(X) - 1
-            assert one_by_one.model.num_observations == (one_by_one.num_told if complete else learned)
+            assert one_by_one.model.num_observations == (one_by_one.num_observations if complete else learned)
         assert torch.equal(one_by_one.inducing_points, at_once.inducing_points)
 
 
@@ -104,7 +104,7 @@ def test_an_arm_of_which_all_is_known_ends_the_batch_and_thresholds_that_end_eve
         for _ in range(4):
             X = bandit.ask(None)
             bandit.tell(X, -X[:, 0])
-        assert bandit.model.num_observations == bandit.num_told
+        assert bandit.model.num_observations == bandit.num_observations
         assert float(bandit.recommend()) == 0.0
     for rule in (GlobalBatchRule, LocalBatchRule, StayRule):
         with pytest.raises(kb.InputError, match="threshold must be above 1"):
@@ -213,7 +213,7 @@ def test_what_expires_may_count_as_failed(memory):
             each.tell(each.ask(), 0.5)
     twin.tell(ids=lost.ids, failed=True)
     seen = bandit.ask(remember=False)  # a look learns it, too, and keeps nothing
-    assert bandit.num_told == 2
+    assert bandit.num_observations == 2
     assert torch.equal(bandit.ask(), twin.ask())
     assert torch.equal(seen, bandit.candidates.actions(bandit.pending[-1:]))
     assert torch.equal(bandit.history.X, twin.history.X)

@@ -375,7 +375,7 @@ class Program:
         else:
             now = self.posterior(P, learns_residual=False)  # theorems are about scores of what is spanned
             ratio = 1.0 + now.variance.sum() / LAMBDA
-        assert self.bandit.pending_ratio() == pytest.approx(ratio, rel=1e-6, abs=1e3 * now.rounding), step
+        assert self.bandit.pending_variance_ratio() == pytest.approx(ratio, rel=1e-6, abs=1e3 * now.rounding), step
 
     def check_choice(self, step):
         """Asked for is what has the largest bound; actions that repeat tie. Of many some are compared."""

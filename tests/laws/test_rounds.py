@@ -100,7 +100,7 @@ def test_an_interrupt_of_rounds_leaves_those_before_it(name, lines):
             run(kind, bandit, 13, 3)
         if interrupt.at is None:
             break
-        told = bandit.num_told - 13
+        told = bandit.num_observations - 13
         assert told <= 3, interrupt.at
         bandit.forget()
         assert_alike(kind, bandit, play(kind, deepcopy(start), 13, told), 13 + told)

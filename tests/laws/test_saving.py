@@ -502,7 +502,7 @@ def test_any_part_of_a_state_and_of_a_file_may_be_anything(name, share, where, t
             assert work.largest < 2**25
             assert same(into.state_dict(), before)
     into.load_state_dict(bandit.state_dict())
-    assert into.num_told == bandit.num_told
+    assert into.num_observations == bandit.num_observations
 
 
 def in_kernel(**parts):

@@ -165,7 +165,7 @@ def test_a_batch_ends_by_the_scores_of_the_stages_that_learn_it(space, posterior
         assert (totals[:-1] < threshold + 1e-9).all()
         assert totals[-1] > threshold - 1e-9
         bandit.tell(ids=bandit.pending_ids, y=torch.sin(4.0 * bandit.pending).sum(-1))
-        assert bandit.model.num_observations == bandit.num_told
+        assert bandit.model.num_observations == bandit.num_observations
         sizes.append(len(X))
     assert max(sizes) > 2
     assert {1, 2} <= set(bandit.history.stages.tolist())
@@ -321,7 +321,7 @@ def test_bad_stages_are_refused():
             twin.replay(kb.History(history.X, history.Y, history.rounds, stages))
         with pytest.raises(kb.StateMismatchError, match="stage"):
             twin.load_state_dict(state | {"history": state["history"] | {"stages": stages}})
-        assert twin.num_told == 0
+        assert twin.num_observations == 0
     without = {key: value for key, value in state.items() if key != "pending_stages"}
     for damaged in (without, state | {"history": state["history"] | {"stages": None}}):
         with pytest.raises(kb.StateMismatchError, match="stages of the history or of the pending points are missing"):

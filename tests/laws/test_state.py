@@ -224,11 +224,11 @@ def test_two_threads_on_one_bandit_see_rounds_in_some_order(name):
             asked = bandit.ask(return_ids=True)
             ids.extend(asked.ids)
             bandit.tell(ids=asked.ids, y=reward(asked.actions))
-            assert len(bandit.history.X) <= bandit.num_told
+            assert len(bandit.history.X) <= bandit.num_observations
 
     in_threads(work, work)
     assert sorted(ids) == list(range(2 * rounds))
-    assert (bandit.num_told, bandit.pending_ids) == (2 * rounds, ())
+    assert (bandit.num_observations, bandit.pending_ids) == (2 * rounds, ())
     assert torch.equal(bandit.history.Y, reward(bandit.history.X[:, -2:]))
     replayed = kind.make()
     replayed.replay(bandit.history)

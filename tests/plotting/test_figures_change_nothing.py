@@ -90,7 +90,7 @@ def test_what_was_told_since():
     whole = twin.history
     for number in (0, 1, 2, 3, 7, 8):
         for each in (bandit, twin):
-            assert same(tuple(each.told_since(number)), tuple(whole.rows(slice(number, None))))
+            assert same(tuple(each.history_since(number)), tuple(whole.rows(slice(number, None))))
 
 
 @pytest.mark.one_in(2)

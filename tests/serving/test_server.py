@@ -248,7 +248,7 @@ def test_the_client_of_the_page_plays_and_survives_a_kill(tmp_path):
     end(pid, signal.SIGKILL)
     nursery.close()
     served = Service.open(path)
-    assert (served.bandit.num_asked, served.bandit.num_told) == (2, 2)
+    assert (served.bandit.num_asked, served.bandit.num_observations) == (2, 2)
     served.close()
 
 

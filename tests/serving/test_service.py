@@ -166,7 +166,7 @@ def test_a_key_gets_the_same_answer_again_and_nothing_is_asked_twice(service):
     assert service.answer("forget", {"all": True, "key": "d"}) == {"already": False}
     service.answer("ask", {})
     assert service.answer("forget", {"all": True, "key": "d"}) == {"already": True}
-    assert (service.bandit.num_asked, service.bandit.num_told, len(service.bandit.pending_ids)) == (7, 1, 1)
+    assert (service.bandit.num_asked, service.bandit.num_observations, len(service.bandit.pending_ids)) == (7, 1, 1)
 
 
 def test_an_id_is_told_once(service):
@@ -203,7 +203,7 @@ def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(se
     with pytest.raises(AlreadyToldError, match="before the last 4"):
         service.answer("tell", {"ids": 0, "y": 1.0})
     content = service._book.content()
-    assert (service.bandit.num_told, len(content["keys"]), len(content["ids"])) == (8, 2, 4)
+    assert (service.bandit.num_observations, len(content["keys"]), len(content["ids"])) == (8, 2, 4)
 
 
 REFUSED = {
@@ -324,7 +324,7 @@ def test_a_bandit_that_cannot_be_saved_whole_goes_on_with_its_journal(tmp_path, 
         for _ in range(3):
             served.answer("tell", {"ids": served.answer("ask", {})["ids"], "y": 1.0})
     assert "journal goes on" in caplog.text
-    assert Service.open(crash(served, tmp_path / "after")).bandit.num_told == 3
+    assert Service.open(crash(served, tmp_path / "after")).bandit.num_observations == 3
 
 
 def test_what_a_file_does_not_hold_is_given_or_refused(tmp_path):
@@ -470,7 +470,7 @@ def test_a_journal_that_nobody_wrote_is_named(what, tmp_path):
     with pytest.raises(DamagedFileError, match="record"):
         Service.open(served.path)
     served.journal.path.write_bytes(a_journal(json.dumps(begin).encode(), json.dumps(TELL).encode()))
-    assert Service.open(served.path).bandit.num_told == 1
+    assert Service.open(served.path).bandit.num_observations == 1
 
 
 def f(action):

@@ -46,9 +46,9 @@ from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.standing import Outlook, Round, Standing
 from torch_kbandits.beliefs import (
-    Aiming,
     Belief,
     Lookahead,
+    PendingObjectives,
     Playable,
 )
 from torch_kbandits.candidates import Candidates
@@ -660,8 +660,8 @@ class Bandit(BanditReports):
         # What learns shares buffers with the lookahead, and writes to them.
         ahead, self._outlook = self._known_ahead(standing), None
         after = learned(self._config, standing, told, pending, ahead)
-        if standing.ledger.num_told < FIRST_REWARDS <= after.ledger.num_told:
-            warn_of_far_rewards(self._config, after.ledger.told_since(0), after.told.kernel_bound(), 5)
+        if standing.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
+            warn_of_far_rewards(self._config, after.ledger.history_since(0), after.told.kernel_bound(), 5)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
@@ -690,14 +690,16 @@ class Bandit(BanditReports):
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, standing.round, self.width(standing.belief)
         objective = self._config.objective
-        aiming = None if objective is None else Aiming(objectives_of(self._config, standing, objective), ahead)
+        aiming = (
+            None if objective is None else PendingObjectives(objectives_of(self._config, standing, objective), ahead)
+        )
 
         def choose(pending: int) -> Tensor:
             rule = rule_in(self._config, standing, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
                 found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
-            elif offer.fence is None:
+            elif offer.constraints is None:
                 found = ahead.choose(rule, beta, address, offer.domain)
             else:
                 found = offer.chosen(ahead, rule, beta, address)

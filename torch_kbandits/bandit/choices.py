@@ -12,7 +12,16 @@ from torch_kbandits.bandit.batches import BatchPosterior, BatchRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.standing import Standing
-from torch_kbandits.beliefs import Aim, Fence, Goals, Guard, Lookahead, Playable, Watched, playable_in
+from torch_kbandits.beliefs import (
+    ConstrainedOutcome,
+    ConstraintSet,
+    FeasibilityModel,
+    Lookahead,
+    ObjectivePosterior,
+    ObjectiveSet,
+    Playable,
+    playable_in,
+)
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
@@ -35,13 +44,13 @@ def rule_in(config: BanditConfig, standing: Standing, num_pending: int = 0) -> A
 
 def playable_of(config: BanditConfig, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
     """Return what may be played in a round, within the limits on outcomes."""
-    fence = constraints_of(config, standing)
-    if fence is None:
+    constraints = constraints_of(config, standing)
+    if constraints is None:
         return Playable(standing.belief.in_round(domain, rule))
-    return playable_in(standing.belief, domain, rule, fence)
+    return playable_in(standing.belief, domain, rule, constraints)
 
 
-def objectives_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> Goals:
+def objectives_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> ObjectiveSet:
     """Return the objectives of a bandit with their posteriors."""
     aims = []
     for name in objective.names:
@@ -51,7 +60,7 @@ def objectives_of(config: BanditConfig, standing: Standing, objective: Scalariza
             belief, pending = standing.outcomes[place - 1].belief, standing.ledger.pending.points
             dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
         aims.append(
-            Aim(
+            ObjectivePosterior(
                 name=name,
                 maximize=objective.objectives[name] == "maximize",
                 belief=belief,
@@ -61,7 +70,7 @@ def objectives_of(config: BanditConfig, standing: Standing, objective: Scalariza
                 dropped=dropped,
             )
         )
-    return Goals(objective, aims, standing.belief)
+    return ObjectiveSet(objective, aims, standing.belief)
 
 
 def _place(config: BanditConfig, name: str) -> int:
@@ -81,8 +90,8 @@ def all_settled(config: BanditConfig, standing: Standing) -> Standing:
     return replace(standing, outcomes=outcomes)
 
 
-def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> Fence | None:
-    """Return the limits with the posteriors of their outcomes, and the guard against failures once a play failed.
+def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> ConstraintSet | None:
+    """Return the limits with the posteriors of their outcomes, and the model of failures once a play failed.
 
     Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
     or has a second chance. It is None where nothing limits what may be played.
@@ -95,7 +104,7 @@ def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = 
         own, known = config.of_outcomes[place], standing.outcomes[place]
         beta = limit.width(known.belief)
         watched.append(
-            Watched(
+            ConstrainedOutcome(
                 limit=limit,
                 belief=known.belief,
                 beta=torch.zeros_like(beta) if plainly and not limit.is_safe else beta,
@@ -104,10 +113,10 @@ def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = 
                 dropped=config.hidden_columns - own.hidden_columns,
             )
         )
-    return Fence(watched, standing.belief.played, _guard_of(config, standing, plainly=plainly))
+    return ConstraintSet(watched, standing.belief.played, _guard_of(config, standing, plainly=plainly))
 
 
-def _guard_of(config: BanditConfig, standing: Standing, *, plainly: bool) -> Guard | None:
+def _guard_of(config: BanditConfig, standing: Standing, *, plainly: bool) -> FeasibilityModel | None:
     known = standing.failures
     if known is None:
         return None
@@ -116,7 +125,7 @@ def _guard_of(config: BanditConfig, standing: Standing, *, plainly: bool) -> Gua
         good = {*row_keys(standing.belief.played[:, config.own_columns :])}
         failing = {key: each._replace(round=standing.round) for key, each in points.known.items() if key not in good}
         points, actions = Streaks(failing), Streaks()
-    return Guard(
+    return FeasibilityModel(
         belief=known.belief,
         points=points,
         actions=actions,

@@ -59,7 +59,7 @@ def failures_after(
     """
     if known is None:
         return failures_in(config, ledger, spec, now)
-    generator = config.dictionary_generator(ledger.num_told - len(new.X))
+    generator = config.dictionary_generator(ledger.num_observations - len(new.X))
     marked, belief = _marked(new), known.belief
     if len(marked.X):
         belief = belief.learned(marked, config.dictionary, generator)
@@ -70,14 +70,14 @@ def failures_in(
     config: BanditConfig, ledger: Ledger, spec: ModelSpec, now: float, dictionary: Selection | None = None
 ) -> Failures | None:
     """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
-    told = ledger.told_since(ledger.num_forgotten)
+    told = ledger.history_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None
     belief = config.plain_belief(_of_failures(config, spec)).at(now)
     if dictionary is not None:
         belief = belief.restored(_marked(told), dictionary)
     else:
-        belief = config.learned_in_passes(belief, _marked(told), ledger.num_told)
+        belief = config.learned_in_passes(belief, _marked(told), ledger.num_observations)
     return Failures(belief, *_streaks(config, Streaks(), Streaks(), told))
 
 

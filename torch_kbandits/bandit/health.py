@@ -55,7 +55,7 @@ class Health:
     """
 
     round: int = _metric("rounds_total", "the number of the current round.")
-    num_told: int = _metric("rewards_total", "how many rewards were ever told.")
+    num_observations: int = _metric("rewards_total", "how many rewards were ever told.")
     num_residuals: int = _metric("residuals", "how many residuals there were.")
     residuals_since: int = _metric("residuals_since_round", "the round from which on they count.")
     coverage: float | None = _metric("coverage_ratio", "the share of them within ±1.96: 0.95 if all is right.")
@@ -165,7 +165,7 @@ def examined(
     judged = [*zip(names, _all_residuals(standing), strict=True)]
     return Health(
         round=standing.round,
-        num_told=ledger.num_told,
+        num_observations=ledger.num_observations,
         num_residuals=known.number,
         residuals_since=known.since,
         coverage=known.covered / known.number if known.number else None,
@@ -212,7 +212,7 @@ def _best_share(config: BanditConfig, standing: Standing) -> float | None:
     belief, ledger = standing.belief, standing.ledger
     if untimed(config.candidates).is_contextual or not belief.num_observations:
         return None
-    X = torch.cat([ledger.told_since(max(ledger.num_told - RECENT, 0)).X, belief.recommend()])
+    X = torch.cat([ledger.history_since(max(ledger.num_observations - RECENT, 0)).X, belief.recommend()])
     if config.candidates.is_timed:
         X[:, 0] = standing.clock.now
     mean = belief.moments(X)[0].double()

@@ -315,7 +315,7 @@ def consulted(config: BanditConfig, standing: Standing) -> tuple[tuple[float, An
     """Return what an expert said in this round, who is asked now if that was not done at this time."""
     if config.advice is None or standing.answers_now is not None:
         return standing.answers
-    told = standing.ledger.told_since(standing.ledger.num_forgotten).rewarded
+    told = standing.ledger.history_since(standing.ledger.num_forgotten).rewarded
     said = config.advice.answers(told, standing.told.kernel, standing.round, standing.clock, config.seed)
     return (*standing.answers, (standing.clock.now, said))
 

@@ -21,11 +21,11 @@ from torch_kbandits.bandit.relearning import recalled
 from torch_kbandits.bandit.standing import Outlook, Standing
 from torch_kbandits.bandit.synchronized import synchronized
 from torch_kbandits.beliefs import (
-    Aiming,
     Belief,
+    ConstrainedAcquisition,
     EnsembleBelief,
-    Fenced,
     Lookahead,
+    PendingObjectives,
     failure_probability,
     offering,
     recommended,
@@ -116,7 +116,7 @@ class BanditReports(ABC):
         return probabilities(self._config, self._standing)
 
     @property
-    def hypothesis_weights(self) -> tuple[float, ...]:
+    def model_weights(self) -> tuple[float, ...]:
         """How probable each hypothesis of the family is, in the order given; none without a family.
 
         Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
@@ -136,26 +136,26 @@ class BanditReports(ABC):
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
         promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
-        pending makes variances smaller and means no better, see ``pending_ratio``.
+        pending makes variances smaller and means no better, see ``pending_variance_ratio``.
 
         Args:
             check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
                 posterior, or before any reward that counts.
 
-        Cost: that of ``pending_ratio``, and of ``dictionary_quality`` if it is measured.
+        Cost: that of ``pending_variance_ratio``, and of ``dictionary_quality`` if it is measured.
         """
         standing = self._standing
         return guarantee(
             self._config,
             self._spec,
-            standing.ledger.num_told,
-            pending_ratio=self.pending_ratio() if self.batches is None else 1.0,
+            standing.ledger.num_observations,
+            pending_variance_ratio=self.pending_variance_ratio() if self.batches is None else 1.0,
             was_restarted=standing.ledger.num_forgotten > 0,
             learns_residual=standing.belief.learns_residual,
             quality=self._quality(check),
         )
 
-    def pending_ratio(self) -> float:
+    def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
         It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
@@ -229,13 +229,13 @@ class BanditReports(ABC):
         return self._standing.ledger.num_asked
 
     @property
-    def num_told(self) -> int:
+    def num_observations(self) -> int:
         """How many rewards were ever told."""
-        return self._standing.ledger.num_told
+        return self._standing.ledger.num_observations
 
-    def told_since(self, number: int) -> History:
+    def history_since(self, number: int) -> History:
         """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        told = self._standing.ledger.told_since(checks.non_negative_integer("number", number))
+        told = self._standing.ledger.history_since(checks.non_negative_integer("number", number))
         return told.copied(self.candidates.device)
 
     @property
@@ -244,8 +244,8 @@ class BanditReports(ABC):
 
         It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
         """
-        ledger, history = self._standing.ledger, self._standing.ledger.told_since(0)
-        weights, times = torch.zeros(ledger.num_told, dtype=torch.float64), history.times
+        ledger, history = self._standing.ledger, self._standing.ledger.history_since(0)
+        weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
@@ -350,7 +350,7 @@ class BanditReports(ABC):
             model = self._shown_by(part, standing.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
-        function = function if offer.fence is None else Fenced(function, offer.fence)
+        function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
@@ -375,11 +375,13 @@ class BanditReports(ABC):
         standing, domain = self._now(time, context, candidates)
         standing = recalled(self._config, all_settled(self._config, standing))
         belief, keeps = standing.belief, self.candidates.recommends
-        fence = constraints_of(self._config, standing, plainly=True)
+        constraints = constraints_of(self._config, standing, plainly=True)
         if self._config.objective is not None:
-            best = recommended_for(objectives_of(self._config, standing, self._config.objective), domain, fence, keeps)
-        elif fence is not None:
-            best = recommended(belief, domain, fence, keeps)
+            best = recommended_for(
+                objectives_of(self._config, standing, self._config.objective), domain, constraints, keeps
+            )
+        elif constraints is not None:
+            best = recommended(belief, domain, constraints, keeps)
         else:
             best = belief.recommend_in(domain, keeps)
         found = self.candidates.actions(best)
@@ -416,13 +418,13 @@ class BanditReports(ABC):
         self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return the function of several objectives that a choice maximises."""
-        goals, ledger = objectives_of(self._config, standing, objective), standing.ledger
+        objectives, ledger = objectives_of(self._config, standing, objective), standing.ledger
         ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
         models = [
             self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
-            for aim in goals.aims
+            for aim in objectives.aims
         ]
-        weighed = Aiming(goals, ahead).weighed(ahead, self.width(standing.belief), seed)
+        weighed = PendingObjectives(objectives, ahead).weighed(ahead, self.width(standing.belief), seed)
         return weighed.function(rule, models, seed, domain)
 
     def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:

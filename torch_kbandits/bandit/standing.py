@@ -138,7 +138,7 @@ class Standing:
         floor, told = self.spec.prior.floor, self.ledger
         if floor == -math.inf:
             return None
-        Y = told.told_since(0 if self.last_fit is not before.last_fit else before.ledger.num_told).Y
+        Y = told.history_since(0 if self.last_fit is not before.last_fit else before.ledger.num_observations).Y
         below = Y[floor > Y]
         return below if len(below) else None
 
@@ -150,7 +150,7 @@ class Standing:
     @property
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart."""
-        return self.ledger.num_told - self.ledger.num_forgotten
+        return self.ledger.num_observations - self.ledger.num_forgotten
 
 
 class Outlook(NamedTuple):

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain
 from torch_kbandits.beliefs.base import Belief, Offered
-from torch_kbandits.beliefs.fence import Fence, Watched
-from torch_kbandits.beliefs.fenced_cube import BoxCube, FencedCube
-from torch_kbandits.beliefs.guard import Guard
+from torch_kbandits.beliefs.constrained_cube import BoxCube, ConstrainedCube
+from torch_kbandits.beliefs.constraint_set import ConstrainedOutcome, ConstraintSet
+from torch_kbandits.beliefs.feasibility import FeasibilityModel
 from torch_kbandits.errors import InfeasibleError
 from torch_kbandits.numerics.rows import distinct
 
@@ -60,12 +60,12 @@ class Playable:
 
     Attributes:
         domain: within the limits, with what is to be improved on.
-        fence: the limits; None without any.
+        constraints: the limits; None without any.
         beyond: the domain without them.
     """
 
     domain: Domain
-    fence: Fence | None = None
+    constraints: ConstraintSet | None = None
     beyond: Domain = _NOWHERE
 
     def chosen(self, ahead: Chooser, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
@@ -77,92 +77,112 @@ class Playable:
             beta: the multiplier of the deviation, 0-dim.
             seed: all randomness of the choice.
         """
-        if self.fence is not None and self.fence.is_safe and rule.needs_observations:
+        if self.constraints is not None and self.constraints.is_safe and rule.needs_observations:
             width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
-            found = expansion(ahead, self.fence, self.beyond, self.domain, width, seed)
+            found = safe_expansion(ahead, self.constraints, self.beyond, self.domain, width, seed)
             if found is not None:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
 
-def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, fence: Fence) -> Playable:
+def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, constraints: ConstraintSet) -> Playable:
     """Return what may be played in a round's domain by a rule, within limits.
 
     Raises:
         InfeasibleError: if they leave nothing.
     """
-    within, fence = fenced(domain, fence)
-    return Playable(improving(belief, within, fence, rule), fence, domain)
+    within, constraints = constrained(domain, constraints)
+    return Playable(improving(belief, within, constraints, rule), constraints, domain)
 
 
-def fenced(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
-    """Return what may be played of a round's domain, and the fence, whose guard leaves something of it.
+def constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
+    """Return what may be played of a round's domain, and the constraints, whose feasibility leaves something of it.
 
     Raises:
         InfeasibleError: if limits are known to leave nothing.
     """
     if domain.arms is not None or domain.blocks is not None:
-        return _fenced_arms(domain, fence)
-    if domain.cube is None and domain.bounds is None and fence.guard is not None and fence.limits is None:
+        return _constrained_arms(domain, constraints)
+    if (
+        domain.cube is None
+        and domain.bounds is None
+        and constraints.feasibility is not None
+        and constraints.limits is None
+    ):
         # Nobody has all arms: of these only those that failed are known here.
-        return replace(domain, avoided=fence.guard.avoided()), fence
+        return replace(domain, avoided=constraints.feasibility.avoided()), constraints
     context_dim = 0 if domain.context is None else len(domain.context)
     cube = BoxCube(cast(Tensor, domain.bounds)[:, context_dim:]) if domain.cube is None else domain.cube
-    known = [each.known.actions for each in fence.watched if each.limit.is_safe]
-    likely = torch.cat([*known, fence.likely[-_LATEST:, context_dim:].flip(0)])
-    if fence.guard is not None:
-        fence, found = _opened_on_cube(domain, cube, likely, fence, fence.guard)
+    known = [each.known.actions for each in constraints.watched if each.limit.is_safe]
+    likely = torch.cat([*known, constraints.likely[-_LATEST:, context_dim:].flip(0)])
+    if constraints.feasibility is not None:
+        constraints, found = _relaxed_on_cube(domain, cube, likely, constraints, constraints.feasibility)
         likely = torch.cat([likely, found])
-    around = FencedCube(
+    around = ConstrainedCube(
         cube,
-        lambda actions: fence.allows(domain.joint(actions)),
-        None if fence.is_safe else lambda actions: fence.excess(domain.joint(actions)),
+        lambda actions: constraints.allows(domain.joint(actions)),
+        None if constraints.is_safe else lambda actions: constraints.excess(domain.joint(actions)),
         likely,
-        refusal(fence),
+        refusal(constraints),
     )
-    return replace(domain, cube=around, bounds=None, allows=fence.allows), fence
+    return replace(domain, cube=around, bounds=None, allows=constraints.allows), constraints
 
 
-def _fenced_arms(domain: Domain, fence: Fence) -> tuple[Domain, Fence]:
+def _constrained_arms(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
     """Return the same of arms."""
-    allowed, limits = None, fence.limits
+    allowed, limits = None, constraints.limits
     if limits is not None:
         allowed = limits.rows(domain)
         if not bool(allowed.any()):
-            raise InfeasibleError(refusal(fence))
-    if fence.guard is not None:
-        guard = fence.guard.opened_on(domain, allowed)
-        kept = guard.rows(domain)
-        allowed, fence = kept if allowed is None else kept & allowed, replace(fence, guard=guard)
+            raise InfeasibleError(refusal(constraints))
+    if constraints.feasibility is not None:
+        feasibility = constraints.feasibility.relaxed_on(domain, allowed)
+        kept = feasibility.rows(domain)
+        allowed, constraints = (
+            kept if allowed is None else kept & allowed,
+            replace(constraints, feasibility=feasibility),
+        )
     if allowed is None or bool(allowed.all()):
-        return domain, fence
-    return replace(domain, allowed=allowed.nonzero().squeeze(-1), allows=fence.allows), fence
+        return domain, constraints
+    return replace(domain, allowed=allowed.nonzero().squeeze(-1), allows=constraints.allows), constraints
 
 
-def _opened_on_cube(domain: Domain, cube: Cube, likely: Tensor, fence: Fence, guard: Guard) -> tuple[Fence, Tensor]:
-    """Return the fence with a guard that leaves some actions of a cube, and some of these, (k, a), k <= ``_LATEST``.
+def _relaxed_on_cube(
+    domain: Domain, cube: Cube, likely: Tensor, constraints: ConstraintSet, feasibility: FeasibilityModel
+) -> tuple[ConstraintSet, Tensor]:
+    """Return the constraints, relaxed to leave some actions of a cube, and some of these, (k, a), k <= ``_LATEST``.
 
     An even spread of actions and those that are likely stand for all.
     """
     spread = torch.cat([cube.playable(likely), cube.sample(_SPREAD, torch.Generator().manual_seed(0))])
     width = cube.bounds[1] - cube.bounds[0] if isinstance(cube, BoxCube) else torch.ones_like(spread[0])
-    reach = torch.cat([width.new_zeros(guard.context_dim - guard.own_columns), _NEAR * width])
+    reach = torch.cat([width.new_zeros(feasibility.context_dim - feasibility.own_columns), _NEAR * width])
     X = domain.joint(spread)
-    fence = opened_at(X, replace(fence, guard=replace(guard, reach=reach)))
-    return fence, spread[fence.allows(X)][:_LATEST]
+    constraints = relaxed_at(X, replace(constraints, feasibility=replace(feasibility, reach=reach)))
+    return constraints, spread[constraints.allows(X)][:_LATEST]
 
 
-def opened_at(X: Tensor, fence: Fence) -> Fence:
-    """Return the fence with a guard that leaves one of points (n, d), if limits leave any."""
-    if fence.guard is None:
-        return fence
-    within = torch.ones(len(X), dtype=torch.bool, device=X.device) if fence.limits is None else fence.limits.allows(X)
-    return replace(fence, guard=fence.guard.opened(fence.guard.prospects(X), within)) if bool(within.any()) else fence
+def relaxed_at(X: Tensor, constraints: ConstraintSet) -> ConstraintSet:
+    """Return the constraints with a feasibility that leaves one of points (n, d), if limits leave any."""
+    if constraints.feasibility is None:
+        return constraints
+    within = (
+        torch.ones(len(X), dtype=torch.bool, device=X.device)
+        if constraints.limits is None
+        else constraints.limits.allows(X)
+    )
+    return (
+        replace(
+            constraints, feasibility=constraints.feasibility.relaxed(constraints.feasibility.feasibility_at(X), within)
+        )
+        if bool(within.any())
+        else constraints
+    )
 
 
-def expansion(
+def safe_expansion(
     ahead: Chooser,
-    fence: Fence,
+    constraints: ConstraintSet,
     domain: Domain,
     within: Domain,
     beta: Tensor,
@@ -183,21 +203,21 @@ def expansion(
 
     Args:
         ahead: the posterior of the reward with what is pending.
-        fence: the limits.
+        constraints: the limits.
         domain: what may be played in a round without them.
-        within: what may be with them, as ``fenced`` returns it.
+        within: what may be with them, as ``constrained`` returns it.
         beta: the multiplier of the deviation of rewards, 0-dim.
         seed: of the spread set.
 
     Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that decides
     three times more, with up to sixteen points pending.
     """
-    watched = [each for each in fence.watched if each.limit.is_safe]
+    watched = [each for each in constraints.watched if each.limit.is_safe]
     is_all = within.cube is None and within.allowed is None
     if is_all or not all(each.is_trusted for each in watched):
         return None
     domain, allowed = _listed(domain, within, seed)
-    maybe = fence.rows(domain, hopefully=True) & ~allowed
+    maybe = constraints.rows(domain, hopefully=True) & ~allowed
     if not bool(maybe.any()):
         return None
     with torch.no_grad():
@@ -210,7 +230,7 @@ def expansion(
         goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
         watch = watched[int(missing[:, goals[0]].argmax())]
         row = _telling(watch, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
-        if row is None or not _would_do(watch, ahead.pending, domain, offer.chosen(row), goals):
+        if row is None or not _would_become_safe(watch, ahead.pending, domain, offer.chosen(row), goals):
             return None
         return offer.chosen(row)
 
@@ -222,7 +242,7 @@ def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
         allowed = torch.zeros(sum(map(len, domain.parts())), dtype=torch.bool, device=rows.device)
         allowed[rows] = True
         return domain, allowed
-    around = cast(FencedCube, within.cube)
+    around = cast(ConstrainedCube, within.cube)
     generator = torch.Generator().manual_seed(seed)
     inside, spread = around.sample(_SPREAD, generator), around.cube.sample(_SPREAD, generator)
     # What is next to the safe points may become safe first.
@@ -234,7 +254,9 @@ def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
     return replace(within, arms=arms, cube=None, bounds=None), allowed
 
 
-def _telling(watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]) -> int | None:
+def _telling(
+    watch: ConstrainedOutcome, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]
+) -> int | None:
     """Return the allowed row that tells most about points (1, d); None where its outcome is known within the noise."""
     own, noise = watch.own_domain(domain), watch.belief.regularization
     ahead = watch.belief.lookahead(watch.own_points(pending))
@@ -246,7 +268,7 @@ def _telling(watch: Watched, pending: Tensor, domain: Domain, allowed: Tensor, g
     return row if float(watch.beta) ** 2 * float(before[row]) > float(noise) else None
 
 
-def _would_do(watch: Watched, pending: Tensor, domain: Domain, x: Tensor, goals: Tensor) -> bool:
+def _would_become_safe(watch: ConstrainedOutcome, pending: Tensor, domain: Domain, x: Tensor, goals: Tensor) -> bool:
     """Say whether one of the rows (g,) would be safe if the outcome of a point (1, d) were known to be as expected."""
     own, ahead = watch.own_domain(domain), watch.belief.lookahead(watch.own_points(pending))
     ahead.add(watch.own_points(x), _MANY)
@@ -254,48 +276,48 @@ def _would_do(watch: Watched, pending: Tensor, domain: Domain, x: Tensor, goals:
     return bool((watch.limit.excess(offer.mean[goals], offer.variance[goals], watch.beta, surely=True) <= 0.0).any())
 
 
-def refusal(fence: Fence) -> str:
+def refusal(constraints: ConstraintSet) -> str:
     """Return what to say where nothing may be played."""
-    names = _names(fence)
-    if fence.is_safe:
+    names = _names(constraints)
+    if constraints.is_safe:
         return (
             f"No candidate is known to be safe: nothing that was told says so of {names} with enough confidence. Give "
             "the limit safe_seed=, points that are known to be safe, or tell plays that were made elsewhere, or give "
             "the outcome a prior whose mean is within the limit."
         )
     return (
-        f"No candidate can be within the limits on {names}, {_confidence(fence)}: the problem is infeasible. Relax a "
-        "limit, offer other candidates, or widen the band with beta=."
+        f"No candidate can be within the limits on {names}, {_confidence(constraints)}: the problem is infeasible. "
+        "Relax a limit, offer other candidates, or widen the band with beta=."
     )
 
 
-def _names(fence: Fence) -> str:
-    return " and ".join(sorted({each.limit.name for each in fence.watched}))
+def _names(constraints: ConstraintSet) -> str:
+    return " and ".join(sorted({each.limit.name for each in constraints.watched}))
 
 
-def _confidence(fence: Fence) -> str:
+def _confidence(constraints: ConstraintSet) -> str:
     """Return with what confidence a bound holds."""
     said = []
-    for each in fence.watched:
+    for each in constraints.watched:
         share = getattr(each.limit.beta, "failure_probability", None)
         said.append(f"{float(each.beta):.3g} deviations" if share is None else f"probability {1.0 - share:.3g}")
     return "with a confidence of " + " and ".join(said)
 
 
-def improving(belief: Belief, within: Domain, fence: Fence, rule: AcquisitionRule) -> Domain:
+def improving(belief: Belief, within: Domain, constraints: ConstraintSet, rule: AcquisitionRule) -> Domain:
     """Return what may be played with the allowed point that is to be improved on, and where a search starts.
 
     Args:
         belief: of the reward.
-        within: as ``fenced`` returns it.
-        fence: the limits.
+        within: as ``constrained`` returns it.
+        constraints: the limits.
         rule: that chooses.
     """
     cube, is_in_context = within.cube, within.context is not None
     if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
         return belief.in_round(within, rule)
     known = distinct(within.in_context(belief.played))[0]
-    best = _best_of(belief, known[fence.allows(known)])
+    best = _best_of(belief, known[constraints.allows(known)])
     if best is None and cube is not None and is_in_context and rule.needs_incumbent:
         best = belief.recommend_in(within.spread())
     if best is None:
@@ -303,7 +325,9 @@ def improving(belief: Belief, within: Domain, fence: Fence, rule: AcquisitionRul
     return replace(within, incumbent=best) if cube is None else replace(within, incumbent=best, starts=best)
 
 
-def recommended(belief: Belief, domain: Domain, fence: Fence, keeps: Callable[[Tensor], Tensor]) -> Tensor:
+def recommended(
+    belief: Belief, domain: Domain, constraints: ConstraintSet, keeps: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Return the allowed point (1, d) of the largest posterior mean: of a round's domain, or of those played without.
 
     Without a context, and on a cube or a box, it is one that was played, in whatever context.
@@ -311,7 +335,7 @@ def recommended(belief: Belief, domain: Domain, fence: Fence, keeps: Callable[[T
     Args:
         belief: of the reward.
         domain: of the round.
-        fence: the limits.
+        constraints: the limits.
         keeps: says of points played (n, d) which may be recommended, (n,) bool.
 
     Raises:
@@ -323,27 +347,27 @@ def recommended(belief: Belief, domain: Domain, fence: Fence, keeps: Callable[[T
     best = None
     if domain.context is None or (domain.arms is None and domain.blocks is None):
         known = distinct(domain.in_context(belief.played))[0]
-        best = _best_of(belief, known[kept_within(known, fence, keeps)])
-    elif fence.limits is None or bool(fence.limits.rows(domain).any()):
-        return belief.recommend_in(fenced(domain, fence)[0])
+        best = _best_of(belief, known[kept_within(known, constraints, keeps)])
+    elif constraints.limits is None or bool(constraints.limits.rows(domain).any()):
+        return belief.recommend_in(constrained(domain, constraints)[0])
     if best is None:
-        raise refused(fence, domain)
+        raise refused(constraints, domain)
     return best
 
 
-def refused(fence: Fence, domain: Domain) -> InfeasibleError:
+def refused(constraints: ConstraintSet, domain: Domain) -> InfeasibleError:
     """Return the error of there being nothing to recommend: of a round, or of what was played without one."""
     which, may = ("played", " and may be played") if domain.context is None else ("offered", "")
     return InfeasibleError(
-        f"Nothing can be recommended: of the points {which} none is within the limits on {_names(fence)}, surely where "
-        f"it must be, and by the posterior mean where it may be{may}. Tell more plays, or relax a limit."
+        f"Nothing can be recommended: of the points {which} none is within the limits on {_names(constraints)}, surely "
+        f"where it must be, and by the posterior mean where it may be{may}. Tell more plays, or relax a limit."
     )
 
 
-def kept_within(X: Tensor, fence: Fence, keeps: Callable[[Tensor], Tensor]) -> Tensor:
-    """Say of points (n, d) which are kept and within limits, (n,) bool; the guard leaves one of these if it can."""
+def kept_within(X: Tensor, constraints: ConstraintSet, keeps: Callable[[Tensor], Tensor]) -> Tensor:
+    """Say of points (n, d) which are kept and within limits, (n,) bool; failures leave one of these if any."""
     kept = keeps(X).nonzero().squeeze(-1)
-    left = kept[opened_at(X[kept], fence).allows(X[kept])]
+    left = kept[relaxed_at(X[kept], constraints).allows(X[kept])]
     return torch.zeros(len(X), dtype=torch.bool, device=X.device).index_fill(0, left, True)
 
 

@@ -22,7 +22,7 @@ _MARGIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class ObjectivePosterior:
     """An objective and its posterior. Its values are in prior deviations, and much of them is sought.
 
     Attributes:
@@ -74,7 +74,7 @@ class Aim:
 
 
 @dataclass(frozen=True, eq=False)
-class Goals:
+class ObjectiveSet:
     """The objectives of a bandit as they are known at a moment.
 
     Attributes:
@@ -84,7 +84,7 @@ class Goals:
     """
 
     scalarization: Scalarization
-    aims: Sequence[Aim]
+    aims: Sequence[ObjectivePosterior]
     reward: Belief
 
     @property
@@ -139,22 +139,22 @@ class Goals:
         return known[self.value(self.means(known), weights).argmax(), None].clone()
 
 
-class Scalarized(CombinedFunction):
+class ScalarizedAcquisition(CombinedFunction):
     """The scalarised values of acquisition functions of single points, one for each objective.
 
     Args:
         functions: of (b, 1, d), each without the columns that it does not know; much of each is sought.
-        goals: the objectives.
+        objectives: the objectives.
         weights: (k,).
     """
 
-    def __init__(self, functions: Sequence[AcquisitionFunction], goals: Goals, weights: Tensor) -> None:
-        super().__init__(functions, [aim.own_points for aim in goals.aims])
-        self._goals, self._weights = goals, weights
+    def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
+        super().__init__(functions, [aim.own_points for aim in objectives.aims])
+        self._objectives, self._weights = objectives, weights
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
-        parts = zip(self.functions, self.own_points(X), self._goals.aims, strict=True)
+        parts = zip(self.functions, self.own_points(X), self._objectives.aims, strict=True)
         values = [function(own) / aim.scale.to(own) for function, own, aim in parts]
-        return self._goals.value(torch.stack(values), self._weights)
+        return self._objectives.value(torch.stack(values), self._weights)

@@ -22,15 +22,15 @@ _REFIT_SHARE = 0.1
 _SPREAD_EVERY = 8
 
 
-def is_spread(number: int, num_told: int, num_initial: int) -> bool:
+def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
     """Say whether an evaluation covers the space evenly, whatever was learned: the first ones and every eighth later.
 
     Args:
         number: of the evaluation, counted from 0.
-        num_told: how many rewards the bandit was told.
+        num_observations: how many rewards the bandit was told.
         num_initial: how many it is told before it chooses.
     """
-    return num_told < num_initial or number % _SPREAD_EVERY == 0
+    return num_observations < num_initial or number % _SPREAD_EVERY == 0
 
 
 def tuning_prior(prior: LearnedPrior) -> LearnedPrior:

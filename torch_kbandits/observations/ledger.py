@@ -133,7 +133,7 @@ class Ledger:
         held: told, and kept aside by the batch rule.
         pending: points asked for and not yet told.
         num_asked: how many points were ever asked for.
-        num_told: how many rewards were ever told.
+        num_observations: how many rewards were ever told.
         num_forgotten: how many of them, the first, were forgotten on demand.
     """
 
@@ -141,7 +141,7 @@ class Ledger:
     held: tuple[History, ...]
     pending: Pending
     num_asked: int
-    num_told: int = 0
+    num_observations: int = 0
     num_forgotten: int = 0
 
     @classmethod
@@ -162,21 +162,21 @@ class Ledger:
     @property
     def num_learned(self) -> int:
         """How many rewards were learned, those forgotten since included."""
-        return self.num_told - sum(len(held.X) for held in self.held)
+        return self.num_observations - sum(len(held.X) for held in self.held)
 
     @property
     def restarted(self) -> Self:
         """This ledger with all that was told so far forgotten."""
-        return replace(self, held=(), num_forgotten=self.num_told)
+        return replace(self, held=(), num_forgotten=self.num_observations)
 
     @property
     def in_one_part(self) -> Self:
         """This ledger with all that was told in one part."""
         return self if len(self.told) == 1 else replace(self, told=(joined(self.told),))
 
-    def told_since(self, number: int) -> History:
+    def history_since(self, number: int) -> History:
         """Return what was told after the first ``number`` rewards. Cost: O(what is returned)."""
-        left, parts = self.num_told - number, []
+        left, parts = self.num_observations - number, []
         for part in reversed(self.told):
             if left <= 0:
                 break
@@ -214,7 +214,9 @@ class Ledger:
         """Return the ledger with one more round told, of which these rewards are kept aside and these points remain."""
         parts = (*self.told, told)
         parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
-        return changed(self, told=parts, held=held, pending=pending, num_told=self.num_told + told.X.shape[0])
+        return changed(
+            self, told=parts, held=held, pending=pending, num_observations=self.num_observations + told.X.shape[0]
+        )
 
     def pending_ids(self, ids: Any, expires: str | None = None) -> list[int]:
         """Return ids as a list, all of which are pending.

@@ -22,7 +22,7 @@ class StatusLine:
         self._bandit = bandit
         self._interval = checks.non_negative("interval", interval)
         self._center = checks.finite_number("center", center)
-        self._known, self._best = bandit.num_told, -float("inf")
+        self._known, self._best = bandit.num_observations, -float("inf")
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._began = self._last = time.monotonic()
         self._round = bandit.round
@@ -37,8 +37,8 @@ class StatusLine:
         bandit, self._last = self._bandit, time.monotonic()
         rate = max(bandit.round - self._round, 0) / max(self._last - self._began, 1e-9)
         # A bandit that loaded a shorter history begins anew.
-        fresh = (bandit.told_since(min(self._known, bandit.num_told)).Y.double() + self._center).tolist()
-        self._known = bandit.num_told
+        fresh = (bandit.history_since(min(self._known, bandit.num_observations)).Y.double() + self._center).tolist()
+        self._known = bandit.num_observations
         self._recent.extend(fresh)
         self._best = max([self._best, *fresh])
         recent = sum(self._recent) / max(len(self._recent), 1)

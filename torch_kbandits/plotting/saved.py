@@ -51,7 +51,7 @@ def plot_saved(
     """
     checks.one_of("format", format, FORMATS)
     bandit = Bandit.load(path)
-    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_told:
+    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
         at = bandit.history.X[-1]
     words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
     drawn = {}

@@ -180,7 +180,7 @@ class Service:
             record = {"op": operation, "key": key, "request": without_key(request)}
             self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
             self._book.keep(key, known, {})
-        return {"already": already} | ({"told": self.bandit.num_told} if operation == "tell" else {})
+        return {"already": already} | ({"told": self.bandit.num_observations} if operation == "tell" else {})
 
     def _asked(self, words: Mapping[str, Any], key: str | None, known: str, time: Any) -> dict[str, Any]:
         """Ask; save and remember what was answered."""

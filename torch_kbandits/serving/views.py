@@ -51,6 +51,6 @@ def _counts(bandit: Bandit) -> dict[str, Any]:
     return {
         "round": bandit.round,
         "asked": bandit.num_asked,
-        "told": bandit.num_told,
+        "told": bandit.num_observations,
         "pending": len(bandit.pending_ids),
     }

@@ -39,7 +39,7 @@ def save(bandit: Any, path: str | PathLike[str], words: Mapping[str, Any], point
     except NotRebuildableError as error:
         pieces = {"reason": str(error)}
     content = {"version": __version__, "class": kind.__name__, "state": bandit.state_dict(), "pieces": pieces}
-    write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_told)
+    write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_observations)
 
 
 def loaded(

@@ -152,7 +152,7 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
     outcomes = tuple(_outcome(config, standing, place, part) for place, part in enumerate(parts))
     dictionary = None
     if "failures" in state:
-        size = len(ledger.told_since(ledger.num_forgotten).over.X)
+        size = len(ledger.history_since(ledger.num_forgotten).over.X)
         dictionary = _dictionary(config, state["failures"], size)
     failures = failures_in(config, ledger, standing.spec, clock.now, dictionary)
     answers = _answers(config, state)

@@ -82,7 +82,7 @@ class StudyBelief:
         """
         new = [trial for trial in finished if trial.number not in self._read]
         new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
-        if self.bandit.num_told == 0 and len(found := self._found(new, reading := self.reading.copied())) > 1:
+        if self.bandit.num_observations == 0 and len(found := self._found(new, reading := self.reading.copied())) > 1:
             self.bandit.replay(self._history(found))
             self._note(found, reading)
         else:
@@ -110,7 +110,7 @@ class StudyBelief:
             return {
                 name: value for name, value in self.keeping.start(trial.number).items() if name in self.space.parameters
             }
-        if not self.keeping.is_safe and is_spread(trial.number, self.bandit.num_told, self.num_initial):
+        if not self.keeping.is_safe and is_spread(trial.number, self.bandit.num_observations, self.num_initial):
             return self._spread(trial)
         time = self._not_before_the_last(trial.datetime_start or datetime.now())
         others = [*self._failed(trials), *(o for o in trials if not o.state.is_finished() and o.number != trial.number)]

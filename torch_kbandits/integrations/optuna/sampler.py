@@ -256,7 +256,7 @@ class KernelBanditSampler(BaseSampler):
                 belief = self._new_belief(Sought.by(study, trials), Tree(space)) if space else None
             if belief is not None:
                 belief.learn(finished)
-            if belief is None or not belief.bandit.num_told:
+            if belief is None or not belief.bandit.num_observations:
                 raise EmptyHistoryError("No completed trials have parameters in common, so there is none to recommend.")
             number = belief.recommend([trial.number for trial in front])
         return next(trial for trial in study.get_trials() if trial.number == number)

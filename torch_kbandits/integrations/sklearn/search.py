@@ -155,7 +155,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
         scores = np.zeros(0)
         while len(scores) < size:
             before = untried.tried
-            if bandit is None or bandit.num_told == 0:
+            if bandit is None or bandit.num_observations == 0:
                 wanted = num_initial - len(scores)
                 points = untried.sample(min(wanted if wanted > 0 else batch_size, size - len(scores)))
                 untried.add(points)
@@ -175,9 +175,9 @@ class KernelBanditSearchCV(SequentialSearchCV):
                 found = evaluations.add_known(self.space_.decode(batch.points), batch.rows)
             scores = np.append(scores, found)
             if bandit is not None and len(scores) >= num_initial and bool(np.isfinite(scores).any()):
-                new = scores[bandit.num_told :]
+                new = scores[bandit.num_observations :]
                 fails = ~np.isfinite(new)
-                bandit.tell(untried.tried[bandit.num_told :], [*np.where(fails, np.nan, new)], failed=fails)
+                bandit.tell(untried.tried[bandit.num_observations :], [*np.where(fails, np.nan, new)], failed=fails)
 
     def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
         """Return what must agree between a search and the one that goes on with it, by name."""
@@ -230,7 +230,7 @@ class KernelBanditSearchCV(SequentialSearchCV):
 
     def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
         """Return the row that is recommended."""
-        if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_told:
+        if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_observations:
             told = self.bandit_.candidates.actions(self.bandit_.history.X)
             index = int((self.bandit_.recommend() == told).all(-1).nonzero()[0])
             if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
@@ -242,7 +242,7 @@ def _chosen(bandit: Bandit, numbers: Iterable[int], num_initial: int, untried: U
     """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before."""
     chosen = []
     for number in numbers:
-        if is_spread(number, bandit.num_told, num_initial):
+        if is_spread(number, bandit.num_observations, num_initial):
             chosen.append(untried.sample(1))
             bandit.mark_pending(chosen[-1])
         else:

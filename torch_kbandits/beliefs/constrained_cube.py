@@ -77,14 +77,14 @@ class BoxCube:
 
 
 @dataclass(frozen=True, eq=False)
-class FencedCube:
+class ConstrainedCube:
     """The points of a cube that are allowed.
 
     A small allowed region is found from points that are likely in it; where none is known, from where the rule is
     broken the least.
 
     Args:
-        cube: what may be played without a fence.
+        cube: what may be played without a constraints.
         keeps: says of actions (n, d) whether they are allowed, (n,).
         excess: by how much actions (n, d) break the limits, (n,), the largest; None where no search helps.
         likely: actions (k, d) where to look.

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import CombinedFunction, Domain
 from torch_kbandits.beliefs.base import Belief
-from torch_kbandits.beliefs.guard import Guard
+from torch_kbandits.beliefs.feasibility import FeasibilityModel
 from torch_kbandits.outcomes import KnownSafe, Limit
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class ConstrainedOutcome:
     """A limit, and the posterior of its outcome.
 
     Attributes:
@@ -80,23 +80,23 @@ class Watched:
 
 
 @dataclass(frozen=True, eq=False)
-class Fence:
+class ConstraintSet:
     """All limits at once.
 
     Attributes:
-        watched: at least one, unless there is a guard.
+        watched: at least one, unless there is a model of failures.
         likely: points (n, d) that were played, near which a search looks for what is allowed.
-        guard: what keeps away from points that fail; None while none did.
+        feasibility: what keeps away from points that fail; None while none did.
     """
 
-    watched: Sequence[Watched]
+    watched: Sequence[ConstrainedOutcome]
     likely: Tensor
-    guard: Guard | None = None
+    feasibility: FeasibilityModel | None = None
 
     @property
-    def limits(self) -> "Fence | None":
-        """The limits without the guard; None if there is none."""
-        return replace(self, guard=None) if self.watched else None
+    def limits(self) -> "ConstraintSet | None":
+        """The limits without the model of failures; None if there is none."""
+        return replace(self, feasibility=None) if self.watched else None
 
     @property
     def is_safe(self) -> bool:
@@ -113,37 +113,37 @@ class Fence:
         with torch.no_grad():
             known = X.cpu()
             kept = [each.at(known, surely=each.limit.is_safe and not hopefully) for each in self.watched]
-            kept += [] if self.guard is None else [self.guard.keeps(known)]
+            kept += [] if self.feasibility is None else [self.feasibility.keeps(known)]
         return torch.stack(kept).all(0).to(X.device)
 
     def rows(self, domain: Domain, *, hopefully: bool = False) -> Tensor:
         """Say the same of the arms of a round, (A,)."""
         with torch.no_grad():
             kept = [each.on(domain, surely=each.limit.is_safe and not hopefully) for each in self.watched]
-            kept += [] if self.guard is None else [self.guard.rows(domain)]
+            kept += [] if self.feasibility is None else [self.feasibility.rows(domain)]
         return torch.stack(kept).all(0)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
         found = [each.excess(X) for each in self.watched]
-        found += [] if self.guard is None else [self.guard.excess(X)]
+        found += [] if self.feasibility is None else [self.feasibility.excess(X)]
         return torch.stack(found).amax(0)
 
 
-class Fenced(CombinedFunction):
+class ConstrainedAcquisition(CombinedFunction):
     """An acquisition function of single points that is minus infinity where the limits do not allow a point.
 
     Args:
         function: of (b, 1, d).
-        fence: the limits.
+        constraints: the limits.
     """
 
-    def __init__(self, function: AcquisitionFunction, fence: Fence) -> None:
+    def __init__(self, function: AcquisitionFunction, constraints: ConstraintSet) -> None:
         super().__init__([function])
-        self._fence = fence
+        self._constraints = constraints
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
-        allowed = self._fence.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
+        allowed = self._constraints.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
         return self.functions[0](X).masked_fill(~allowed, -torch.inf)

@@ -17,7 +17,7 @@ LARGEST_PROBABILITY = 0.5
 _ROUNDING = 1e-6
 
 
-class Prospects(NamedTuple):
+class Feasibility(NamedTuple):
     """What speaks against points.
 
     Attributes:
@@ -32,7 +32,7 @@ class Prospects(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class FeasibilityModel:
     """Keeps away from points that are likely to fail, and for a while from those that failed.
 
     Attributes:
@@ -45,7 +45,7 @@ class Guard:
         reach: by how much the same points may differ in each column that ``points`` know; None: not at all.
         level: points whose probability is below are kept.
         patience: the rounds of waiting that are left out since nothing else may be played.
-        seen: the prospects of the arms of a domain that was looked at.
+        seen: the feasibility_at of the arms of a domain that was looked at.
     """
 
     belief: Belief
@@ -57,27 +57,27 @@ class Guard:
     reach: Tensor | None = None
     level: float = LARGEST_PROBABILITY
     patience: int = 0
-    seen: tuple[Domain, Prospects] | None = None
+    seen: tuple[Domain, Feasibility] | None = None
 
     def keeps(self, X: Tensor) -> Tensor:
         """Say of points (n, d) whether they may be played, (n,)."""
-        return self._kept(self.prospects(X))
+        return self._kept(self.feasibility_at(X))
 
     def rows(self, domain: Domain) -> Tensor:
         """Say the same of the arms of a round, (A,)."""
         if self.seen is not None and self.seen[0] is domain:
             return self._kept(self.seen[1])
-        return self._kept(self._prospects_on(domain))
+        return self._kept(self._feasibility_on(domain))
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points (n, d) are too likely to fail, (n,)."""
         return failure_probability(self.belief, X) - self.level
 
-    def opened(self, found: Prospects, within: Tensor) -> Self:
-        """Return the guard that keeps one of some points at least: those that wait the least, the least likely to fail.
+    def relaxed(self, found: Feasibility, within: Tensor) -> Self:
+        """Return the model that keeps one of some points at least: those that wait the least, the least likely to fail.
 
         Args:
-            found: their prospects.
+            found: their feasibility_at.
             within: which of them nothing else forbids, (n,), one at least.
         """
         if bool((self._kept(found) & within).any()):
@@ -89,11 +89,11 @@ class Guard:
             other = replace(other, level=float(found.probability[free].min()) + _ROUNDING)
         return other
 
-    def opened_on(self, domain: Domain, within: Tensor | None) -> Self:
+    def relaxed_on(self, domain: Domain, within: Tensor | None) -> Self:
         """Return the same for the arms of a round, of which it remembers what it saw; None: nothing forbids any."""
-        found = self._prospects_on(domain)
+        found = self._feasibility_on(domain)
         within = torch.ones_like(found.has_chance) if within is None else within
-        return replace(self.opened(found, within), seen=(domain, found))
+        return replace(self.relaxed(found, within), seen=(domain, found))
 
     def avoided(self) -> Tensor:
         """Return the points (k, d) whose latest play failed and that are not kept; of points without contexts."""
@@ -101,21 +101,21 @@ class Guard:
         points = torch.stack(known) if known else self.belief.inducing_points[:0]
         return points[~self.keeps(points)] if len(points) else points
 
-    def prospects(self, X: Tensor) -> Prospects:
+    def feasibility_at(self, X: Tensor) -> Feasibility:
         """Return those of points (n, d)."""
         wait, has_chance = self._of_streaks(X)
-        return Prospects(wait, failure_probability(self.belief, X), has_chance)
+        return Feasibility(wait, failure_probability(self.belief, X), has_chance)
 
-    def _kept(self, found: Prospects) -> Tensor:
+    def _kept(self, found: Feasibility) -> Tensor:
         return (found.wait <= self.patience) & ((found.probability < self.level) | found.has_chance)
 
-    def _prospects_on(self, domain: Domain) -> Prospects:
+    def _feasibility_on(self, domain: Domain) -> Feasibility:
         """Return those of the arms of a round, (A,), of which an offer has the posterior."""
         with torch.no_grad():
             offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(domain)
             parts = [self._of_streaks(block) for block in domain.parts()]
             wait, has_chance = (torch.cat(column) for column in zip(*parts, strict=True))
-            return Prospects(wait, offer.mean.clamp(0.0, 1.0), has_chance)
+            return Feasibility(wait, offer.mean.clamp(0.0, 1.0), has_chance)
 
     def _of_streaks(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rounds (n,) until points (n, d) may be asked for, and whether they have a second chance, (n,)."""

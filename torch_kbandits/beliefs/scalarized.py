@@ -18,11 +18,11 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.beliefs.base import Lookahead, best_of
-from torch_kbandits.beliefs.constrained import fenced, kept_within, refused
+from torch_kbandits.beliefs.constrained import constrained, kept_within, refused
+from torch_kbandits.beliefs.constrained_cube import BoxCube
+from torch_kbandits.beliefs.constraint_set import ConstraintSet
 from torch_kbandits.beliefs.cube_search import found
-from torch_kbandits.beliefs.fence import Fence
-from torch_kbandits.beliefs.fenced_cube import BoxCube
-from torch_kbandits.beliefs.objectives import Aim, Goals, Scalarized
+from torch_kbandits.beliefs.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedAcquisition
 from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead
 from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.numerics.rows import distinct
@@ -31,19 +31,21 @@ from torch_kbandits.numerics.rows import distinct
 _LEAST = 1e-6
 
 
-class Aiming:
+class PendingObjectives:
     """The objectives with what is pending, which grows while points are asked for.
 
     Args:
-        goals: the objectives.
+        objectives: the objectives.
         ahead: the posterior of the reward with all that is pending.
     """
 
-    def __init__(self, goals: Goals, ahead: Lookahead) -> None:
-        self._goals, self._known = goals, len(ahead.pending)
-        self._others = {aim.place: aim.belief.lookahead(aim.own_points(aim.pending)) for aim in goals.aims if aim.place}
+    def __init__(self, objectives: ObjectiveSet, ahead: Lookahead) -> None:
+        self._objectives, self._known = objectives, len(ahead.pending)
+        self._others = {
+            aim.place: aim.belief.lookahead(aim.own_points(aim.pending)) for aim in objectives.aims if aim.place
+        }
 
-    def weighed(self, ahead: Lookahead, beta: Tensor, seed: int) -> "Weighed":
+    def weighed(self, ahead: Lookahead, beta: Tensor, seed: int) -> "ScalarizedLookahead":
         """Return the objectives with the weights of a choice.
 
         Args:
@@ -53,26 +55,26 @@ class Aiming:
         """
         new = ahead.pending[self._known :]
         self._known += len(new)
-        for aim in self._goals.aims:
+        for aim in self._objectives.aims:
             for point in aim.own_points(new) if aim.place else ():
                 self._others[aim.place].add(point.unsqueeze(0))
-        aheads = [self._others[aim.place] if aim.place else ahead for aim in self._goals.aims]
-        return Weighed(self._goals, ahead, aheads, self._goals.scalarization.sought(seed), beta)
+        aheads = [self._others[aim.place] if aim.place else ahead for aim in self._objectives.aims]
+        return ScalarizedLookahead(self._objectives, ahead, aheads, self._objectives.scalarization.sought(seed), beta)
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class ScalarizedLookahead:
     """Several objectives with points pending, and what each is worth in a choice. Values are in prior deviations.
 
     Attributes:
-        goals: the objectives.
+        objectives: the objectives.
         reward: the posterior of the reward with what is pending.
         aheads: that of each objective, (k,).
         weights: (k,).
         beta: the multiplier of the deviation of the reward, 0-dim.
     """
 
-    goals: Goals
+    objectives: ObjectiveSet
     reward: Lookahead
     aheads: Sequence[Lookahead]
     weights: Tensor
@@ -93,8 +95,8 @@ class Weighed:
             domain: what may be played.
         """
         is_listed = domain.arms is not None or domain.blocks is not None
-        is_first = not is_listed and not self.goals.is_told
-        if not isinstance(rule, OptimisticRule) or self.goals.is_reward_alone or is_first:
+        is_first = not is_listed and not self.objectives.is_told
+        if not isinstance(rule, OptimisticRule) or self.objectives.is_reward_alone or is_first:
             return self.reward.choose(rule, beta, seed, domain)
         if domain.bounds is not None and isinstance(rule, ThompsonRule):
             return self._on_spread(rule, seed, domain)
@@ -115,11 +117,11 @@ class Weighed:
             where = domain if domain.bounds is not None else self._searched(domain)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
         functions = []
-        for aim, ahead, model in zip(self.goals.aims, self.aheads, models, strict=True):
+        for aim, ahead, model in zip(self.objectives.aims, self.aheads, models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
             own, maximize = aim.own_domain(domain), aim.maximize
             functions.append(rule.signed(model, aim.beta, pending, own, aim.own_seed(seed), maximize=maximize))
-        return Scalarized(functions, self.goals, self.weights)
+        return ScalarizedAcquisition(functions, self.objectives, self.weights)
 
     def offered(self, domain: Domain | None) -> "_Promise":
         """Return between what the scalarised value lies at the arms of a round, (A,), by the bounds of each."""
@@ -129,13 +131,13 @@ class Weighed:
         """Return the scalarised scores of the arms, (A,)."""
         values = [
             rule.on_arms(_Scaled(ahead, aim, domain), aim.beta, aim.own_seed(seed))
-            for aim, ahead in zip(self.goals.aims, self.aheads, strict=True)
+            for aim, ahead in zip(self.objectives.aims, self.aheads, strict=True)
         ]
-        return self.goals.value(torch.stack(values), self.weights)
+        return self.objectives.value(torch.stack(values), self.weights)
 
     def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int | Tensor:
         """Return the position of the highest score (A,); equals are broken by lot."""
-        widest = torch.stack([aim.beta for aim in self.goals.aims]).max()
+        widest = torch.stack([aim.beta for aim in self.objectives.aims]).max()
         return best_of(scores, widest, torch.ones_like(widest), seed, lots)[0]  # weights sum to 1, of prior deviations
 
     def _models(self) -> list[Model]:
@@ -156,7 +158,7 @@ class Weighed:
         if domain.cube is None:
             return domain
         cube = domain.cube
-        best = self.goals.best_played(self.weights, domain, lambda X: cube.allows(X[:, -cube.dimension :]))
+        best = self.objectives.best_played(self.weights, domain, lambda X: cube.allows(X[:, -cube.dimension :]))
         return replace(domain, starts=best)
 
     def _on_cube(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
@@ -182,7 +184,7 @@ class _Scaled:
         domain: of the round.
     """
 
-    def __init__(self, ahead: Lookahead, aim: Aim, domain: Domain) -> None:
+    def __init__(self, ahead: Lookahead, aim: ObjectivePosterior, domain: Domain) -> None:
         self._offer = cast(ArmPosterior, ahead.offered(aim.own_domain(domain)))
         self._factor, self._scale = aim.sign / aim.scale, aim.scale
 
@@ -214,14 +216,20 @@ class _Promise:
         domain: of the round.
     """
 
-    def __init__(self, weighed: Weighed, domain: Domain) -> None:
-        goals, self._offer = weighed.goals, weighed.reward.offered(domain)
-        offers = [_Scaled(ahead, aim, domain) for aim, ahead in zip(goals.aims, weighed.aheads, strict=True)]
+    def __init__(self, weighed: ScalarizedLookahead, domain: Domain) -> None:
+        objectives, self._offer = weighed.objectives, weighed.reward.offered(domain)
+        offers = [_Scaled(ahead, aim, domain) for aim, ahead in zip(objectives.aims, weighed.aheads, strict=True)]
         means = torch.stack([offer.mean for offer in offers])
         widths = torch.stack(
-            [aim.beta * offer.variance.clamp_min(0.0).sqrt() for aim, offer in zip(goals.aims, offers, strict=True)]
+            [
+                aim.beta * offer.variance.clamp_min(0.0).sqrt()
+                for aim, offer in zip(objectives.aims, offers, strict=True)
+            ]
         )
-        upper, lower = goals.value(means + widths, weighed.weights), goals.value(means - widths, weighed.weights)
+        upper, lower = (
+            objectives.value(means + widths, weighed.weights),
+            objectives.value(means - widths, weighed.weights),
+        )
         beta = weighed.beta.clamp_min(_LEAST)
         self.mean, self.variance = (upper + lower) / 2.0, ((upper - lower) / 2.0 / beta).square()
 
@@ -230,15 +238,17 @@ class _Promise:
         return self._offer.chosen(row)
 
 
-def recommended_for(goals: Goals, domain: Domain, fence: Fence | None, keeps: Callable[[Tensor], Tensor]) -> Tensor:
+def recommended_for(
+    objectives: ObjectiveSet, domain: Domain, constraints: ConstraintSet | None, keeps: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Return the point (1, d) of the largest scalarised mean: of a round's arms or box, or of those played.
 
     Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context.
 
     Args:
-        goals: the objectives.
+        objectives: the objectives.
         domain: of the round.
-        fence: limits on outcomes; None for none.
+        constraints: limits on outcomes; None for none.
         keeps: says of points played (n, d) which may be recommended, (n,) bool; where none may be and there are no
             limits, it is the best of the domain.
 
@@ -246,23 +256,27 @@ def recommended_for(goals: Goals, domain: Domain, fence: Fence | None, keeps: Ca
         EmptyHistoryError: if there is no observation.
         InfeasibleError: if the limits leave none.
     """
-    if goals.reward.num_observations == 0:
+    if objectives.reward.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
-    weights = goals.scalarization.sought()
-    is_searched = domain.arms is not None or domain.blocks is not None or (domain.bounds is not None and fence is None)
+    weights = objectives.scalarization.sought()
+    is_searched = (
+        domain.arms is not None or domain.blocks is not None or (domain.bounds is not None and constraints is None)
+    )
     if domain.context is None or not is_searched:
-        best = goals.best_played(weights, domain, keeps if fence is None else lambda X: kept_within(X, fence, keeps))
+        best = objectives.best_played(
+            weights, domain, keeps if constraints is None else lambda X: kept_within(X, constraints, keeps)
+        )
         if best is not None:
             return best
-        if fence is not None:
-            raise refused(fence, domain)
+        if constraints is not None:
+            raise refused(constraints, domain)
         domain = domain if domain.cube is None else domain.spread()
-    zero = torch.zeros_like(goals.reward.regularization)
-    plain = replace(goals, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in goals.aims])
-    ahead = goals.reward.lookahead(goals.reward.played[:0])
-    weighed = replace(Aiming(plain, ahead).weighed(ahead, zero, 0), weights=weights)
-    if fence is not None:
-        if fence.limits is not None and not bool(fence.limits.rows(domain).any()):
-            raise refused(fence, domain)
-        domain, _ = fenced(domain, fence)
+    zero = torch.zeros_like(objectives.reward.regularization)
+    plain = replace(objectives, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in objectives.aims])
+    ahead = objectives.reward.lookahead(objectives.reward.played[:0])
+    weighed = replace(PendingObjectives(plain, ahead).weighed(ahead, zero, 0), weights=weights)
+    if constraints is not None:
+        if constraints.limits is not None and not bool(constraints.limits.rows(domain).any()):
+            raise refused(constraints, domain)
+        domain, _ = constrained(domain, constraints)
     return weighed.choose(UpperConfidenceRule(), zero, 0, domain)
