@@ -1,6 +1,7 @@
 """How a bandit chooses by an acquisition function: over arms, over a box, and as a BoTorch function."""
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.analytic import (
     _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
 )
+from botorch.exceptions import BadInitialCandidatesWarning
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples
@@ -151,14 +153,16 @@ class AcquisitionRule(ABC):
 
         It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own,
         so the value found is at least that at ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the
-        improvement. A function on a discretisation is maximised there.
+        improvement. A function on a discretisation is maximised there. Where every point is as good, as far from all
+        that was seen, BoTorch's warning of that is not passed on.
         """
         if domain.bounds is None:
             raise InputError("on_box needs a domain with bounds.")
         before = 0 if domain.context is None else len(domain.context)
         lower, upper = box = domain.bounds[:, before:]
         starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
-        with seeded(seed % 2**31):
+        with seeded(seed % 2**31), warnings.catch_warnings():
+            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)

@@ -1,6 +1,5 @@
 """What is chosen next, with points pending."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, partial
@@ -9,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.exceptions import BadInitialCandidatesWarning
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
@@ -295,8 +293,7 @@ def on_box(
     """Return the joint point (1, d) that a rule finds over a box of actions; a uniform one before any reward.
 
     The search also starts from the action told last, which is no context's optimum but often near one, and from what is
-    to be improved on. In a context far from all that was seen every action is as good; BoTorch's warning of that is not
-    passed on.
+    to be improved on.
     """
     if rule.needs_observations and num_observations == 0:
         lower, upper = cast(Tensor, domain.bounds)
@@ -307,6 +304,4 @@ def on_box(
     starts = domain.in_context(model.train_inputs[0][-1:]).clamp(*cast(Tensor, domain.bounds))
     if domain.incumbent is not None:
         starts = torch.cat([starts, domain.incumbent])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BadInitialCandidatesWarning)
-        return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)
+    return rule.on_box(model, beta, pending, replace(domain, starts=starts), seed)
