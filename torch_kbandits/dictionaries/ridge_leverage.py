@@ -141,8 +141,8 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     """
     with torch.no_grad():
         targets = points.new_zeros(points.shape[-2])
-        posterior = PredictionStrategy.nystrom(kernel, dictionary, points, targets, noise / counts)
-        scores = (posterior.variance(points, posterior.features(points)) / noise).to(points)
+        posterior, z = PredictionStrategy.nystrom_with_features(kernel, dictionary, points, targets, noise / counts)
+        scores = (posterior.variance(points, z) / noise).to(points)
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 
 
