@@ -106,7 +106,7 @@ def test_a_worker_that_dies_while_it_works(tmp_path):
 def test_a_rebuild_that_fails_says_why_and_a_later_one_goes_on(tmp_path):
     arms, path = data(500, 2, 1)[0], tmp_path / "arms.npy"
     np.save(path, arms.numpy())
-    candidates = ShardedArms(path, num_shards=2)
+    candidates = ShardedArms(np.load(path, mmap_mode="r"), num_shards=2)
     bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 8)
     ours = bandits[1]

@@ -46,6 +46,12 @@ class Prior:
     means: tuple[Mean | None, ...]
     noise: float
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a copy, whose kernel nobody changes either: so it is evaluated in the same way, to the last digit."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        frozen(self.kernel)
+
     @classmethod
     def of(cls, kernel: Kernel, noise: float, *means: Mean | None) -> Self:
         """Return a prior of copies."""
@@ -87,6 +93,12 @@ class Arms:
     blocks: Callable[[], Any]
     kernel: Kernel
     table: Table
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become a copy; see ``Prior``."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        frozen(self.kernel)
 
     @classmethod
     def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
@@ -223,8 +235,13 @@ class Posterior(ABC):
         known = self._remembered(X)
         return self.white @ self.prior.between(self.points, X) if known is None else known.z
 
-    def at(self, X: Tensor) -> Points:
-        """Return points X (q, d) as the posterior sees them; those asked about last are remembered.
+    def at(self, X: Tensor, *, remembers: bool = True) -> Points:
+        """Return points X (q, d) as the posterior sees them.
+
+        Args:
+            X: (q, d).
+            remembers: whether they are those asked about last from now on. Of several the last digits of each depend on
+                the others: so only what is asked for is remembered, and no look changes a choice.
 
         Cost: O(q m d + q m²).
         """
@@ -232,7 +249,8 @@ class Posterior(ABC):
         if known is None:
             z = self.white @ self.prior.between(self.points, X)
             known = Points(X.clone(), z, self.prior.variance(X), z - cov @ z, cov)  # who gave it may write to it
-            vars(self)["_last"] = self.white, known
+            if remembers:
+                vars(self)["_last"] = self.white, known
         return known if known.cov is cov else known._replace(own=known.z - cov @ known.z, cov=cov)
 
     def _remembered(self, X: Tensor) -> Points | None:
@@ -251,7 +269,7 @@ class Posterior(ABC):
 
     def moments(self, X: Tensor) -> tuple[Array, Array]:
         """Return posterior means (k, q) and variances (q,) at points X (q, d)."""
-        at = self.at(X)
+        at = self.at(X, remembers=len(X) == 1)
         return self.mean_at(at), self.variance_at(at)
 
     def mean_at(self, at: Points) -> Array:
