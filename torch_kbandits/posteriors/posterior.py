@@ -235,13 +235,13 @@ class Posterior(ABC):
         known = self._remembered(X)
         return self.white @ self.prior.between(self.points, X) if known is None else known.z
 
-    def at(self, X: Tensor, *, remembers: bool = True) -> Points:
-        """Return points X (q, d) as the posterior sees them.
+    def at(self, X: Tensor, *, is_offer: bool = True) -> Points:
+        """Return points X (q, d) as the posterior sees them; those asked about last are remembered.
 
         Args:
             X: (q, d).
-            remembers: whether they are those asked about last from now on. Of several the last digits of each depend on
-                the others: so only what is asked for is remembered, and no look changes a choice.
+            is_offer: whether one of them is likely to be asked about by itself next. The last digits of each depend on
+                the others, so what is evaluated otherwise is remembered apart: no look changes a choice.
 
         Cost: O(q m d + q m²).
         """
@@ -249,27 +249,27 @@ class Posterior(ABC):
         if known is None:
             z = self.white @ self.prior.between(self.points, X)
             known = Points(X.clone(), z, self.prior.variance(X), z - cov @ z, cov)  # who gave it may write to it
-            if remembers:
-                vars(self)["_last"] = self.white, known
+            vars(self)["_offered" if is_offer else "_evaluated"] = self.white, known
         return known if known.cov is cov else known._replace(own=known.z - cov @ known.z, cov=cov)
 
     def _remembered(self, X: Tensor) -> Points | None:
-        """Return points X (q, d) if they, or one of them, were asked about last in these coordinates."""
-        last: tuple[Array, Points] | None = vars(self).get("_last")
-        if last is None or last[0] is not self.white:
-            return None
-        known = last[1]
-        if torch.equal(known.X, X):
-            return known
-        rows = (known.X == X).all(-1).nonzero() if len(X) == 1 else X[:0]
-        if not len(rows):
-            return None
-        row = slice(int(rows[0]), int(rows[0]) + 1)
-        return Points(X.clone(), known.z[:, row], known.prior[row], known.own[:, row], known.cov)
+        """Return points X (q, d) if they, or one of those on offer, were asked about last in these coordinates."""
+        for name in ("_offered", "_evaluated"):
+            last: tuple[Array, Points] | None = vars(self).get(name)
+            if last is None or last[0] is not self.white:
+                continue
+            known = last[1]
+            if torch.equal(known.X, X):
+                return known
+            rows = (known.X == X).all(-1).nonzero() if name == "_offered" and len(X) == 1 else X[:0]
+            if len(rows):
+                row = slice(int(rows[0]), int(rows[0]) + 1)
+                return Points(X.clone(), known.z[:, row], known.prior[row], known.own[:, row], known.cov)
+        return None
 
     def moments(self, X: Tensor) -> tuple[Array, Array]:
         """Return posterior means (k, q) and variances (q,) at points X (q, d)."""
-        at = self.at(X, remembers=len(X) == 1)
+        at = self.at(X, is_offer=False)
         return self.mean_at(at), self.variance_at(at)
 
     def mean_at(self, at: Points) -> Array:
