@@ -118,20 +118,19 @@ def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) 
         if not torch.equal(rows, kept):
             rows, order = rows.sort()
             inverse.reorder(order.cpu().numpy())
-    played.memory[GramInverse] = played.points[..., rows, :], inverse
+    played.memory[GramInverse] = played.points[..., rows, :], _noise(played, rows), inverse
     return rows
 
 
 def _inverse_at(played: PlayedPoints, rows: Tensor) -> GramInverse:
     """Return W⁻¹ of rows (m,): that remembered, which then is so no more, or afresh."""
-    points, inverse = played.memory.pop(GramInverse, (None, None))
-    own = _variance(played, rows)
+    points, noise, inverse = played.memory.pop(GramInverse, (None, None, None))
     if inverse is None or not torch.equal(points, played.points[..., rows, :]):
         values = _covariance(played, rows, rows)
-        np.fill_diagonal(values, own)
+        np.fill_diagonal(values, _variance(played, rows))
         return GramInverse(values)
-    for place in np.flatnonzero(inverse.gram.diagonal() != own):
-        inverse.swap(place, inverse.gram[place].copy(), own[place])
+    for place in np.flatnonzero(noise != _noise(played, rows)):
+        inverse.swap(place, inverse.gram[place].copy(), _variance(played, rows[place, None]).item())
     return inverse
 
 
@@ -143,6 +142,11 @@ def _covariance(played: PlayedPoints, rows: Tensor, others: Tensor) -> Array:
 
 def _variance(played: PlayedPoints, rows: Tensor) -> Array:
     """Return k(x, x) + λ / c at rows (n,), (n,), the mean over a batch."""
+    values = host(prior_variance(played.kernel, played.points[..., rows, :]))
+    return values.reshape(-1, len(rows)).mean(0) + _noise(played, rows)
+
+
+def _noise(played: PlayedPoints, rows: Tensor) -> Array:
+    """Return λ / c at rows (n,), (n,), the mean over a batch."""
     noise = played.noise.expand(*played.noise.shape[:-1], played.size)[..., rows] / played.counts[rows]
-    values = host(prior_variance(played.kernel, played.points[..., rows, :]) + noise)
-    return values.reshape(-1, len(rows)).mean(0)
+    return host(noise).reshape(-1, len(rows)).mean(0)

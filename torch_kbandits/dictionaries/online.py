@@ -172,7 +172,7 @@ class OnlineRule(DictionaryRule):
             if in_dictionary is None or not in_dictionary(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
-            if first < len(uniforms):
+            if first < len(uniforms) and len(joined) <= room:
                 left.observe(number, noise * probability)
         return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
