@@ -131,7 +131,7 @@ def _rounds(
 
 def _features(bandit: Bandit) -> Any:
     """Return the embedding of the arms."""
-    belief: Any = bandit._standing.belief
+    belief: Any = bandit._state.belief
     return belief.posterior.arms.table.features
 
 

@@ -44,11 +44,11 @@ from torch_kbandits.bandit.learning import (
 )
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
-from torch_kbandits.bandit.standing import Outlook, Round, Standing
+from torch_kbandits.bandit.state import CachedFantasy, Round, State
 from torch_kbandits.beliefs import (
     Belief,
-    Lookahead,
-    PendingObjectives,
+    FantasyPosterior,
+    ObjectiveFantasies,
     Playable,
 )
 from torch_kbandits.candidates import Candidates
@@ -201,8 +201,8 @@ class Bandit(BanditReports):
         self.trigger = trigger
         self.memories = memories
         self.seed = self._config.seed
-        self._standing: Standing = before_any(self._config)
-        self._outlook: Outlook | None = None
+        self._state: State = before_any(self._config)
+        self._cached_fantasy: CachedFantasy | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._complaints: tuple[str, ...] = ()
@@ -275,15 +275,15 @@ class Bandit(BanditReports):
             q = checks.size("q", q)
         if return_ids and not remember:
             raise InputError("return_ids=True needs remember=True: what is not remembered cannot be told by its id.")
-        standing, domain = self._now(time, context, candidates)
-        X, ahead = self._chosen(standing, domain, q)
+        state, domain = self._now(time, context, candidates)
+        X, ahead = self._chosen(state, domain, q)
         actions = self.candidates.actions(X.clone())
         self._seconds["ask"].append(perf_counter() - start)
         if not remember:
             return actions
-        standing = self._asked_for(X, standing, ahead)
-        self._become(standing, ahead)
-        return Asked(actions, standing.ledger.pending.ids[-len(X) :]) if return_ids else actions
+        state = self._asked_for(X, state, ahead)
+        self._become(state, ahead)
+        return Asked(actions, state.ledger.pending.ids[-len(X) :]) if return_ids else actions
 
     def mark_pending(self, x: Any, *, context: Any = None, time: Any = None) -> tuple[int, ...]:
         """Make points pending that this bandit did not choose, as those that other workers evaluate; return their ids.
@@ -298,7 +298,7 @@ class Bandit(BanditReports):
         Raises:
             InputError: if they do not fit; then nothing changes.
         """
-        clock = self._standing.clock.moved_to(time, self._standing.round)
+        clock = self._state.clock.moved_to(time, self._state.round)
         X = self.candidates.points(x, context, clock.now).detach().clone()
         return self._mark(X, clock)
 
@@ -346,8 +346,8 @@ class Bandit(BanditReports):
         After an error the bandit is as it was.
         """
         start = perf_counter()
-        standing = without_expired(self._config, self._standing)
-        ledger, asked = standing.ledger, standing.ledger.pending
+        state = without_expired(self._config, self._state)
+        ledger, asked = state.ledger, state.ledger.pending
         if ids is None:
             X, rows = asked.found(self.candidates.points(x, context, 0.0), self._config.own_columns)
         else:
@@ -355,11 +355,11 @@ class Bandit(BanditReports):
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
             rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
             X = asked.points[rows]
-        told, is_over = self._round(standing, X, rows, y, outcomes, failed, time)
+        told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
         if is_over and ids is None and not self._warned_of_stale_points:
             self._warned_of_stale_points = asked.warn_if_stale(pending, stacklevel=4)
-        return self._learn(standing, told, pending, start)
+        return self._learn(state, told, pending, start)
 
     def run(
         self,
@@ -402,15 +402,15 @@ class Bandit(BanditReports):
         while (turn := len(played)) < number:
             start = perf_counter()
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            standing, domain = self._now(*(words.get(name) for name in _BROUGHT))
-            X, ahead = self._chosen(standing, domain, 1)
-            standing = self._asked_for(X, standing, ahead)
+            state, domain = self._now(*(words.get(name) for name in _BROUGHT))
+            X, ahead = self._chosen(state, domain, 1)
+            state = self._asked_for(X, state, ahead)
             gives = cast(Callable[[Any], Any], pull) if rewards is None else partial(rewards.of, turn)
             words, pulled = self._pulled(gives, X, start)
-            pending, last = standing.ledger.pending, [len(standing.ledger.pending.ids) - 1]
-            told, is_over = self._round(standing, X, last, **words)
-            self._outlook = Outlook(standing, ahead)
-            self._learn(standing, told, pending.without_rows(last) if is_over else pending, pulled)
+            pending, last = state.ledger.pending, [len(state.ledger.pending.ids) - 1]
+            told, is_over = self._round(state, X, last, **words)
+            self._cached_fantasy = CachedFantasy(state, ahead)
+            self._learn(state, told, pending.without_rows(last) if is_over else pending, pulled)
             played.append(X)
         return self.candidates.actions(torch.cat(played))
 
@@ -428,20 +428,20 @@ class Bandit(BanditReports):
         Raises:
             InputError: if a point is not pending; then nothing is dropped.
         """
-        standing = self._standing
-        pending = standing.ledger.pending
+        state = self._state
+        pending = state.ledger.pending
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_ids(standing.ledger.pending_ids(ids, self._expires))
+            remaining = pending.without_ids(state.ledger.pending_ids(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
-            X = self.candidates.points(x, context, standing.clock.now)
+            X = self.candidates.points(x, context, state.clock.now)
             remaining = pending.without(X, self._config.own_columns)
             if len(pending.ids) - len(remaining.ids) != len(X):
                 raise InputError(f"Not all of the {len(X)} point(s) are pending; {len(pending.ids)} are.")
-        self._become(changed(standing, ledger=replace(standing.ledger, pending=remaining)))
+        self._become(changed(state, ledger=replace(state.ledger, pending=remaining)))
 
     def restart(self) -> None:
         """Forget all that was told so far, as where the function has become another; points stay pending.
@@ -449,7 +449,7 @@ class Bandit(BanditReports):
         The history keeps it. The next choice is from the prior. Rewards of points pending that are told later count:
         ``forget`` those that were played on the function that was.
         """
-        self._become(restarted(self._config, self._standing))
+        self._become(restarted(self._config, self._state))
 
     def log_health(
         self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
@@ -473,7 +473,7 @@ class Bandit(BanditReports):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._settings(), self._standing, self._config)
+        return state_of(self._settings(), self._state, self._config)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -500,7 +500,7 @@ class Bandit(BanditReports):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        known = self._there(torch.cat([self.candidates.example, self._standing.told.inducing_points]))
+        known = self._there(torch.cat([self.candidates.example, self._state.told.inducing_points]))
         save(self, path, self._config.arguments, self._config.seen_by_kernel(known))
 
     @classmethod
@@ -550,9 +550,9 @@ class Bandit(BanditReports):
         """
         if self.round:
             raise InputError(f"replay needs a bandit that was told nothing; this one was told {self.round} round(s).")
-        standing = replayed(self._config, self._standing, history)
-        self._warn_of_fits(standing, 5)
-        self._become(changed(standing, clock=standing.clock.undecided))
+        state = replayed(self._config, self._state, history)
+        self._warn_of_fits(state, 5)
+        self._become(changed(state, clock=state.clock.undecided))
 
     def __repr__(self) -> str:
         return (
@@ -568,13 +568,13 @@ class Bandit(BanditReports):
         expiry = self._config.expire_after
         if expiry is None:
             return None
-        return f"{expiry}, and tell(x, y{', time=...' if self._standing.clock.matters else ''}) learns it late"
+        return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
         """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
-        then, asked = self._standing, perf_counter()
+        then, asked = self._state, perf_counter()
         told = pull(self.candidates.actions(X.clone()))
-        pulled, now = perf_counter(), self._standing
+        pulled, now = perf_counter(), self._state
         if now is not then:  # who only looked has put its history together
             same = now.told is then.told and now.ledger.pending is then.ledger.pending
             if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
@@ -582,56 +582,56 @@ class Bandit(BanditReports):
         self._seconds["ask"].append(asked - start)
         return _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
 
-    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
+    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
-        standing = self._standing
-        standing = without_expired(self._config, standing.at(standing.clock.moved_to(time, standing.round)))
-        domain = self.candidates.in_round(context, candidates, standing.clock.now)
+        state = self._state
+        state = without_expired(self._config, state.at(state.clock.moved_to(time, state.round)))
+        domain = self.candidates.in_round(context, candidates, state.clock.now)
         if self._config.advice is None:
-            return standing, domain
-        answers = consulted(self._config, standing)
-        self._standing = changed(self._standing, answers=answers)  # what was asked is asked, whatever comes of it
-        return changed(standing, answers=answers), domain
+            return state, domain
+        answers = consulted(self._config, state)
+        self._state = changed(self._state, answers=answers)  # what was asked is asked, whatever comes of it
+        return changed(state, answers=answers), domain
 
-    def _known_ahead(self, standing: Standing) -> Lookahead | None:
+    def _known_ahead(self, state: State) -> FantasyPosterior | None:
         """Return the posterior with the batch so far pending if it was computed already."""
-        return None if self._outlook is None else self._outlook.of(standing)
+        return None if self._cached_fantasy is None else self._cached_fantasy.of(state)
 
-    def _ahead_of(self, standing: Standing) -> Lookahead:
+    def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
-        ahead = self._known_ahead(standing)
+        ahead = self._known_ahead(state)
         if ahead is None:
-            ledger = standing.ledger
-            ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
-            self._outlook = Outlook(standing, ahead)
+            ledger = state.ledger
+            ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
+            self._cached_fantasy = CachedFantasy(state, ahead)
         return ahead
 
-    def _chosen(self, standing: Standing, domain: Domain, q: int | None) -> tuple[Tensor, Lookahead]:
+    def _chosen(self, state: State, domain: Domain, q: int | None) -> tuple[Tensor, FantasyPosterior]:
         """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = playable_of(self._config, standing, domain, rule_in(self._config, standing))
-        known, batches = self._ahead_of(standing), Batches(self.batches, self.candidates, standing.waiting)
+        offer = playable_of(self._config, state, domain, rule_in(self._config, state))
+        known, batches = self._ahead_of(state), Batches(self.batches, self.candidates, state.waiting)
         if q is None:
-            batches.require_open(known, len(standing.ledger.pending.ids))
+            batches.require_open(known, len(state.ledger.pending.ids))
         ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(standing, ahead, offer)
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer)
         batches.fill(ahead, size, choose, until_complete=q is None)
         return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
-    def _asked_for(self, X: Tensor, standing: Standing, ahead: Lookahead | None) -> Standing:
+    def _asked_for(self, X: Tensor, state: State, ahead: FantasyPosterior | None) -> State:
         """Return what is known once points (q, d) are pending, which were chosen last."""
         stages = None if ahead is None or ahead.stages is None else ahead.stages[ahead.num_pending - X.shape[0] :]
-        return changed(standing, ledger=standing.ledger.with_asked(X, standing.now, stages))
+        return changed(state, ledger=state.ledger.with_asked(X, state.now, stages))
 
     def _mark(self, X: Tensor, clock: Clock, stages: Tensor | None = None) -> tuple[int, ...]:
         """Make points (q, d) pending at a time, which stages (q,) chose, or none; return their ids."""
-        standing = without_expired(self._config, self._standing.at(clock))
-        ledger = standing.ledger.with_asked(X, standing.now, stages)
-        self._become(changed(standing, ledger=ledger))
+        state = without_expired(self._config, self._state.at(clock))
+        ledger = state.ledger.with_asked(X, state.now, stages)
+        self._become(changed(state, ledger=ledger))
         return ledger.pending.ids[len(ledger.pending.ids) - len(X) :]
 
     def _round(
         self,
-        standing: Standing,
+        state: State,
         X: Tensor,
         rows: Sequence[int],
         y: Any = None,
@@ -640,12 +640,12 @@ class Bandit(BanditReports):
         time: Any = None,
     ) -> tuple[Round, bool]:
         """Return what is told of points X (q, d), rows of what is pending or -1, and whether their plays are over."""
-        asked, columns = standing.ledger.pending, None
+        asked, columns = state.ledger.pending, None
         if outcomes is not None or self._config.declared:
             columns = measured(outcomes, self.outcomes, X)
         is_rewarded = failed is False and y is not None
         is_over = is_rewarded or failed is not False or columns is None or not bool(columns.isfinite().any())
-        clock, times = standing.clock.at_rewards(time, standing.round, asked.times_of(rows))
+        clock, times = state.clock.at_rewards(time, state.round, asked.times_of(rows))
         if times is not None and self._config.own_columns:
             X = torch.cat([times.to(X).unsqueeze(-1), X[:, 1:]], dim=-1)
         if is_over:
@@ -655,12 +655,12 @@ class Bandit(BanditReports):
         lost = None if columns is None else Y.isnan() & is_over
         return Round(clock, X, Y, asked.stages_of(rows), columns, times, lost, is_rewarded), is_over
 
-    def _learn(self, standing: Standing, told: Round, pending: Pending, start: float) -> None:
+    def _learn(self, state: State, told: Round, pending: Pending, start: float) -> None:
         """Take over what is known after a round, of which these points stay pending; it began at a time in seconds."""
-        # What learns shares buffers with the lookahead, and writes to them.
-        ahead, self._outlook = self._known_ahead(standing), None
-        after = learned(self._config, standing, told, pending, ahead)
-        if standing.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
+        # What learns shares buffers with the fantasized, and writes to them.
+        ahead, self._cached_fantasy = self._known_ahead(state), None
+        after = learned(self._config, state, told, pending, ahead)
+        if state.ledger.num_observations < FIRST_REWARDS <= after.ledger.num_observations:
             warn_of_far_rewards(self._config, after.ledger.history_since(0), after.told.kernel_bound(), 5)
         # A batch of which all is told and nothing learned stays what it was.
         held = after.ledger.held
@@ -669,36 +669,34 @@ class Bandit(BanditReports):
         self._seconds["tell"].append(perf_counter() - start)
         if self._health_log is not None and self._health_log.is_due(after):
             self._health_log.write(after, examined(self._config, after, self._seconds))
-        self._become(after, ahead if stays and after.told is standing.told else None)
+        self._become(after, ahead if stays and after.told is state.told else None)
 
-    def _become(self, standing: Standing, ahead: Lookahead | None = None) -> None:
+    def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
         """Take over what is known from now on, and the posterior with its batch pending, if that is known."""
-        self._outlook = None if ahead is None else Outlook(standing, ahead)
-        self._standing = standing
+        self._cached_fantasy = None if ahead is None else CachedFantasy(state, ahead)
+        self._state = state
 
-    def _warn_of_fits(self, after: Standing, stacklevel: int) -> None:
+    def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
         for complaint in after.complaints:
             if complaint not in self._complaints:
                 self._complaints = (*self._complaints, complaint)
                 warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
-        if not self._warned_of_clipping and (below := after.rewards_below(self._standing)) is not None:
+        if not self._warned_of_clipping and (below := after.rewards_below(self._state)) is not None:
             self._warned_of_clipping = True
             warn_of_clipping(below, after.spec.prior.floor, stacklevel)
 
-    def _chooser(self, standing: Standing, ahead: Lookahead, offer: Playable) -> Callable[[int], Tensor]:
+    def _chooser(self, state: State, ahead: FantasyPosterior, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
-        seed, number, beta = self.seed, standing.round, self.width(standing.belief)
+        seed, number, beta = self.seed, state.round, self.width(state.belief)
         objective = self._config.objective
-        aiming = (
-            None if objective is None else PendingObjectives(objectives_of(self._config, standing, objective), ahead)
-        )
+        aiming = None if objective is None else ObjectiveFantasies(objectives_of(self._config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = rule_in(self._config, standing, pending)
+            rule = rule_in(self._config, state, pending)
             address = seed_for(seed, number, f"ask {pending}")
             if aiming is not None:
-                found = offer.chosen(aiming.weighed(ahead, beta, address), rule, beta, address)
+                found = offer.chosen(aiming.scalarized(ahead, beta, address), rule, beta, address)
             elif offer.constraints is None:
                 found = ahead.choose(rule, beta, address, offer.domain)
             else:

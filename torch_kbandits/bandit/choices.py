@@ -11,12 +11,12 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
 from torch_kbandits.bandit.batches import BatchPosterior, BatchRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
-from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import (
     ConstrainedOutcome,
     ConstraintSet,
+    FantasyPosterior,
     FeasibilityModel,
-    Lookahead,
     ObjectivePosterior,
     ObjectiveSet,
     Playable,
@@ -28,38 +28,38 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.outcomes.streaks import Streaks, among
+from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures, among
 
 
-def rule_in(config: BanditConfig, standing: Standing, num_pending: int = 0) -> AcquisitionRule:
+def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
     """Return how the next point is chosen when so many are pending: spread until there are priors to speak of."""
-    number, known = standing.ledger.num_learned, [(config, standing)]
+    number, known = state.ledger.num_learned, [(config, state)]
     if config.objective is not None:
         places = (_place(config, name) for name in config.objective.names)
-        known = [(config.of_outcomes[at - 1], standing.outcomes[at - 1]) if at else known[0] for at in places]
+        known = [(config.of_outcomes[at - 1], state.outcomes[at - 1]) if at else known[0] for at in places]
     if all(own.is_fitted(each.ledger.num_learned) for own, each in known):
         return config.acquisition
     return SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
-def playable_of(config: BanditConfig, standing: Standing, domain: Domain, rule: AcquisitionRule) -> Playable:
+def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:
     """Return what may be played in a round, within the limits on outcomes."""
-    constraints = constraints_of(config, standing)
+    constraints = constraints_of(config, state)
     if constraints is None:
-        return Playable(standing.belief.in_round(domain, rule))
-    return playable_in(standing.belief, domain, rule, constraints)
+        return Playable(state.belief.in_round(domain, rule))
+    return playable_in(state.belief, domain, rule, constraints)
 
 
-def objectives_of(config: BanditConfig, standing: Standing, objective: Scalarization) -> ObjectiveSet:
+def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
     """Return the objectives of a bandit with their posteriors."""
-    aims = []
+    members = []
     for name in objective.names:
         place, dropped = _place(config, name), 0
-        belief, pending = standing.belief, standing.ledger.outstanding
+        belief, pending = state.belief, state.ledger.outstanding
         if place:
-            belief, pending = standing.outcomes[place - 1].belief, standing.ledger.pending.points
+            belief, pending = state.outcomes[place - 1].belief, state.ledger.pending.points
             dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
-        aims.append(
+        members.append(
             ObjectivePosterior(
                 name=name,
                 maximize=objective.objectives[name] == "maximize",
@@ -70,7 +70,7 @@ def objectives_of(config: BanditConfig, standing: Standing, objective: Scalariza
                 dropped=dropped,
             )
         )
-    return ObjectiveSet(objective, aims, standing.belief)
+    return ObjectiveSet(objective, members, state.belief)
 
 
 def _place(config: BanditConfig, name: str) -> int:
@@ -78,32 +78,32 @@ def _place(config: BanditConfig, name: str) -> int:
     return [REWARD, *(each.name for each in config.declared)].index(name)
 
 
-def all_settled(config: BanditConfig, standing: Standing) -> Standing:
+def all_settled(config: BanditConfig, state: State) -> State:
     """Return what is known under priors that are fitted, also before the first fits are due; see ``settled``.
 
     Those of outcomes are where these are objectives.
     """
-    standing = settled(config, standing)
+    state = settled(config, state)
     if config.objective is None:
-        return standing
-    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, standing.outcomes, strict=True))
-    return replace(standing, outcomes=outcomes)
+        return state
+    outcomes = tuple(settled(own, known) for own, known in zip(config.of_outcomes, state.outcomes, strict=True))
+    return replace(state, outcomes=outcomes)
 
 
-def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = False) -> ConstraintSet | None:
+def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False) -> ConstraintSet | None:
     """Return the limits with the posteriors of their outcomes, and the model of failures once a play failed.
 
     Plainly, limits that are kept where they may be count as kept where the posterior mean keeps them, and nothing waits
     or has a second chance. It is None where nothing limits what may be played.
     """
-    if not config.constraints and standing.failures is None:
+    if not config.constraints and state.failures is None:
         return None
-    watched, names = [], [each.name for each in config.declared]
+    outcomes, names = [], [each.name for each in config.declared]
     for limit, safe in zip(config.constraints, config.known_safe, strict=True):
         place = names.index(limit.name)
-        own, known = config.of_outcomes[place], standing.outcomes[place]
+        own, known = config.of_outcomes[place], state.outcomes[place]
         beta = limit.width(known.belief)
-        watched.append(
+        outcomes.append(
             ConstrainedOutcome(
                 limit=limit,
                 belief=known.belief,
@@ -113,23 +113,23 @@ def constraints_of(config: BanditConfig, standing: Standing, *, plainly: bool = 
                 dropped=config.hidden_columns - own.hidden_columns,
             )
         )
-    return ConstraintSet(watched, standing.belief.played, _guard_of(config, standing, plainly=plainly))
+    return ConstraintSet(outcomes, state.belief.played, _feasibility_of(config, state, plainly=plainly))
 
 
-def _guard_of(config: BanditConfig, standing: Standing, *, plainly: bool) -> FeasibilityModel | None:
-    known = standing.failures
+def _feasibility_of(config: BanditConfig, state: State, *, plainly: bool) -> FeasibilityModel | None:
+    known = state.failures
     if known is None:
         return None
     points, actions = known.points, known.actions
     if plainly:  # what only ever failed is nothing to use
-        good = {*row_keys(standing.belief.played[:, config.own_columns :])}
-        failing = {key: each._replace(round=standing.round) for key, each in points.known.items() if key not in good}
-        points, actions = Streaks(failing), Streaks()
+        good = {*row_keys(state.belief.played[:, config.own_columns :])}
+        failing = {key: each._replace(round=state.round) for key, each in points.known.items() if key not in good}
+        points, actions = ConsecutiveFailures(failing), ConsecutiveFailures()
     return FeasibilityModel(
         belief=known.belief,
         points=points,
         actions=actions,
-        round=standing.round,
+        round=state.round,
         own_columns=config.own_columns,
         context_dim=config.candidates.context_dim,
     )
@@ -154,7 +154,9 @@ class Batches(NamedTuple):
             return True
         return self.rule.is_complete(posterior)
 
-    def fill(self, ahead: Lookahead, size: int, choose: Callable[[int], Tensor], *, until_complete: bool) -> None:
+    def fill(
+        self, ahead: FantasyPosterior, size: int, choose: Callable[[int], Tensor], *, until_complete: bool
+    ) -> None:
         """Make points pending until there are so many, or until the rule says that the batch is complete.
 
         ``ahead`` changes; ``choose`` returns the point (1, d) to add when so many are pending.
@@ -170,7 +172,7 @@ class Batches(NamedTuple):
             if until_complete and self.is_complete(ahead):
                 return
 
-    def require_open(self, ahead: Lookahead, num_pending: int) -> None:
+    def require_open(self, ahead: FantasyPosterior, num_pending: int) -> None:
         """Refuse to fill a batch without a rule, or one that is complete, of which so many points are not told."""
         if self.rule is None:
             raise InputError("ask(q=None) lets a batch rule decide, and this bandit has none: give q.")

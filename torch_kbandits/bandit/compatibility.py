@@ -57,7 +57,7 @@ def check_adaptation(config: Any) -> None:
         given = {"memories": config.memories, "advice": config.advice}
         if others := [name for name, piece in given.items() if piece is not None]:
             raise InputError(
-                f"Leave out {others[0]} with a family: give a hypothesis its own memory, ModelSpec(memory=...)."
+                f"Leave out {others[0]} with a family: give a hypothesis its own memory, SurrogateSpec(memory=...)."
             )
         if config.acquisition.num_stages or not config.acquisition.needs_observations:
             raise InputError(

@@ -19,7 +19,7 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_adaptation, check_candidates, check_kinds, check_outcomes
 from torch_kbandits.bandit.settings import describe_module, describe_value
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
-from torch_kbandits.beliefs import Belief, EnsembleBelief, StagedBelief, Terms, belief_over
+from torch_kbandits.beliefs import Belief, EnsembleBelief, PosteriorConfig, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
@@ -42,7 +42,7 @@ from torch_kbandits.priors.prior import depends_on_time, mean_over
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSpec:
+class SurrogateSpec:
     """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
 
     Attributes:
@@ -132,16 +132,16 @@ class BanditConfig:
         return self.prior.started(column_spans(example, self.ranges, self.groups), self.groups)
 
     @cached_property
-    def spec(self) -> ModelSpec:
+    def spec(self) -> SurrogateSpec:
         """What is taken for true then."""
         return self.spec_of(self.start, self.memory)
 
     @cached_property
-    def specs(self) -> tuple[ModelSpec, ...]:
+    def specs(self) -> tuple[SurrogateSpec, ...]:
         """Those of the family, what one leaves out as the bandit has it; none without."""
         return tuple(self._all_specs())
 
-    def _all_specs(self) -> Iterator[ModelSpec]:
+    def _all_specs(self) -> Iterator[SurrogateSpec]:
         memory = self.memory
         # With a clock all have a memory, since points may know the time for the sake of one.
         memory = Stationary() if memory is None and self.all_memories and self.memories is None else memory
@@ -247,11 +247,11 @@ class BanditConfig:
         """Whether the prior is given, or was fitted when more rewards than so many, the first, had been learned."""
         return not self.learns_units or last_fit.number > since
 
-    def spec_of(self, prior: Prior, memory: Memory | None) -> ModelSpec:
+    def spec_of(self, prior: Prior, memory: Memory | None) -> SurrogateSpec:
         """Return what is taken for true under a prior and a memory."""
-        return ModelSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
+        return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
-    def in_force(self, spec: ModelSpec, belief: Belief) -> ModelSpec:
+    def in_force(self, spec: SurrogateSpec, belief: Belief) -> SurrogateSpec:
         """Return the spec that a belief is under: of a family that of the hypothesis that leads."""
         return self.specs[belief.leader] if isinstance(belief, EnsembleBelief) else spec
 
@@ -278,7 +278,7 @@ class BanditConfig:
 
     # ---------------------------------------------------------------- beliefs
 
-    def plain_belief(self, spec: ModelSpec) -> Belief:
+    def plain_belief(self, spec: SurrogateSpec) -> Belief:
         """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards.
 
         Of arms that no process has all of it knows those that are told.
@@ -288,7 +288,7 @@ class BanditConfig:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
         return belief_over(candidates, self._terms(spec))
 
-    def belief(self, spec: ModelSpec) -> Belief:
+    def belief(self, spec: SurrogateSpec) -> Belief:
         """Return the belief before any reward, under the spec that is in force."""
         if self.family is not None:
             parts = tuple(belief_over(self.candidates, self._terms(each)) for each in self.specs)
@@ -309,9 +309,9 @@ class BanditConfig:
             )
         return belief
 
-    def _terms(self, spec: ModelSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> Terms:
+    def _terms(self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> PosteriorConfig:
         """Return what a belief is made of; of outcomes beside the reward their numbers and prior means."""
-        return Terms(
+        return PosteriorConfig(
             self.kernel_under(spec.memory, spec.kernel),
             spec.regularization,
             self.seed,

@@ -5,12 +5,12 @@ from typing import Self
 
 import torch
 
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
-from torch_kbandits.outcomes.streaks import Streaks
+from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures
 from torch_kbandits.priors import Prior
 
 #: The probability of failure where nothing was played.
@@ -41,8 +41,8 @@ class Failures:
     """
 
     belief: Belief
-    points: Streaks
-    actions: Streaks
+    points: ConsecutiveFailures
+    actions: ConsecutiveFailures
 
     def at(self, now: float) -> Self:
         """Return the same at a time."""
@@ -51,7 +51,7 @@ class Failures:
 
 
 def failures_after(
-    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, spec: ModelSpec, now: float
+    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
 ) -> Failures | None:
     """Return what plays that failed say after a round, in which the first did, or one did before.
 
@@ -67,7 +67,7 @@ def failures_after(
 
 
 def failures_in(
-    config: BanditConfig, ledger: Ledger, spec: ModelSpec, now: float, dictionary: Selection | None = None
+    config: BanditConfig, ledger: Ledger, spec: SurrogateSpec, now: float, dictionary: Selection | None = None
 ) -> Failures | None:
     """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
     told = ledger.history_since(ledger.num_forgotten)
@@ -78,7 +78,7 @@ def failures_in(
         belief = belief.restored(_marked(told), dictionary)
     else:
         belief = config.learned_in_passes(belief, _marked(told), ledger.num_observations)
-    return Failures(belief, *_streaks(config, Streaks(), Streaks(), told))
+    return Failures(belief, *_streaks(config, ConsecutiveFailures(), ConsecutiveFailures(), told))
 
 
 def _marked(told: History) -> History:
@@ -87,7 +87,7 @@ def _marked(told: History) -> History:
     return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
 
 
-def _of_failures(config: BanditConfig, spec: ModelSpec) -> ModelSpec:
+def _of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:
     """Return what is taken for true of failures: they vary with points as rewards do."""
     example = config.plain_belief(spec)
     level, memory = _NOISE * float(example.kernel_bound()), spec.memory
@@ -97,7 +97,9 @@ def _of_failures(config: BanditConfig, spec: ModelSpec) -> ModelSpec:
     return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
 
 
-def _streaks(config: BanditConfig, points: Streaks, actions: Streaks, new: History) -> tuple[Streaks, Streaks]:
+def _streaks(
+    config: BanditConfig, points: ConsecutiveFailures, actions: ConsecutiveFailures, new: History
+) -> tuple[ConsecutiveFailures, ConsecutiveFailures]:
     """Return failures in a row by point and by action after more plays."""
     new = new.over
     failed, rounds = new.lost, new.rounds.tolist()

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
@@ -27,7 +27,7 @@ FIRST_REWARDS, _FAR = 3, 10.0
 
 def guarantee(
     config: BanditConfig,
-    spec: ModelSpec,
+    spec: SurrogateSpec,
     num_rewards: int = 0,
     *,
     pending_variance_ratio: float = 1.0,

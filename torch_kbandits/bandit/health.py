@@ -14,7 +14,7 @@ import torch
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
-from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import DictionaryQuality
@@ -151,7 +151,7 @@ def _escaped(value: Any) -> str:
 
 def examined(
     config: BanditConfig,
-    standing: Standing,
+    state: State,
     seconds: Mapping[str, Sequence[float]],
     quality: DictionaryQuality | None = None,
 ) -> Health:
@@ -159,12 +159,12 @@ def examined(
 
     Cost: that of the posterior at 101 points.
     """
-    known, ledger = standing.residuals, standing.ledger
-    recent, ages = known.recent, [standing.now - time for time in ledger.pending.times]
+    known, ledger = state.residuals, state.ledger
+    recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    judged = [*zip(names, _all_residuals(standing), strict=True)]
+    judged = [*zip(names, _all_residuals(state), strict=True)]
     return Health(
-        round=standing.round,
+        round=state.round,
         num_observations=ledger.num_observations,
         num_residuals=known.number,
         residuals_since=known.since,
@@ -175,10 +175,10 @@ def examined(
         log_evidence=known.misfit.log_evidence,
         log_threshold=-math.log(FALSE_ALARM),
         flagged_round=known.flagged,
-        rounds_flagged=None if known.flagged is None else standing.round - known.flagged,
+        rounds_flagged=None if known.flagged is None else state.round - known.flagged,
         slack_round=known.slack_since,
-        best_share=_best_share(config, standing),
-        dictionary_size=len(standing.belief.inducing_points),
+        best_share=_best_share(config, state),
+        dictionary_size=len(state.belief.inducing_points),
         variance_ratio_least=None if quality is None else quality.least,
         variance_ratio_largest=None if quality is None else quality.largest,
         num_pending=len(ages),
@@ -193,9 +193,9 @@ def examined(
     )
 
 
-def _all_residuals(standing: Standing) -> list[Residuals]:
+def _all_residuals(state: State) -> list[Residuals]:
     """Return what predictions of rewards were worth, and those of each outcome."""
-    return [each.residuals for each in (standing, *standing.outcomes)]
+    return [each.residuals for each in (state, *state.outcomes)]
 
 
 def _root_mean_square(values: Sequence[float]) -> float | None:
@@ -207,14 +207,14 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
     return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
 
 
-def _best_share(config: BanditConfig, standing: Standing) -> float | None:
+def _best_share(config: BanditConfig, state: State) -> float | None:
     """Return the share of the last plays at points whose mean is within √λ of the largest of a point played."""
-    belief, ledger = standing.belief, standing.ledger
+    belief, ledger = state.belief, state.ledger
     if untimed(config.candidates).is_contextual or not belief.num_observations:
         return None
     X = torch.cat([ledger.history_since(max(ledger.num_observations - RECENT, 0)).X, belief.recommend()])
     if config.candidates.is_timed:
-        X[:, 0] = standing.clock.now
+        X[:, 0] = state.clock.now
     mean = belief.moments(X)[0].double()
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
 
@@ -285,19 +285,19 @@ class HealthLog:
         self.every, self.level = checks.positive_integer("every", every), checks.positive_integer("level", level)
         self._warned_of = frozenset[tuple[int, int, int | None]]()
 
-    def is_due(self, standing: Standing) -> bool:
+    def is_due(self, state: State) -> bool:
         """Say whether there is something to write after a round. Cost: O(1)."""
-        return standing.round % self.every == 0 or not _flagged(standing) <= self._warned_of
+        return state.round % self.every == 0 or not _flagged(state) <= self._warned_of
 
-    def write(self, standing: Standing, health: Health) -> None:
+    def write(self, state: State, health: Health) -> None:
         """Write one record: its message is the line of JSON, its attribute ``health`` the value."""
-        level, flagged = self.level, _flagged(standing)
+        level, flagged = self.level, _flagged(state)
         if not flagged <= self._warned_of:
             level, self._warned_of = max(level, logging.WARNING), flagged
         self.logger.log(level, "%s", health.to_json(), extra={"health": health})
 
 
-def _flagged(standing: Standing) -> frozenset[tuple[int, int, int | None]]:
+def _flagged(state: State) -> frozenset[tuple[int, int, int | None]]:
     """Return the number of each that is flagged, 0 for rewards, since when it counts, and when it was flagged."""
-    each = enumerate(_all_residuals(standing))
+    each = enumerate(_all_residuals(state))
     return frozenset((number, known.since, known.flagged) for number, known in each if known.flagged is not None)

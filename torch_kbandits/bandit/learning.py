@@ -1,4 +1,4 @@
-"""How what a bandit knows changes with each round: functions from one standing to the next."""
+"""How what a bandit knows changes with each round: functions from one state to the next."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -23,8 +23,8 @@ from torch_kbandits.bandit.relearning import (
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number_beside
-from torch_kbandits.bandit.standing import Round, Standing
-from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.bandit.state import Round, State
+from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -36,103 +36,103 @@ from torch_kbandits.observations.ledger import Ledger, Pending
 _FIRST_LOOKED_AT = 256
 
 
-def before_any(config: BanditConfig, belief: Belief | None = None) -> Standing:
+def before_any(config: BanditConfig, belief: Belief | None = None) -> State:
     """Return what is known before anything is asked or told; with a belief that is given, if one is."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
     spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
     told = config.belief(spec) if belief is None else belief
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
-    return Standing(ledger, config.clock, told, spec, outcomes=outcomes)
+    return State(ledger, config.clock, told, spec, outcomes=outcomes)
 
 
-def without_expired(config: BanditConfig, standing: Standing) -> Standing:
+def without_expired(config: BanditConfig, state: State) -> State:
     """Return what is known once points that are pending for too long are given up, which may be a round of its own."""
-    expiry, pending = config.expire_after, standing.ledger.pending
-    if expiry is None or not (rows := expiry.rows(pending, standing.now)):
-        return standing
+    expiry, pending = config.expire_after, state.ledger.pending
+    if expiry is None or not (rows := expiry.rows(pending, state.now)):
+        return state
     left, X = pending.without_rows(rows), pending.points[rows]
     if expiry.then == "drop":
-        return replace(standing, ledger=replace(standing.ledger, pending=left))
+        return replace(state, ledger=replace(state.ledger, pending=left))
     measured = X.new_full((len(X), len(config.declared)), torch.nan) if config.declared else None
     failed = torch.ones(len(X), dtype=torch.bool) if config.declared else None
     times = torch.tensor(pending.times_of(rows), dtype=torch.float64) if config.has_clock else None
     Y = X.new_full((len(X),), torch.nan)
-    told = Round(standing.clock, X, Y, pending.stages_of(rows), measured, times, failed)
-    return learned(config, standing, told, left)
+    told = Round(state.clock, X, Y, pending.stages_of(rows), measured, times, failed)
+    return learned(config, state, told, left)
 
 
-def restarted(config: BanditConfig, standing: Standing, belief: Belief | None = None) -> Standing:
+def restarted(config: BanditConfig, state: State, belief: Belief | None = None) -> State:
     """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
-    told, outcomes = belief, list[Standing]()
+    told, outcomes = belief, list[State]()
     if told is None:
-        told = config.belief(standing.spec).at(standing.clock.now)
-    for number, (own, known) in enumerate(zip(config.of_outcomes, standing.outcomes, strict=True)):
+        told = config.belief(state.spec).at(state.clock.now)
+    for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
-    after = replace(standing, ledger=standing.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
-    return replace(after, predictions=Predictions.none(standing.round), failures=None)
+    after = replace(state, ledger=state.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
+    return replace(after, predictions=Predictions.none(state.round), failures=None)
 
 
 def learned(
-    config: BanditConfig, standing: Standing, told: Round, pending: Pending, ahead: Lookahead | None = None
-) -> Standing:
+    config: BanditConfig, state: State, told: Round, pending: Pending, ahead: FantasyPosterior | None = None
+) -> State:
     """Return what is known after a round, given what remains pending and, if known, the posterior with the batch."""
     if not config.of_outcomes:
-        return _with_rewards(config, standing, told, pending, ahead)
-    return _learned(config, standing, told, pending, ahead, range(len(config.of_outcomes)))
+        return _with_rewards(config, state, told, pending, ahead)
+    return _learned(config, state, told, pending, ahead, range(len(config.of_outcomes)))
 
 
 def _learned(
     config: BanditConfig,
-    standing: Standing,
+    state: State,
     told: Round,
     pending: Pending,
-    ahead: Lookahead | None,
+    ahead: FantasyPosterior | None,
     numbers: Collection[int],
-) -> Standing:
+) -> State:
     """Return what is known of rewards after a round, and of the outcomes of these numbers; see ``learned``."""
-    start = standing.at(told.clock) if any(map(_shares, standing.outcomes)) else standing
+    start = state.at(told.clock) if any(map(_shares, state.outcomes)) else state
     # Before rewards are learned, since what comes after writes over features that a prediction reads.
     judged = {number: _judged(config, start, told, number) for number in numbers if _shares(start.outcomes[number])}
-    after = _with_rewards(config, start, told, pending, ahead if start.told is standing.told else None)
+    after = _with_rewards(config, start, told, pending, ahead if start.told is state.told else None)
     outcomes = list(after.outcomes)
     for number in numbers:
         own, known = config.of_outcomes[number], judged.get(number, outcomes[number])
         part = own_round(config, own, told, number)
         if part is not None and _shares(known):
-            known = _told_beside(known, part, standing.round, after.told)
+            known = _told_beside(known, part, state.round, after.told)
         elif part is not None:
-            known = _with_rewards(own, replace(known, round=standing.round), part, known.ledger.pending, None)
+            known = _with_rewards(own, replace(known, round=state.round), part, known.ledger.pending, None)
         outcomes[number] = replace(known.at(after.clock if own.has_clock else own.clock), round=after.round)
     return replace(after, outcomes=tuple(outcomes))
 
 
-def _shares(outcome: Standing) -> bool:
+def _shares(outcome: State) -> bool:
     """Say whether the posterior of an outcome is beside that of rewards."""
     return number_beside(outcome.told) is not None
 
 
-def _judged(config: BanditConfig, standing: Standing, told: Round, number: int) -> Standing:
+def _judged(config: BanditConfig, state: State, told: Round, number: int) -> State:
     """Return what is known of an outcome beside rewards once its predictions of a round were judged.
 
     If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
     """
-    own, known = config.of_outcomes[number], standing.outcomes[number]
+    own, known = config.of_outcomes[number], state.outcomes[number]
     if not is_measured_throughout(told.Y, told.outcomes, number):
         return _apart(own, known)
     part = cast(Round, own_round(config, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
-    return replace(known, predictions=known.predictions.told(residuals, standing.round, is_learned=True))
+    return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
 
 
-def _told_beside(known: Standing, part: Round, number: int, host: Belief) -> Standing:
+def _told_beside(known: State, part: Round, number: int, host: Belief) -> State:
     """Return what is known of an outcome after the round of a number that the host, the rewards' belief, learned."""
     told = _as_told(replace(known, round=number), part)
     after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
     return replace(after, told=cast(Belief, beside(host, cast(int, number_beside(known.told)))))
 
 
-def _apart(own: BanditConfig, known: Standing) -> Standing:
+def _apart(own: BanditConfig, known: State) -> State:
     """Return what is known of an outcome as a posterior of its own, with the dictionary that it shared until now.
 
     Cost: that of the posterior, computed afresh.
@@ -157,70 +157,70 @@ def own_round(config: BanditConfig, own: BanditConfig, told: Round, number: int)
 
 
 def _with_rewards(
-    config: BanditConfig, standing: Standing, new: Round, pending: Pending, ahead: Lookahead | None
-) -> Standing:
+    config: BanditConfig, state: State, new: Round, pending: Pending, ahead: FantasyPosterior | None
+) -> State:
     """Return what is known of rewards after a round; see ``learned``."""
     clock, X = new.clock, new.X
-    known = standing.told
-    standing = standing.at(clock)
+    known = state.told
+    state = state.at(clock)
     Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = standing.spec.prior.floor, _predicted(config, standing, X, times)
+    floor, before = state.spec.prior.floor, _predicted(config, state, X, times)
     residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
-    trigger = _trigger(config, standing)
+    trigger = _trigger(config, state)
     if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
-        standing, residuals = restarted(config, standing), []
-    told = _as_told(standing, new)
-    ahead = ahead if standing.told is known else None
-    parts = joined([*standing.ledger.held, told]) if standing.ledger.held else told
-    is_complete = config.batches is None or _is_complete(config, told, parts.over, standing.told, ahead)
+        state, residuals = restarted(config, state), []
+    told = _as_told(state, new)
+    ahead = ahead if state.told is known else None
+    parts = joined([*state.ledger.held, told]) if state.ledger.held else told
+    is_complete = config.batches is None or _is_complete(config, told, parts.over, state.told, ahead)
     held = () if is_complete else (parts,)
-    after = _noted(standing, told, held, pending, clock)
+    after = _noted(state, told, held, pending, clock)
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
         after = with_memory(config, after, restarts=not config.memories.shares_history)
     if not held and config.learning is not None and is_fit_due(config, after):
         after = with_prior(config, after)
-    judged = standing.predictions.told(residuals, standing.round, is_learned=not held)
+    judged = state.predictions.told(residuals, state.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.spec is not standing.spec or forgot:
-        starts_anew = forgot or after.spec.prior is not standing.spec.prior
+    if after.spec is not state.spec or forgot:
+        starts_anew = forgot or after.spec.prior is not state.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
         return relearned(config, after)
-    belief = standing.told
+    belief = state.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
-    if not held and len((counted := parts if is_whole else standing.spec.counted(parts)).X):
-        generator = config.dictionary_generator(standing.ledger.num_learned)
+    if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
+        generator = config.dictionary_generator(state.ledger.num_learned)
         belief = belief.learned(counted, config.dictionary, generator)
     now = after.clock.now
-    failures = standing.failures
+    failures = state.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
-        failures = failures_after(config, failures, ledger, told, standing.spec, now)
+        failures = failures_after(config, failures, ledger, told, state.spec, now)
     return changed(after, told=belief.at(now), predictions=judged, failures=failures)
 
 
-def _trigger(config: BanditConfig, standing: Standing) -> RestartTrigger | None:
+def _trigger(config: BanditConfig, state: State) -> RestartTrigger | None:
     """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
-    return config.trigger if config.is_prior_known(standing.last_fit, standing.ledger.num_forgotten) else None
+    return config.trigger if config.is_prior_known(state.last_fit, state.ledger.num_forgotten) else None
 
 
-def _predicted(config: BanditConfig, standing: Standing, X: Tensor, times: Tensor | None) -> Prediction | None:
+def _predicted(config: BanditConfig, state: State, X: Tensor, times: Tensor | None) -> Prediction | None:
     """Return the prediction of rewards at points (q, d), of many that no trigger asks for at the first of them.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
-    if _trigger(config, standing) is None:
-        if not config.is_prior_known(standing.last_fit) or not X.shape[0]:
+    if _trigger(config, state) is None:
+        if not config.is_prior_known(state.last_fit) or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
-    belief, known = standing.belief, standing.predictions
-    memory, now, noise = standing.spec.memory, standing.clock.now, belief.regularization
+    belief, known = state.belief, state.predictions
+    memory, now, noise = state.spec.memory, state.clock.now, belief.regularization
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
-    return Prediction(*belief.moments(X), belief, standing.num_since_restart, known, noise)
+    return Prediction(*belief.moments(X), belief, state.num_since_restart, known, noise)
 
 
 def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
@@ -230,19 +230,19 @@ def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
     return standardized(Y, before.mean, before.variance, before.noise)
 
 
-def _as_told(standing: Standing, new: Round) -> History:
-    rounds = torch.full((new.X.shape[0],), standing.round)
+def _as_told(state: State, new: Round) -> History:
+    rounds = torch.full((new.X.shape[0],), state.round)
     told_at = None if new.times is None else torch.full_like(new.times, new.clock.now)
     return History(new.X, new.Y, rounds, new.stages, new.times, new.outcomes, told_at, new.failed)
 
 
-def _noted(standing: Standing, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> Standing:
-    """Return the standing with a round told, which no posterior has learned yet."""
-    ledger, number = standing.ledger.with_told(told, held, pending), standing.round + 1
-    return changed(standing, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
+def _noted(state: State, told: History, held: tuple[History, ...], pending: Pending, clock: Clock) -> State:
+    """Return the state with a round told, which no posterior has learned yet."""
+    ledger, number = state.ledger.with_told(told, held, pending), state.round + 1
+    return changed(state, ledger=ledger, round=number, answers=(), clock=clock.after_reward(number))
 
 
-def replayed(config: BanditConfig, standing: Standing, history: History) -> Standing:
+def replayed(config: BanditConfig, state: State, history: History) -> State:
     """Return what is known after a recorded history. Of fits of a prior that leave no trace only the last is made.
 
     Raises:
@@ -250,34 +250,34 @@ def replayed(config: BanditConfig, standing: Standing, history: History) -> Stan
     """
     example, kind = config.candidates.example, {"timed": config.has_clock, "dated": config.candidates.is_timed}
     history = checked_history(history, example, config.num_stages, len(config.of_outcomes), **kind)
-    clocks, rounds, end = standing.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
+    clocks, rounds, end = state.clock.replayed(history.times, history.told_at, history.rounds), list[Round](), 0
     counts = history.rounds.unique_consecutive(return_counts=True)[1].tolist()
     for clock, number in zip(clocks, counts, strict=True):
         told, end = history.rows(slice(end, end + number)), end + number
         rounds.append(Round(clock, told.X, told.Y, told.stages, told.outcomes, told.times, told.failed))
-    before, numbers = standing.outcomes, range(len(config.of_outcomes))
+    before, numbers = state.outcomes, range(len(config.of_outcomes))
     together = [number for number in numbers if _shares(before[number])]
     if config.trigger is not None:  # it restarts outcomes as well
         together = list(numbers)
     if config.trigger is not None or together:
         for told in rounds:
-            pending = standing.ledger.pending.without(told.X, config.own_columns)
-            standing = _learned(config, standing, told, pending, None, together)
+            pending = state.ledger.pending.without(told.X, config.own_columns)
+            state = _learned(config, state, told, pending, None, together)
     else:
-        standing = _with_rounds(config, standing, rounds)
-    outcomes = list(standing.outcomes)
+        state = _with_rounds(config, state, rounds)
+    outcomes = list(state.outcomes)
     for number in set(numbers) - set(together):
         own = config.of_outcomes[number]
         known = _with_rounds(own, before[number], [own_round(config, own, each, number) for each in rounds])
-        outcomes[number] = known.at(standing.clock if own.has_clock else own.clock)
-    return replace(standing, outcomes=tuple(outcomes))
+        outcomes[number] = known.at(state.clock if own.has_clock else own.clock)
+    return replace(state, outcomes=tuple(outcomes))
 
 
-def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Round | None]) -> Standing:
+def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | None]) -> State:
     """Return what is known of rewards after rounds, of which some may have told none; see ``replayed``."""
     done = 0
     if _only_the_last_fit_counts(config):
-        noted = start = standing
+        noted = start = state
         for number, told in enumerate(rounds, 1):
             if told is None:
                 noted = replace(noted, round=noted.round + 1)
@@ -289,14 +289,14 @@ def _with_rounds(config: BanditConfig, standing: Standing, rounds: Sequence[Roun
                 noted = replace(noted, last_fit=noted_fit(config, noted, counting))
         if done:
             start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
-            standing = relearned(config, start)
+            state = relearned(config, start)
     for told in rounds[done:]:
         if told is None:
-            standing = replace(standing, round=standing.round + 1)
+            state = replace(state, round=state.round + 1)
         else:
-            pending = standing.ledger.pending.without(told.X, config.own_columns)
-            standing = _with_rewards(config, standing, told, pending, None)
-    return standing
+            pending = state.ledger.pending.without(told.X, config.own_columns)
+            state = _with_rewards(config, state, told, pending, None)
+    return state
 
 
 def _only_the_last_fit_counts(config: BanditConfig) -> bool:
@@ -311,21 +311,23 @@ def _only_the_last_fit_counts(config: BanditConfig) -> bool:
     return config.learning.learn_memory or config.memory is None or config.memory.keeps_noise
 
 
-def consulted(config: BanditConfig, standing: Standing) -> tuple[tuple[float, Answers], ...]:
+def consulted(config: BanditConfig, state: State) -> tuple[tuple[float, Answers], ...]:
     """Return what an expert said in this round, who is asked now if that was not done at this time."""
-    if config.advice is None or standing.answers_now is not None:
-        return standing.answers
-    told = standing.ledger.history_since(standing.ledger.num_forgotten).rewarded
-    said = config.advice.answers(told, standing.told.kernel, standing.round, standing.clock, config.seed)
-    return (*standing.answers, (standing.clock.now, said))
+    if config.advice is None or state.answers_now is not None:
+        return state.answers
+    told = state.ledger.history_since(state.ledger.num_forgotten).rewarded
+    said = config.advice.answers(told, state.told.kernel, state.round, state.clock, config.seed)
+    return (*state.answers, (state.clock.now, said))
 
 
-def probabilities(config: BanditConfig, standing: Standing) -> tuple[float, ...]:
+def probabilities(config: BanditConfig, state: State) -> tuple[float, ...]:
     """Return those from which the memory in force was drawn; none where it is not chosen."""
-    return () if config.memories is None else config.memories.choice(standing.summaries, config.seed).probabilities
+    return () if config.memories is None else config.memories.choice(state.summaries, config.seed).probabilities
 
 
-def _is_complete(config: BanditConfig, told: History, held: History, belief: Belief, ahead: Lookahead | None) -> bool:
+def _is_complete(
+    config: BanditConfig, told: History, held: History, belief: Belief, ahead: FantasyPosterior | None
+) -> bool:
     """Say whether points held are a complete batch, the last of them just told.
 
     Of thousands, which cost their square, the first may do.
@@ -336,6 +338,6 @@ def _is_complete(config: BanditConfig, told: History, held: History, belief: Bel
     if ahead is not None and ahead.looks_from(held.X, held.stages):
         return batches.is_complete(ahead)
     first = held.rows(slice(_FIRST_LOOKED_AT))
-    is_complete = batches.is_complete(belief.lookahead(first.X, first.stages))
+    is_complete = batches.is_complete(belief.fantasized(first.X, first.stages))
     more = len(held.X) > len(first.X)
-    return is_complete or (more and batches.is_complete(belief.lookahead(held.X, held.stages)))
+    return is_complete or (more and batches.is_complete(belief.fantasized(held.X, held.stages)))

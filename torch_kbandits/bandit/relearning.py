@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any, cast
 
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.failures import failures_in
-from torch_kbandits.bandit.standing import Rival, Standing
+from torch_kbandits.bandit.state import ComparedPosterior, State
 from torch_kbandits.beliefs import Belief
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import seed_for
@@ -16,86 +16,86 @@ from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 
-def relearned(config: BanditConfig, standing: Standing) -> Standing:
+def relearned(config: BanditConfig, state: State) -> State:
     """Return what is known once its spec is another: all that was learned is learned anew; what is pending stays.
 
     Cost: that of the posterior, computed afresh unless a rival is.
     """
-    ledger, now = standing.ledger.in_one_part, standing.clock.now
+    ledger, now = state.ledger.in_one_part, state.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    belief, _ = _believed(config, told, standing.spec, now, standing.rivals, ledger.num_learned)
-    failures = failures_in(config, ledger, standing.spec, now)
-    return changed(standing, ledger=ledger, told=belief, failures=failures)
+    belief, _ = _believed(config, told, state.spec, now, state.compared, ledger.num_learned)
+    failures = failures_in(config, ledger, state.spec, now)
+    return changed(state, ledger=ledger, told=belief, failures=failures)
 
 
-def with_memory(config: BanditConfig, standing: Standing, *, restarts: bool) -> Standing:
+def with_memory(config: BanditConfig, state: State, *, restarts: bool) -> State:
     """Return the same with the memory of the next block, and with the posterior that its rewards are to be added to."""
-    ledger = standing.ledger.in_one_part
-    before = standing.summaries, standing.rivals
-    spec, summaries, rivals = with_chosen_memory(config, standing.spec, ledger.told[0], *before)
+    ledger = state.ledger.in_one_part
+    before = state.summaries, state.compared
+    spec, summaries, compared = with_chosen_memory(config, state.spec, ledger.told[0], *before)
     ledger = ledger.restarted if restarts else ledger
-    return changed(standing, ledger=ledger, summaries=summaries, spec=spec, rivals=rivals)
+    return changed(state, ledger=ledger, summaries=summaries, spec=spec, compared=compared)
 
 
 def with_chosen_memory(
     config: BanditConfig,
-    spec: ModelSpec,
+    spec: SurrogateSpec,
     history: History,
     known: tuple[Any, ...] = (),
-    rivals: tuple[Rival, ...] = (),
-) -> tuple[ModelSpec, tuple[Any, ...], tuple[Rival, ...]]:
-    """Return a spec with the memory that is chosen after a history, the summaries of its blocks, and the rivals.
+    compared: tuple[ComparedPosterior, ...] = (),
+) -> tuple[SurrogateSpec, tuple[Any, ...], tuple[ComparedPosterior, ...]]:
+    """Return a spec with the memory that is chosen after a history, the summaries of its blocks, and the compared.
 
-    The choice rests on the summaries, and these on posteriors that are compared, the rivals. Known are those of an
+    The choice rests on the summaries, and these on posteriors that are compared, the compared. Known are those of an
     earlier part of the history.
     """
     if config.memories is None:
         return spec, (), ()
 
     def believed(part: History, memory: Memory, now: float) -> Belief:
-        nonlocal rivals
-        belief, rivals = _believed(config, part, replace(spec, memory=memory), now, rivals, len(part.X))
+        nonlocal compared
+        belief, compared = _believed(config, part, replace(spec, memory=memory), now, compared, len(part.X))
         return belief
 
     summaries = config.memories.summaries(history.rewarded, known, believed)
     memory = config.memories.choice(summaries, config.seed).memory
-    return spec if memory == spec.memory else replace(spec, memory=memory), summaries, rivals
+    return spec if memory == spec.memory else replace(spec, memory=memory), summaries, compared
 
 
-def settled(config: BanditConfig, standing: Standing) -> Standing:
+def settled(config: BanditConfig, state: State) -> State:
     """Return what is known under a prior that is fitted, also before the first fit is due; as it is if it is given."""
-    if config.learning is None or standing.last_fit.number:
-        return standing
-    after = with_prior(config, standing, early=True)
-    return standing if after is standing else relearned(config, after)
+    if config.learning is None or state.last_fit.number:
+        return state
+    after = with_prior(config, state, early=True)
+    return state if after is state else relearned(config, after)
 
 
-def recalled(config: BanditConfig, standing: Standing) -> Standing:
+def recalled(config: BanditConfig, state: State) -> State:
     """Return what was known when something counted last, if nothing does now: before a restart, or long ago.
 
     As it is where something counts, or nothing ever did.
     """
-    ledger = standing.ledger.in_one_part
+    ledger = state.ledger.in_one_part
     learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
-    if standing.belief.num_observations or not len(learned.X):
-        return standing
-    spec, now = standing.spec, standing.clock.now
+    if state.belief.num_observations or not len(learned.X):
+        return state
+    spec, now = state.spec, state.clock.now
     if learned.times is not None and not len(_counting(spec, learned, now).X):
         now = float(learned.times.max())
     told, _ = _believed(config, learned, spec, now, (), ledger.num_learned)
-    outcomes = tuple(recalled(*each) for each in zip(config.of_outcomes, standing.outcomes, strict=True))
-    return replace(standing, told=told, answers=(), outcomes=outcomes)
+    outcomes = tuple(recalled(*each) for each in zip(config.of_outcomes, state.outcomes, strict=True))
+    return replace(state, told=told, answers=(), outcomes=outcomes)
 
 
-def with_prior(config: BanditConfig, standing: Standing, *, early: bool = False) -> Standing:
+def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> State:
     """Return the same with the prior fitted again; what was learned is to be learned anew under it.
 
     Of few rewards the units alone are fitted, unless this is to be done early.
     """
-    learning, ledger, spec = cast(LearnedPrior, config.learning), standing.ledger, standing.spec
-    if (counting := to_fit(config, standing)) is None:
-        return standing
-    history, now, last = ledger.in_one_part.told[0], standing.clock.now, noted_fit(config, standing, counting)
+    learning, ledger, spec = cast(LearnedPrior, config.learning), state.ledger, state.spec
+    if (counting := to_fit(config, state)) is None:
+        return state
+    history, now, last = ledger.in_one_part.told[0], state.clock.now, noted_fit(config, state, counting)
     # From the same start each time, so that a fit does not depend on those before.
     memory = config.memory if learning.learn_memory else spec.memory
     steady = memory is None and config.trigger is None
@@ -116,35 +116,35 @@ def with_prior(config: BanditConfig, standing: Standing, *, early: bool = False)
     seed = seed_for(config.seed, ledger.num_learned, "fit")
     prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
-    fitted, summaries, rivals = with_chosen_memory(config, config.spec_of(prior, memory), history)
-    after = replace(standing, spec=fitted, last_fit=last, summaries=summaries, complaints=said)
-    return replace(after, rivals=rivals)
+    fitted, summaries, compared = with_chosen_memory(config, config.spec_of(prior, memory), history)
+    after = replace(state, spec=fitted, last_fit=last, summaries=summaries, complaints=said)
+    return replace(after, compared=compared)
 
 
-def is_fit_due(config: BanditConfig, standing: Standing) -> bool:
+def is_fit_due(config: BanditConfig, state: State) -> bool:
     """Say whether a prior that is learned is to be fitted again."""
-    ledger = standing.ledger
-    return cast(LearnedPrior, config.learning).is_due(ledger.num_learned, standing.last_fit, ledger.num_forgotten)
+    ledger = state.ledger
+    return cast(LearnedPrior, config.learning).is_due(ledger.num_learned, state.last_fit, ledger.num_forgotten)
 
 
-def to_fit(config: BanditConfig, standing: Standing) -> History | None:
+def to_fit(config: BanditConfig, state: State) -> History | None:
     """Return what the prior is to be fitted to; None where it stays as it is."""
-    learning, ledger = cast(LearnedPrior, config.learning), standing.ledger
+    learning, ledger = cast(LearnedPrior, config.learning), state.ledger
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
-    counting = learned if learning.learn_memory else _counting(standing.spec, learned, standing.clock.now)
-    stays = config.is_prior_known(standing.last_fit)  # after a restart what was fitted does
+    counting = learned if learning.learn_memory else _counting(state.spec, learned, state.clock.now)
+    stays = config.is_prior_known(state.last_fit)  # after a restart what was fitted does
     few = len(counting.X) < learning.num_initial
     return None if len(counting.X) < 2 or (few and stays) else counting
 
 
-def noted_fit(config: BanditConfig, standing: Standing, counting: History) -> LastFit:
+def noted_fit(config: BanditConfig, state: State, counting: History) -> LastFit:
     """Return what is noted of a fit to observations."""
     few = len(counting.X) < cast(LearnedPrior, config.learning).num_initial
-    return NEVER if few else LastFit(standing.ledger.num_learned, len(counting.X))
+    return NEVER if few else LastFit(state.ledger.num_learned, len(counting.X))
 
 
-def _counting(spec: ModelSpec, learned: History, now: float) -> History:
+def _counting(spec: SurrogateSpec, learned: History, now: float) -> History:
     """Return the observations of a history that count at a time."""
     memory = spec.memory
     if memory is not None and learned.times is not None:
@@ -156,17 +156,17 @@ def _counting(spec: ModelSpec, learned: History, now: float) -> History:
 def _believed(
     config: BanditConfig,
     learned: History,
-    spec: ModelSpec,
+    spec: SurrogateSpec,
     now: float,
-    rivals: tuple[Rival, ...],
+    compared: tuple[ComparedPosterior, ...],
     num_learned: int,
-) -> tuple[Belief, tuple[Rival, ...]]:
-    """Return the posterior of those observations that count under a hypothesis at a time, and the rivals with it.
+) -> tuple[Belief, tuple[ComparedPosterior, ...]]:
+    """Return the posterior of those observations that count under a hypothesis at a time, and the compared with it.
 
     It goes on from a rival that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
     """
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
-    known = next((each for each in rivals if each.goes_on_to(prior, memory, told, now)), None)
+    known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
     if known is None:
         counting = spec.counted(_counting(spec, told, now))
         belief = config.learned_in_passes(config.belief(spec).at(now), counting, num_learned)
@@ -176,5 +176,5 @@ def _believed(
         belief = belief.learned(counting, None, None) if len(counting.X) else belief
     if not belief.exact:
         return belief, ()
-    others = (each for each in rivals if each.prior is prior and each.memory != memory)
-    return belief, (*others, Rival(prior, memory, now, told, belief))
+    others = (each for each in compared if each.prior is prior and each.memory != memory)
+    return belief, (*others, ComparedPosterior(prior, memory, now, told, belief))

@@ -21,7 +21,7 @@ def recorded(bandit: Bandit, number: int) -> dict[str, Any]:
 
     Cost: O(what is returned).
     """
-    pending = bandit._standing.ledger.pending
+    pending = bandit._state.ledger.pending
     stages = None if pending.stages is None else pending.stages[-number:].tolist()
     return {"points": pending.points[-number:].tolist(), "stages": stages}
 
@@ -44,15 +44,15 @@ def ask_again(
     Raises:
         InputError: if they do not fit; then nothing changes.
     """
-    example, standing = bandit.candidates.example, bandit._standing
+    example, state = bandit.candidates.example, bandit._state
     X = torch.tensor(points, dtype=torch.float64).to(example)
     checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
     known = None if stages is None else torch.tensor(stages, dtype=torch.long)
-    if (known is None) != (standing.ledger.pending.stages is None):
+    if (known is None) != (state.ledger.pending.stages is None):
         raise InputError("The log is of a bandit with stages and this one has none, or the other way round.")
     if known is not None:
         known = checked_stages(known, X, bandit._config.num_stages)
-    return bandit._mark(X, standing.clock.moved_to(time, standing.round), known)
+    return bandit._mark(X, state.clock.moved_to(time, state.round), known)
 
 
 def last_fits(bandit: Bandit) -> tuple[LastFit, ...]:
@@ -60,5 +60,5 @@ def last_fits(bandit: Bandit) -> tuple[LastFit, ...]:
     config = bandit._config
     if not any(each.learning for each in (config, *config.of_outcomes)):
         return ()
-    standing = bandit._standing
-    return tuple(each.last_fit for each in (standing, *standing.outcomes))
+    state = bandit._state
+    return tuple(each.last_fit for each in (state, *state.outcomes))

@@ -13,19 +13,19 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
 from torch_kbandits.bandit.learning import probabilities
 from torch_kbandits.bandit.relearning import recalled
-from torch_kbandits.bandit.standing import Outlook, Standing
+from torch_kbandits.bandit.state import CachedFantasy, State
 from torch_kbandits.bandit.synchronized import synchronized
 from torch_kbandits.beliefs import (
     Belief,
     ConstrainedAcquisition,
     EnsembleBelief,
-    Lookahead,
-    PendingObjectives,
+    FantasyPosterior,
+    ObjectiveFantasies,
     failure_probability,
     offering,
     recommended,
@@ -59,8 +59,8 @@ class BanditReports(ABC):
     batches: BatchRule | None
     seed: int
     _config: BanditConfig
-    _standing: Standing
-    _outlook: Outlook | None
+    _state: State
+    _cached_fantasy: CachedFantasy | None
     _shown: tuple[Belief, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
@@ -88,7 +88,7 @@ class BanditReports(ABC):
     @property
     def round(self) -> int:
         """The number of the current round, counted from 0."""
-        return self._standing.round
+        return self._state.round
 
     @property
     def memory(self) -> Memory | None:
@@ -108,12 +108,12 @@ class BanditReports(ABC):
     @property
     def num_since_restart(self) -> int:
         """How many rewards were told since the last restart; all of them if there was none."""
-        return self._standing.num_since_restart
+        return self._state.num_since_restart
 
     @property
     def memory_probabilities(self) -> tuple[float, ...]:
         """The probabilities from which the memory in force was drawn, in the order of ``memories``; none without."""
-        return probabilities(self._config, self._standing)
+        return probabilities(self._config, self._state)
 
     @property
     def model_weights(self) -> tuple[float, ...]:
@@ -123,13 +123,13 @@ class BanditReports(ABC):
         the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
         ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
         """
-        told = self._standing.told
+        told = self._state.told
         return told.weights if isinstance(told, EnsembleBelief) else ()
 
     @property
     def beta(self) -> Tensor:
         """The multiplier of the posterior standard deviation in force now, 0-dim."""
-        return self.width(self._standing.belief)
+        return self.width(self._state.belief)
 
     def guarantee(self, *, check: bool = False) -> Guarantee:
         """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
@@ -144,14 +144,14 @@ class BanditReports(ABC):
 
         Cost: that of ``pending_variance_ratio``, and of ``dictionary_quality`` if it is measured.
         """
-        standing = self._standing
+        state = self._state
         return guarantee(
             self._config,
             self._spec,
-            standing.ledger.num_observations,
+            state.ledger.num_observations,
             pending_variance_ratio=self.pending_variance_ratio() if self.batches is None else 1.0,
-            was_restarted=standing.ledger.num_forgotten > 0,
-            learns_residual=standing.belief.learns_residual,
+            was_restarted=state.ledger.num_forgotten > 0,
+            learns_residual=state.belief.learns_residual,
             quality=self._quality(check),
         )
 
@@ -170,10 +170,10 @@ class BanditReports(ABC):
 
         Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
         """
-        standing = self._standing
-        if not len(standing.ledger.outstanding):
+        state = self._state
+        if not len(state.ledger.outstanding):
             return 1.0
-        ahead = self._ahead_of(standing)
+        ahead = self._ahead_of(state)
         is_listed = self.candidates.is_lasting and self.candidates.is_finite
         ratio = ahead.variance_ratio() if is_listed else 1.0 + ahead.pending_scores().sum()
         return max(1.0, float(ratio))
@@ -203,39 +203,39 @@ class BanditReports(ABC):
         if self.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
         num_points = checks.size("num_points", num_points)
-        standing = self._standing
-        if X is None and standing.belief.num_observations:
-            generator = generator_for(self.seed, standing.round, "quality")
-            played = standing.belief.played
+        state = self._state
+        if X is None and state.belief.num_observations:
+            generator = generator_for(self.seed, state.round, "quality")
+            played = state.belief.played
             some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
-            others = some_points(self.candidates, num_points // 2, standing.clock.now, generator)
+            others = some_points(self.candidates, num_points // 2, state.clock.now, generator)
             X = self._there(torch.cat([some, others]))
         return dictionary_quality(cast(NystromGP, self.model), X, max_reference=max_reference)
 
     @property
     def history(self) -> History:
         """All that was told, in order; a copy."""
-        self._standing = changed(self._standing, ledger=self._standing.ledger.in_one_part)
-        return self._standing.ledger.told[0].copied(self.candidates.device)
+        self._state = changed(self._state, ledger=self._state.ledger.in_one_part)
+        return self._state.ledger.told[0].copied(self.candidates.device)
 
     @property
     def rule(self) -> AcquisitionRule:
         """How the next point is chosen from the posterior."""
-        return rule_in(self._config, self._standing)
+        return rule_in(self._config, self._state)
 
     @property
     def num_asked(self) -> int:
         """How many points were ever asked for or marked as pending."""
-        return self._standing.ledger.num_asked
+        return self._state.ledger.num_asked
 
     @property
     def num_observations(self) -> int:
         """How many rewards were ever told."""
-        return self._standing.ledger.num_observations
+        return self._state.ledger.num_observations
 
     def history_since(self, number: int) -> History:
         """Return the history without its first ``number`` rewards. Cost: O(what is returned), not O(n)."""
-        told = self._standing.ledger.history_since(checks.non_negative_integer("number", number))
+        told = self._state.ledger.history_since(checks.non_negative_integer("number", number))
         return told.copied(self.candidates.device)
 
     @property
@@ -244,13 +244,13 @@ class BanditReports(ABC):
 
         It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
         """
-        ledger, history = self._standing.ledger, self._standing.ledger.history_since(0)
+        ledger, history = self._state.ledger, self._state.ledger.history_since(0)
         weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
             level = self._spec.regularization
-            weights[learned] = level / self.memory.noise(times[learned], self._standing.clock.now, level)
+            weights[learned] = level / self.memory.noise(times[learned], self._state.clock.now, level)
         return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
     @property
@@ -259,28 +259,28 @@ class BanditReports(ABC):
 
         It is minus infinity before the first time.
         """
-        return self._standing.now
+        return self._state.now
 
     @property
     def pending(self) -> Tensor:
         """The points asked for and not yet told, (k, d), in the order asked; a copy. With contexts joint points."""
-        return self._there(self._standing.ledger.pending.points)
+        return self._there(self._state.ledger.pending.points)
 
     @property
     def pending_ids(self) -> tuple[int, ...]:
         """The ids of the points asked for and not yet told, in the order asked."""
-        return self._standing.ledger.pending.ids
+        return self._state.ledger.pending.ids
 
     @property
     def pending_ages(self) -> Tensor:
         """How long ago each pending point was asked for, (k,), in the units of ``now`` and in double precision."""
-        times = self._standing.ledger.pending.times
-        return self._there(self._standing.now - torch.tensor(times, dtype=torch.float64))
+        times = self._state.ledger.pending.times
+        return self._there(self._state.now - torch.tensor(times, dtype=torch.float64))
 
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._there(self._standing.belief.inducing_points)
+        return self._there(self._state.belief.inducing_points)
 
     @property
     def objective(self) -> Scalarization | None:
@@ -299,7 +299,7 @@ class BanditReports(ABC):
             InputError: if no outcome of this name is declared.
         """
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
-        return self._outcome_shown(self._standing.outcomes[place])
+        return self._outcome_shown(self._state.outcomes[place])
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
         """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
@@ -316,14 +316,14 @@ class BanditReports(ABC):
         Raises:
             InputError: if they do not fit.
         """
-        clock = self._standing.clock.moved_to(time, self._standing.round)
-        X, failures = self.candidates.points(x, context, clock.now), self._standing.at(clock).failures
+        clock = self._state.clock.moved_to(time, self._state.round)
+        X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
         return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._shown_by(self._standing.belief, self._standing.ledger)
+        return self._shown_by(self._state.belief, self._state.ledger)
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
@@ -339,15 +339,15 @@ class BanditReports(ABC):
             candidates: as in ``ask``.
             time: as in ``ask``; nothing changes for the bandit.
         """
-        standing, domain = self._now(time, context, candidates)
-        rule, functions = rule_in(self._config, standing), list[AcquisitionFunction]()
-        offer, outstanding = playable_of(self._config, standing, domain, rule), self._there(standing.ledger.outstanding)
+        state, domain = self._now(time, context, candidates)
+        rule, functions = rule_in(self._config, state), list[AcquisitionFunction]()
+        offer, outstanding = playable_of(self._config, state, domain, rule), self._there(state.ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
-        seed = seed_for(self.seed, standing.round, f"ask {len(outstanding)}")
+        seed = seed_for(self.seed, state.round, f"ask {len(outstanding)}")
         if self._config.objective is not None and isinstance(rule, OptimisticRule):
-            functions.append(self._weighed_function(standing, self._config.objective, rule, domain, seed))
-        for part, own_seed in [] if functions else offering(standing.belief, seed):
-            model = self._shown_by(part, standing.ledger)
+            functions.append(self._weighed_function(state, self._config.objective, rule, domain, seed))
+        for part, own_seed in [] if functions else offering(state.belief, seed):
+            model = self._shown_by(part, state.ledger)
             functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
@@ -372,13 +372,13 @@ class BanditReports(ABC):
         Raises:
             EmptyHistoryError: if nothing was learned yet.
         """
-        standing, domain = self._now(time, context, candidates)
-        standing = recalled(self._config, all_settled(self._config, standing))
-        belief, keeps = standing.belief, self.candidates.recommends
-        constraints = constraints_of(self._config, standing, plainly=True)
+        state, domain = self._now(time, context, candidates)
+        state = recalled(self._config, all_settled(self._config, state))
+        belief, keeps = state.belief, self.candidates.recommends
+        constraints = constraints_of(self._config, state, plainly=True)
         if self._config.objective is not None:
             best = recommended_for(
-                objectives_of(self._config, standing, self._config.objective), domain, constraints, keeps
+                objectives_of(self._config, state, self._config.objective), domain, constraints, keeps
             )
         elif constraints is not None:
             best = recommended(belief, domain, constraints, keeps)
@@ -395,39 +395,41 @@ class BanditReports(ABC):
 
         Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
         """
-        return examined(self._config, self._standing, self._seconds, self._quality(check))
+        return examined(self._config, self._state, self._seconds, self._quality(check))
 
     @property
-    def _spec(self) -> ModelSpec:
+    def _spec(self) -> SurrogateSpec:
         """What is taken for true now."""
-        return self._config.in_force(self._standing.spec, self._standing.told)
+        return self._config.in_force(self._state.spec, self._state.told)
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""
         return values.to(self.candidates.device, copy=True)
 
     @abstractmethod
-    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[Standing, Domain]:
+    def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
 
     @abstractmethod
-    def _ahead_of(self, standing: Standing) -> Lookahead:
+    def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
 
     def _weighed_function(
-        self, standing: Standing, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
+        self, state: State, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return the function of several objectives that a choice maximises."""
-        objectives, ledger = objectives_of(self._config, standing, objective), standing.ledger
-        ahead = standing.belief.lookahead(ledger.outstanding, ledger.outstanding_stages)
+        objectives, ledger = objectives_of(self._config, state, objective), state.ledger
+        ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
         models = [
-            self._outcome_shown(standing.outcomes[aim.place - 1]) if aim.place else self._shown_by(aim.belief, ledger)
-            for aim in objectives.aims
+            self._outcome_shown(state.outcomes[member.place - 1])
+            if member.place
+            else self._shown_by(member.belief, ledger)
+            for member in objectives.members
         ]
-        weighed = PendingObjectives(objectives, ahead).weighed(ahead, self.width(standing.belief), seed)
+        weighed = ObjectiveFantasies(objectives, ahead).scalarized(ahead, self.width(state.belief), seed)
         return weighed.function(rule, models, seed, domain)
 
-    def _outcome_shown(self, known: Standing) -> NystromGP | OnlineGP:
+    def _outcome_shown(self, known: State) -> NystromGP | OnlineGP:
         """Return the posterior of an outcome as a BoTorch model of its own."""
         told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
         return known.belief.shown(told).to(self.candidates.device)
@@ -442,4 +444,4 @@ class BanditReports(ABC):
     def _quality(self, check: bool) -> DictionaryQuality | None:
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
         is_measured = checks.flag("check", check) and self.dictionary is not None
-        return self.dictionary_quality() if is_measured and self._standing.belief.num_observations else None
+        return self.dictionary_quality() if is_measured and self._state.belief.num_observations else None

@@ -1,7 +1,7 @@
 """What is believed of the candidates, and how the next of them is chosen."""
 
-from torch_kbandits.beliefs.base import Belief, Lookahead
-from torch_kbandits.beliefs.choice import Terms, are_few, belief_over
+from torch_kbandits.beliefs.base import Belief, FantasyPosterior
+from torch_kbandits.beliefs.choice import PosteriorConfig, are_few, belief_over
 from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.constraint_set import ConstrainedAcquisition, ConstrainedOutcome, ConstraintSet
 from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
@@ -9,7 +9,7 @@ from torch_kbandits.beliefs.feasibility import FeasibilityModel, failure_probabi
 from torch_kbandits.beliefs.filtered import FilteredArms
 from torch_kbandits.beliefs.objectives import ObjectivePosterior, ObjectiveSet
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.beliefs.scalarized import PendingObjectives, recommended_for
+from torch_kbandits.beliefs.scalarized import ObjectiveFantasies, recommended_for
 from torch_kbandits.beliefs.staged import StagedBelief
 
 __all__ = [
@@ -18,16 +18,16 @@ __all__ = [
     "ConstrainedOutcome",
     "ConstraintSet",
     "EnsembleBelief",
+    "FantasyPosterior",
     "FeasibilityModel",
     "FilteredArms",
-    "Lookahead",
+    "ObjectiveFantasies",
     "ObjectivePosterior",
     "ObjectiveSet",
-    "PendingObjectives",
     "Playable",
     "PosteriorBelief",
+    "PosteriorConfig",
     "StagedBelief",
-    "Terms",
     "are_few",
     "belief_over",
     "failure_probability",

@@ -23,7 +23,7 @@ from torch_kbandits.acquisition import (
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.loops import score_loops
-from torch_kbandits.loops.compiled import runs_compiled
+from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.formulas import frozen
 from torch_kbandits.numerics.random import ROUNDING_SHARE, highest, tie_width
@@ -54,7 +54,7 @@ class Offered(Protocol):
         ...
 
 
-class Lookahead(ABC):
+class FantasyPosterior(ABC):
     """The posterior with points pending, from which the next is chosen. Telling makes it out of date.
 
     Args:
@@ -293,7 +293,7 @@ class Belief(ABC):
             known = known if keeps is None else known[keeps(known)]
             domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
         belief, nothing = self.leading or self, torch.zeros_like(self.regularization)
-        ahead = belief.lookahead(belief.inducing_points[:0])
+        ahead = belief.fantasized(belief.inducing_points[:0])
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
@@ -336,7 +336,7 @@ class Belief(ABC):
         """
 
     @abstractmethod
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending, which stages (k,) chose; None where there are no stages."""
 
     @abstractmethod
@@ -412,10 +412,10 @@ def best_of(
 ) -> tuple[int | Tensor, Callable[[], float]]:
     """Return the position of the highest score (A,), maybe as (1,), for which nobody has waited, and what returns it.
 
-    Scores that differ by rounding only are broken by lot. Without ``tie_rank`` the lot is the round's: actions differ
+    Scores that differ by rounding only are broken at random. Without ``tie_rank`` the round decides: actions differ
     from round to round, so there is no order of all.
     """
-    if runs_compiled(scores, beta, kernel_bound):
+    if on_cpu_without_grad(scores, beta, kernel_bound):
         share = ROUNDING_SHARE[kernel_bound.dtype]
         row, best, is_alone = score_loops.highest(scores.numpy(), beta.item(), kernel_bound.item(), share)
         if is_alone:

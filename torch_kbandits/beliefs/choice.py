@@ -13,7 +13,7 @@ from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.posterior_belief import Place, PosteriorBelief
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, SearchConfig
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
@@ -25,7 +25,7 @@ COVARIANCE_LIMIT = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class PosteriorConfig:
     """What a belief is to be, whatever may be played.
 
     Attributes:
@@ -52,7 +52,7 @@ class Terms:
 
 
 @singledispatch
-def belief_over(candidates: Candidates, terms: Terms) -> Belief:
+def belief_over(candidates: Candidates, terms: PosteriorConfig) -> Belief:
     """Return the belief before any observation. ``belief_over.register`` takes that of candidates of your own.
 
     Args:
@@ -69,41 +69,41 @@ def belief_over(candidates: Candidates, terms: Terms) -> Belief:
 
 
 @belief_over.register
-def _over_arms(candidates: Arms, terms: Terms) -> Belief:
+def _over_arms(candidates: Arms, terms: PosteriorConfig) -> Belief:
     """Return a posterior that the arms follow."""
     source = candidates.source
     rank = tie_rank(len(source), terms.seed).to(source.device)
-    return _posterior(source.block(0, 0).cpu(), terms, Place(source, tie_rank=rank))
+    return _posterior(source.block(0, 0).cpu(), terms, SearchConfig(source, tie_rank=rank))
 
 
 @belief_over.register
-def _over_a_box(candidates: Box, terms: Terms) -> Belief:
+def _over_a_box(candidates: Box, terms: PosteriorConfig) -> Belief:
     """Return a posterior that is searched by gradients."""
     search = BoxSearch.of(candidates, terms.seed)
-    return _posterior(search.probes, terms, Place(search=search))
+    return _posterior(search.probes, terms, SearchConfig(search=search))
 
 
 @belief_over.register(UnitCube)
 @belief_over.register(Configurations)
-def _over_a_cube(candidates: UnitCube | Configurations, terms: Terms) -> Belief:
+def _over_a_cube(candidates: UnitCube | Configurations, terms: PosteriorConfig) -> Belief:
     """Return a posterior that is searched by gradients and by exchanges."""
     if candidates.is_contextual:
         return _over_joint_points(cast(Configurations, candidates), terms)
     search = _search_on(candidates, terms)
-    return _posterior(cast(Tensor, search.probes), terms, Place(search=search))
+    return _posterior(cast(Tensor, search.probes), terms, SearchConfig(search=search))
 
 
 @belief_over.register(ContextualActions)
 @belief_over.register(Timed)
-def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: Terms) -> Belief:
+def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: PosteriorConfig) -> Belief:
     """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed) if isinstance(kind, Arms) else None
     search = _search_on(kind, terms, in_contexts=True) if isinstance(kind, (UnitCube, Configurations)) else None
     rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
     if rate is None:
-        return _posterior(example, terms, Place(search=search, tie_rank=rank))
-    joint = _posterior(example, replace(terms, outcomes=()), Place(search=search, tie_rank=rank))
+        return _posterior(example, terms, SearchConfig(search=search, tie_rank=rank))
+    joint = _posterior(example, replace(terms, outcomes=()), SearchConfig(search=search, tie_rank=rank))
     return FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
 
 
@@ -119,12 +119,14 @@ def keeps_all(memory: Memory | None) -> bool:
     return memory is None or (memory.keeps_noise and memory.num_latest is None and not memory.forgets)
 
 
-def _search_on(candidates: UnitCube | Configurations, terms: Terms, *, in_contexts: bool = False) -> CubeSearch:
+def _search_on(
+    candidates: UnitCube | Configurations, terms: PosteriorConfig, *, in_contexts: bool = False
+) -> CubeSearch:
     cube = candidates.space if isinstance(candidates, Configurations) else candidates
     return CubeSearch.of(cube, terms.seed, in_contexts=in_contexts)
 
 
-def _posterior(example: Tensor, terms: Terms, place: Place) -> PosteriorBelief:
+def _posterior(example: Tensor, terms: PosteriorConfig, place: SearchConfig) -> PosteriorBelief:
     """Return the posterior before any observation; an example says how large prior variances are."""
     words: dict[str, Any] = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "mean": terms.mean}
     words |= {"full_at": terms.full_at, "outcomes": terms.outcomes}

@@ -35,7 +35,7 @@ _WIDTH = 2.0
 
 
 class Chooser(Protocol):
-    """What chooses a point, given what is pending. A ``Lookahead`` is one."""
+    """What chooses a point, given what is pending. A ``FantasyPosterior`` is one."""
 
     @property
     def pending(self) -> Tensor:
@@ -96,7 +96,7 @@ def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, constrain
 
 
 def constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
-    """Return what may be played of a round's domain, and the constraints, whose feasibility leaves something of it.
+    """Return what may be played of a round's domain, and the constraints, relaxed until failures leave something of it.
 
     Raises:
         InfeasibleError: if limits are known to leave nothing.
@@ -113,7 +113,7 @@ def constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, Con
         return replace(domain, avoided=constraints.feasibility.avoided()), constraints
     context_dim = 0 if domain.context is None else len(domain.context)
     cube = BoxCube(cast(Tensor, domain.bounds)[:, context_dim:]) if domain.cube is None else domain.cube
-    known = [each.known.actions for each in constraints.watched if each.limit.is_safe]
+    known = [each.known.actions for each in constraints.outcomes if each.limit.is_safe]
     likely = torch.cat([*known, constraints.likely[-_LATEST:, context_dim:].flip(0)])
     if constraints.feasibility is not None:
         constraints, found = _relaxed_on_cube(domain, cube, likely, constraints, constraints.feasibility)
@@ -163,7 +163,7 @@ def _relaxed_on_cube(
 
 
 def relaxed_at(X: Tensor, constraints: ConstraintSet) -> ConstraintSet:
-    """Return the constraints with a feasibility that leaves one of points (n, d), if limits leave any."""
+    """Return the constraints, relaxed until failures leave one of points (n, d), if limits leave any."""
     if constraints.feasibility is None:
         return constraints
     within = (
@@ -212,9 +212,9 @@ def safe_expansion(
     Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that decides
     three times more, with up to sixteen points pending.
     """
-    watched = [each for each in constraints.watched if each.limit.is_safe]
+    outcomes = [each for each in constraints.outcomes if each.limit.is_safe]
     is_all = within.cube is None and within.allowed is None
-    if is_all or not all(each.is_trusted for each in watched):
+    if is_all or not all(each.is_trusted for each in outcomes):
         return None
     domain, allowed = _listed(domain, within, seed)
     maybe = constraints.rows(domain, hopefully=True) & ~allowed
@@ -226,11 +226,11 @@ def safe_expansion(
         goals = (maybe & (upper > upper[allowed].max())).nonzero().squeeze(-1)
         if not len(goals):
             return None
-        missing = torch.stack([each.missing(domain) for each in watched])
+        missing = torch.stack([each.missing(domain) for each in outcomes])
         goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
-        watch = watched[int(missing[:, goals[0]].argmax())]
-        row = _telling(watch, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
-        if row is None or not _would_become_safe(watch, ahead.pending, domain, offer.chosen(row), goals):
+        outcome = outcomes[int(missing[:, goals[0]].argmax())]
+        row = _telling(outcome, ahead.pending, domain, allowed, [offer.chosen(goal) for goal in goals.tolist()])
+        if row is None or not _would_become_safe(outcome, ahead.pending, domain, offer.chosen(row), goals):
             return None
         return offer.chosen(row)
 
@@ -255,25 +255,27 @@ def _listed(domain: Domain, within: Domain, seed: int) -> tuple[Domain, Tensor]:
 
 
 def _telling(
-    watch: ConstrainedOutcome, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]
+    outcome: ConstrainedOutcome, pending: Tensor, domain: Domain, allowed: Tensor, goals: list[Tensor]
 ) -> int | None:
     """Return the allowed row that tells most about points (1, d); None where its outcome is known within the noise."""
-    own, noise = watch.own_domain(domain), watch.belief.regularization
-    ahead = watch.belief.lookahead(watch.own_points(pending))
+    own, noise = outcome.own_domain(domain), outcome.belief.regularization
+    ahead = outcome.belief.fantasized(outcome.own_points(pending))
     before = ahead.offered(own).variance.clone()
     for goal in goals:
-        ahead.add(watch.own_points(goal))
+        ahead.add(outcome.own_points(goal))
     fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
     row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
-    return row if float(watch.beta) ** 2 * float(before[row]) > float(noise) else None
+    return row if float(outcome.beta) ** 2 * float(before[row]) > float(noise) else None
 
 
-def _would_become_safe(watch: ConstrainedOutcome, pending: Tensor, domain: Domain, x: Tensor, goals: Tensor) -> bool:
+def _would_become_safe(outcome: ConstrainedOutcome, pending: Tensor, domain: Domain, x: Tensor, goals: Tensor) -> bool:
     """Say whether one of the rows (g,) would be safe if the outcome of a point (1, d) were known to be as expected."""
-    own, ahead = watch.own_domain(domain), watch.belief.lookahead(watch.own_points(pending))
-    ahead.add(watch.own_points(x), _MANY)
+    own, ahead = outcome.own_domain(domain), outcome.belief.fantasized(outcome.own_points(pending))
+    ahead.add(outcome.own_points(x), _MANY)
     offer = ahead.offered(own)
-    return bool((watch.limit.excess(offer.mean[goals], offer.variance[goals], watch.beta, surely=True) <= 0.0).any())
+    return bool(
+        (outcome.limit.excess(offer.mean[goals], offer.variance[goals], outcome.beta, surely=True) <= 0.0).any()
+    )
 
 
 def refusal(constraints: ConstraintSet) -> str:
@@ -292,13 +294,13 @@ def refusal(constraints: ConstraintSet) -> str:
 
 
 def _names(constraints: ConstraintSet) -> str:
-    return " and ".join(sorted({each.limit.name for each in constraints.watched}))
+    return " and ".join(sorted({each.limit.name for each in constraints.outcomes}))
 
 
 def _confidence(constraints: ConstraintSet) -> str:
     """Return with what confidence a bound holds."""
     said = []
-    for each in constraints.watched:
+    for each in constraints.outcomes:
         share = getattr(each.limit.beta, "failure_probability", None)
         said.append(f"{float(each.beta):.3g} deviations" if share is None else f"probability {1.0 - share:.3g}")
     return "with a confidence of " + " and ".join(said)

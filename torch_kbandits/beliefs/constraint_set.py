@@ -75,7 +75,7 @@ class ConstrainedOutcome:
         return within | torch.cat([self.known.contains(block) for block in domain.parts()])
 
     def _excess_on(self, domain: Domain, *, surely: bool) -> Tensor:
-        offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
+        offer = self.belief.fantasized(self.belief.inducing_points[:0]).offered(self.own_domain(domain))
         return self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely)
 
 
@@ -84,24 +84,24 @@ class ConstraintSet:
     """All limits at once.
 
     Attributes:
-        watched: at least one, unless there is a model of failures.
+        outcomes: at least one, unless there is a model of failures.
         likely: points (n, d) that were played, near which a search looks for what is allowed.
         feasibility: what keeps away from points that fail; None while none did.
     """
 
-    watched: Sequence[ConstrainedOutcome]
+    outcomes: Sequence[ConstrainedOutcome]
     likely: Tensor
     feasibility: FeasibilityModel | None = None
 
     @property
     def limits(self) -> "ConstraintSet | None":
         """The limits without the model of failures; None if there is none."""
-        return replace(self, feasibility=None) if self.watched else None
+        return replace(self, feasibility=None) if self.outcomes else None
 
     @property
     def is_safe(self) -> bool:
         """Whether a limit allows only what is surely within it."""
-        return any(each.limit.is_safe for each in self.watched)
+        return any(each.limit.is_safe for each in self.outcomes)
 
     def allows(self, X: Tensor, *, hopefully: bool = False) -> Tensor:
         """Say of points (n, d) whether they may be played, (n,).
@@ -112,20 +112,20 @@ class ConstraintSet:
         """
         with torch.no_grad():
             known = X.cpu()
-            kept = [each.at(known, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+            kept = [each.at(known, surely=each.limit.is_safe and not hopefully) for each in self.outcomes]
             kept += [] if self.feasibility is None else [self.feasibility.keeps(known)]
         return torch.stack(kept).all(0).to(X.device)
 
     def rows(self, domain: Domain, *, hopefully: bool = False) -> Tensor:
         """Say the same of the arms of a round, (A,)."""
         with torch.no_grad():
-            kept = [each.on(domain, surely=each.limit.is_safe and not hopefully) for each in self.watched]
+            kept = [each.on(domain, surely=each.limit.is_safe and not hopefully) for each in self.outcomes]
             kept += [] if self.feasibility is None else [self.feasibility.rows(domain)]
         return torch.stack(kept).all(0)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
-        found = [each.excess(X) for each in self.watched]
+        found = [each.excess(X) for each in self.outcomes]
         found += [] if self.feasibility is None else [self.feasibility.excess(X)]
         return torch.stack(found).amax(0)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered
+from torch_kbandits.beliefs.base import Belief, BeliefOf, FantasyPosterior, Offered
 from torch_kbandits.beliefs.staged import stage_generator, stage_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule, Selection
@@ -166,7 +166,7 @@ class EnsembleBelief(BeliefOf):
         parts = tuple(part.at(now) for part in self.stage_beliefs)
         return self if all(map(is_, parts, self.stage_beliefs)) else self._with(parts, self.trials)
 
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "EnsembleLookahead":
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "EnsembleLookahead":
         """Return the posterior with points (k, d) pending that hypotheses (k,) chose; nobody without them."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         return EnsembleLookahead(self, pending, none if stages is None else stages)
@@ -202,7 +202,7 @@ def _own_seed(seed: int, number: int) -> int:
     return seed_for(seed, number, "hypothesis") if number else seed
 
 
-class EnsembleLookahead(Lookahead):
+class EnsembleLookahead(FantasyPosterior):
     """The beliefs of the hypotheses with points pending: each takes all as if they had returned its posterior mean.
 
     Args:
@@ -216,7 +216,9 @@ class EnsembleLookahead(Lookahead):
         self._belief = belief
         self.stages: Tensor = stages
         self._chosen_by: int | None = None  # of a point that was chosen and not added yet
-        self._aheads: dict[int, Lookahead] = {}  # of the parts that were asked; shared with copies, which replace it
+        self._aheads: dict[
+            int, FantasyPosterior
+        ] = {}  # of the parts that were asked; shared with copies, which replace it
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives to what it would play.
@@ -254,11 +256,11 @@ class EnsembleLookahead(Lookahead):
         """Return the largest ratio under a hypothesis that is not rejected, 0-dim."""
         return torch.stack([ahead.variance_ratio() for ahead in self._all_ahead()]).max()
 
-    def _all_ahead(self) -> list[Lookahead]:
+    def _all_ahead(self) -> list[FantasyPosterior]:
         return [self._ahead(number) for number in self._belief.trials.active.nonzero().flatten().tolist()]
 
-    def _ahead(self, number: int) -> Lookahead:
+    def _ahead(self, number: int) -> FantasyPosterior:
         """Return the belief under a hypothesis with all that is pending."""
         if number not in self._aheads:
-            self._aheads[number] = self._belief.stage_beliefs[number].lookahead(self.pending)
+            self._aheads[number] = self._belief.stage_beliefs[number].fantasized(self.pending)
         return self._aheads[number]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief
-from torch_kbandits.outcomes.streaks import Streaks, among
+from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures, among
 
 #: What fails more likely than not is not played.
 LARGEST_PROBABILITY = 0.5
@@ -39,18 +39,18 @@ class FeasibilityModel:
         belief: the posterior of failures, 1 for a play that failed and 0 for another.
         points: failures in a row by point, without a time.
         actions: the same by action, whatever the context.
-        round: the present one.
+        round: the current one.
         own_columns: columns of points before what ``points`` know.
         context_dim: columns of points before the action.
         reach: by how much the same points may differ in each column that ``points`` know; None: not at all.
         level: points whose probability is below are kept.
         patience: the rounds of waiting that are left out since nothing else may be played.
-        seen: the feasibility_at of the arms of a domain that was looked at.
+        seen: the feasibility of the arms of the domain that was evaluated last.
     """
 
     belief: Belief
-    points: Streaks
-    actions: Streaks
+    points: ConsecutiveFailures
+    actions: ConsecutiveFailures
     round: int
     own_columns: int = 0
     context_dim: int = 0
@@ -77,7 +77,7 @@ class FeasibilityModel:
         """Return the model that keeps one of some points at least: those that wait the least, the least likely to fail.
 
         Args:
-            found: their feasibility_at.
+            found: their feasibility.
             within: which of them nothing else forbids, (n,), one at least.
         """
         if bool((self._kept(found) & within).any()):
@@ -102,7 +102,7 @@ class FeasibilityModel:
         return points[~self.keeps(points)] if len(points) else points
 
     def feasibility_at(self, X: Tensor) -> Feasibility:
-        """Return those of points (n, d)."""
+        """Return the feasibility of points (n, d)."""
         wait, has_chance = self._of_streaks(X)
         return Feasibility(wait, failure_probability(self.belief, X), has_chance)
 
@@ -110,9 +110,9 @@ class FeasibilityModel:
         return (found.wait <= self.patience) & ((found.probability < self.level) | found.has_chance)
 
     def _feasibility_on(self, domain: Domain) -> Feasibility:
-        """Return those of the arms of a round, (A,), of which an offer has the posterior."""
+        """Return that of the arms of a round, (A,)."""
         with torch.no_grad():
-            offer = self.belief.lookahead(self.belief.inducing_points[:0]).offered(domain)
+            offer = self.belief.fantasized(self.belief.inducing_points[:0]).offered(domain)
             parts = [self._of_streaks(block) for block in domain.parts()]
             wait, has_chance = (torch.cat(column) for column in zip(*parts, strict=True))
             return Feasibility(wait, offer.mean.clamp(0.0, 1.0), has_chance)

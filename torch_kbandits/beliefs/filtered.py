@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Belief, Lookahead, required
+from torch_kbandits.beliefs.base import Belief, FantasyPosterior, required
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
@@ -263,11 +263,11 @@ class FilteredArms(Belief):
             return self
         return self.joint.at(float(answers.X[0, 0])).advised(answers)
 
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, 1 + d) pending."""
         if len(pending) and self._rows_of(pending) is None:
-            return self.joint.lookahead(pending)
-        return FilterLookahead(self, pending)
+            return self.joint.fantasized(pending)
+        return FilterFantasy(self, pending)
 
     def _learned(self, news: _Plays) -> Self:
         """Return the belief with more rewards. Cost: see the class."""
@@ -311,7 +311,7 @@ class FilteredArms(Belief):
         return _State(float(after.X[-1, 0]), covariance, deviation, start.log_det + gain, 0)
 
 
-class FilterLookahead(Lookahead):
+class FilterFantasy(FantasyPosterior):
     """The posterior over the arms with some pending: their variance shrinks, the means stay."""
 
     def __init__(self, belief: FilteredArms, pending: Tensor) -> None:
@@ -362,7 +362,7 @@ class _Offer:
         domain: of the round.
     """
 
-    def __init__(self, ahead: FilterLookahead, domain: Domain) -> None:
+    def __init__(self, ahead: FilterFantasy, domain: Domain) -> None:
         self._ahead, self._domain = ahead, domain
         self._arms, self._time = cast(Tensor, domain.arms), float(cast(Tensor, domain.context)[0])
 

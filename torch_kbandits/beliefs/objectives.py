@@ -79,27 +79,27 @@ class ObjectiveSet:
 
     Attributes:
         scalarization: how they are weighed.
-        aims: those of a weight above 0, (k,).
+        members: those of a weight above 0, (k,).
         reward: the posterior of the reward, whether it is one of them or not.
     """
 
     scalarization: Scalarization
-    aims: Sequence[ObjectivePosterior]
+    members: Sequence[ObjectivePosterior]
     reward: Belief
 
     @property
     def is_reward_alone(self) -> bool:
         """Whether nothing but the reward is sought."""
-        return len(self.aims) == 1 and self.aims[0].place == 0 and self.aims[0].maximize
+        return len(self.members) == 1 and self.members[0].place == 0 and self.members[0].maximize
 
     @property
     def is_told(self) -> bool:
         """Whether anything is known of the reward or of an objective."""
-        return any(belief.num_observations for belief in (self.reward, *(aim.belief for aim in self.aims)))
+        return any(belief.num_observations for belief in (self.reward, *(member.belief for member in self.members)))
 
     def means(self, X: Tensor) -> Tensor:
         """Return the posterior means of the objectives at points (n, d), (k, n)."""
-        return torch.stack([aim.means(X).to(X) for aim in self.aims])
+        return torch.stack([member.means(X).to(X) for member in self.members])
 
     @cached_property
     def reference(self) -> Tensor:
@@ -109,7 +109,7 @@ class ObjectiveSet:
         """
         played = self.reward.played
         if not len(played):
-            return played.new_zeros(len(self.aims))
+            return played.new_zeros(len(self.members))
         means = self.means(played)
         front = means[:, is_non_dominated(means.mT)]
         return front.amin(-1) - _MARGIN * (front.amax(-1) - front.amin(-1))
@@ -149,12 +149,12 @@ class ScalarizedAcquisition(CombinedFunction):
     """
 
     def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
-        super().__init__(functions, [aim.own_points for aim in objectives.aims])
+        super().__init__(functions, [member.own_points for member in objectives.members])
         self._objectives, self._weights = objectives, weights
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, 1, d), (b,)."""
-        parts = zip(self.functions, self.own_points(X), self._objectives.aims, strict=True)
-        values = [function(own) / aim.scale.to(own) for function, own, aim in parts]
+        parts = zip(self.functions, self.own_points(X), self._objectives.members, strict=True)
+        values = [function(own) / member.scale.to(own) for function, own, member in parts]
         return self._objectives.value(torch.stack(values), self._weights)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs.base import Belief, Lookahead
+from torch_kbandits.beliefs.base import Belief, FantasyPosterior
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.candidates import ArmSource
@@ -64,7 +64,7 @@ def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class SearchConfig:
     """What is known beforehand of what may be played.
 
     Attributes:
@@ -154,7 +154,7 @@ class PosteriorBelief(Belief):
         example: Tensor,
         kernel: Kernel,
         regularization: float,
-        place: Place,
+        place: SearchConfig,
         *,
         exact: bool,
         online: bool = False,
@@ -318,11 +318,11 @@ class PosteriorBelief(Belief):
         search = cast(BoxSearch, self.place.search)
         return search.domain(self.latest, self.recommend()) if self.num_observations else search.box.domain
 
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> Lookahead:
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending."""
-        from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead
+        from torch_kbandits.beliefs.fantasies import GaussianFantasy
 
-        return PosteriorAhead(self, pending)
+        return GaussianFantasy(self, pending)
 
     # ---------------------------------------------------------------- forgetting
 

@@ -17,13 +17,13 @@ from torch_kbandits.acquisition import (
     ThompsonRule,
     UpperConfidenceRule,
 )
-from torch_kbandits.beliefs.base import Lookahead, best_of
+from torch_kbandits.beliefs.base import FantasyPosterior, best_of
 from torch_kbandits.beliefs.constrained import constrained, kept_within, refused
 from torch_kbandits.beliefs.constrained_cube import BoxCube
 from torch_kbandits.beliefs.constraint_set import ConstraintSet
 from torch_kbandits.beliefs.cube_search import found
+from torch_kbandits.beliefs.fantasies import GaussianFantasy
 from torch_kbandits.beliefs.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedAcquisition
-from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead
 from torch_kbandits.errors import EmptyHistoryError
 from torch_kbandits.numerics.rows import distinct
 
@@ -31,7 +31,7 @@ from torch_kbandits.numerics.rows import distinct
 _LEAST = 1e-6
 
 
-class PendingObjectives:
+class ObjectiveFantasies:
     """The objectives with what is pending, which grows while points are asked for.
 
     Args:
@@ -39,13 +39,15 @@ class PendingObjectives:
         ahead: the posterior of the reward with all that is pending.
     """
 
-    def __init__(self, objectives: ObjectiveSet, ahead: Lookahead) -> None:
+    def __init__(self, objectives: ObjectiveSet, ahead: FantasyPosterior) -> None:
         self._objectives, self._known = objectives, len(ahead.pending)
         self._others = {
-            aim.place: aim.belief.lookahead(aim.own_points(aim.pending)) for aim in objectives.aims if aim.place
+            member.place: member.belief.fantasized(member.own_points(member.pending))
+            for member in objectives.members
+            if member.place
         }
 
-    def weighed(self, ahead: Lookahead, beta: Tensor, seed: int) -> "ScalarizedLookahead":
+    def scalarized(self, ahead: FantasyPosterior, beta: Tensor, seed: int) -> "ScalarizedFantasy":
         """Return the objectives with the weights of a choice.
 
         Args:
@@ -55,15 +57,15 @@ class PendingObjectives:
         """
         new = ahead.pending[self._known :]
         self._known += len(new)
-        for aim in self._objectives.aims:
-            for point in aim.own_points(new) if aim.place else ():
-                self._others[aim.place].add(point.unsqueeze(0))
-        aheads = [self._others[aim.place] if aim.place else ahead for aim in self._objectives.aims]
-        return ScalarizedLookahead(self._objectives, ahead, aheads, self._objectives.scalarization.sought(seed), beta)
+        for member in self._objectives.members:
+            for point in member.own_points(new) if member.place else ():
+                self._others[member.place].add(point.unsqueeze(0))
+        aheads = [self._others[member.place] if member.place else ahead for member in self._objectives.members]
+        return ScalarizedFantasy(self._objectives, ahead, aheads, self._objectives.scalarization.sought(seed), beta)
 
 
 @dataclass(frozen=True, eq=False)
-class ScalarizedLookahead:
+class ScalarizedFantasy:
     """Several objectives with points pending, and what each is worth in a choice. Values are in prior deviations.
 
     Attributes:
@@ -75,8 +77,8 @@ class ScalarizedLookahead:
     """
 
     objectives: ObjectiveSet
-    reward: Lookahead
-    aheads: Sequence[Lookahead]
+    reward: FantasyPosterior
+    aheads: Sequence[FantasyPosterior]
     weights: Tensor
     beta: Tensor
 
@@ -117,31 +119,31 @@ class ScalarizedLookahead:
             where = domain if domain.bounds is not None else self._searched(domain)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
         functions = []
-        for aim, ahead, model in zip(self.objectives.aims, self.aheads, models, strict=True):
+        for member, ahead, model in zip(self.objectives.members, self.aheads, models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            own, maximize = aim.own_domain(domain), aim.maximize
-            functions.append(rule.signed(model, aim.beta, pending, own, aim.own_seed(seed), maximize=maximize))
+            own, maximize = member.own_domain(domain), member.maximize
+            functions.append(rule.signed(model, member.beta, pending, own, member.own_seed(seed), maximize=maximize))
         return ScalarizedAcquisition(functions, self.objectives, self.weights)
 
-    def offered(self, domain: Domain | None) -> "_Promise":
+    def offered(self, domain: Domain | None) -> "_ScalarizedBounds":
         """Return between what the scalarised value lies at the arms of a round, (A,), by the bounds of each."""
-        return _Promise(self, cast(Domain, domain))
+        return _ScalarizedBounds(self, cast(Domain, domain))
 
     def _scores(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
         """Return the scalarised scores of the arms, (A,)."""
         values = [
-            rule.on_arms(_Scaled(ahead, aim, domain), aim.beta, aim.own_seed(seed))
-            for aim, ahead in zip(self.objectives.aims, self.aheads, strict=True)
+            rule.on_arms(_Scaled(ahead, member, domain), member.beta, member.own_seed(seed))
+            for member, ahead in zip(self.objectives.members, self.aheads, strict=True)
         ]
         return self.objectives.value(torch.stack(values), self.weights)
 
     def _best(self, scores: Tensor, seed: int, lots: Tensor | None = None) -> int | Tensor:
-        """Return the position of the highest score (A,); equals are broken by lot."""
-        widest = torch.stack([aim.beta for aim in self.objectives.aims]).max()
+        """Return the position of the highest score (A,); equals are broken at random."""
+        widest = torch.stack([member.beta for member in self.objectives.members]).max()
         return best_of(scores, widest, torch.ones_like(widest), seed, lots)[0]  # weights sum to 1, of prior deviations
 
     def _models(self) -> list[Model]:
-        return [cast(PosteriorAhead, ahead).model for ahead in self.aheads]
+        return [cast(GaussianFantasy, ahead).model for ahead in self.aheads]
 
     def _on_spread(self, rule: ThompsonRule, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) of a box that is the best, in a draw, of those at which it is drawn."""
@@ -180,13 +182,13 @@ class _Scaled:
 
     Args:
         ahead: with points pending.
-        aim: the objective.
+        member: the objective.
         domain: of the round.
     """
 
-    def __init__(self, ahead: Lookahead, aim: ObjectivePosterior, domain: Domain) -> None:
-        self._offer = cast(ArmPosterior, ahead.offered(aim.own_domain(domain)))
-        self._factor, self._scale = aim.sign / aim.scale, aim.scale
+    def __init__(self, ahead: FantasyPosterior, member: ObjectivePosterior, domain: Domain) -> None:
+        self._offer = cast(ArmPosterior, ahead.offered(member.own_domain(domain)))
+        self._factor, self._scale = member.sign / member.scale, member.scale
 
     @property
     def mean(self) -> Tensor:
@@ -208,7 +210,7 @@ class _Scaled:
         return self._factor * self._offer.deviation(seed)
 
 
-class _Promise:
+class _ScalarizedBounds:
     """What the scalarised value is between at the arms of a round, as mean and variance.
 
     Args:
@@ -216,14 +218,16 @@ class _Promise:
         domain: of the round.
     """
 
-    def __init__(self, weighed: ScalarizedLookahead, domain: Domain) -> None:
+    def __init__(self, weighed: ScalarizedFantasy, domain: Domain) -> None:
         objectives, self._offer = weighed.objectives, weighed.reward.offered(domain)
-        offers = [_Scaled(ahead, aim, domain) for aim, ahead in zip(objectives.aims, weighed.aheads, strict=True)]
+        offers = [
+            _Scaled(ahead, member, domain) for member, ahead in zip(objectives.members, weighed.aheads, strict=True)
+        ]
         means = torch.stack([offer.mean for offer in offers])
         widths = torch.stack(
             [
-                aim.beta * offer.variance.clamp_min(0.0).sqrt()
-                for aim, offer in zip(objectives.aims, offers, strict=True)
+                member.beta * offer.variance.clamp_min(0.0).sqrt()
+                for member, offer in zip(objectives.members, offers, strict=True)
             ]
         )
         upper, lower = (
@@ -272,9 +276,11 @@ def recommended_for(
             raise refused(constraints, domain)
         domain = domain if domain.cube is None else domain.spread()
     zero = torch.zeros_like(objectives.reward.regularization)
-    plain = replace(objectives, aims=[replace(aim, beta=zero, pending=aim.pending[:0]) for aim in objectives.aims])
-    ahead = objectives.reward.lookahead(objectives.reward.played[:0])
-    weighed = replace(PendingObjectives(plain, ahead).weighed(ahead, zero, 0), weights=weights)
+    plain = replace(
+        objectives, members=[replace(member, beta=zero, pending=member.pending[:0]) for member in objectives.members]
+    )
+    ahead = objectives.reward.fantasized(objectives.reward.played[:0])
+    weighed = replace(ObjectiveFantasies(plain, ahead).scalarized(ahead, zero, 0), weights=weights)
     if constraints is not None:
         if constraints.limits is not None and not bool(constraints.limits.rows(domain).any()):
             raise refused(constraints, domain)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
-from torch_kbandits.beliefs.base import Belief, BeliefOf, Lookahead, Offered, best_of
+from torch_kbandits.beliefs.base import Belief, BeliefOf, FantasyPosterior, Offered, best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.memory.windows import is_latest
 from torch_kbandits.models import NystromGP, OnlineGP
@@ -100,10 +100,10 @@ class StagedBelief(BeliefOf):
         parts = self._parts if self._num_latest is not None else tuple(part.at(now) for part in self._parts)
         return self if all(map(is_, parts, self._parts)) else self._with(parts, self._latest)
 
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "StagedLookahead":
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "StagedFantasy":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
-        return StagedLookahead(self._parts, pending, none if stages is None else stages)
+        return StagedFantasy(self._parts, pending, none if stages is None else stages)
 
     # ---------------------------------------------------------------- inside
 
@@ -153,7 +153,7 @@ def stage_generator(generator: torch.Generator | None, stage: int) -> torch.Gene
     return generator_for(generator.initial_seed(), stage, "stage")
 
 
-class StagedLookahead(Lookahead):
+class StagedFantasy(FantasyPosterior):
     """The stages with points pending; each takes those that it chose as if they had returned their posterior mean.
 
     Args:
@@ -167,10 +167,12 @@ class StagedLookahead(Lookahead):
         self._parts = parts
         self.stages: Tensor = stages
         self._chosen_in: int | None = None  # of a point that was chosen and not added yet
-        self._aheads: dict[int, Lookahead] = {}  # of the parts that were asked; shared with copies, which replace it
+        self._aheads: dict[
+            int, FantasyPosterior
+        ] = {}  # of the parts that were asked; shared with copies, which replace it
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) that the stages choose; equals are broken by lot.
+        """Return the point (1, d) that the stages choose; equals are broken at random.
 
         Another rule than a ``StagedRule`` chooses by the posterior of everything told.
         """
@@ -222,11 +224,11 @@ class StagedLookahead(Lookahead):
         """Return the stages that chose points which are pending."""
         return self.stages[self.stages > 0].unique().tolist()
 
-    def _ahead(self, part: int) -> Lookahead:
+    def _ahead(self, part: int) -> FantasyPosterior:
         """Return everything told with all that is pending, part 0, or a stage with what it chose."""
         if part not in self._aheads:
             own = self.pending if part == 0 else self.pending[self.stages == part]
-            self._aheads[part] = self._parts[part].lookahead(own)
+            self._aheads[part] = self._parts[part].fantasized(own)
         return self._aheads[part]
 
 

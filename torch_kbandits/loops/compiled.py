@@ -39,7 +39,7 @@ _FEW = 2**14
 _WORTHWHILE = 2**20
 
 
-def runs_compiled(*tensors: Tensor) -> bool:
+def on_cpu_without_grad(*tensors: Tensor) -> bool:
     """Say whether what concerns these tensors is to be computed by loops: on a CPU, without gradients."""
     for tensor in tensors:  # noqa: SIM110 as a generator it takes twice as long, and each round asks often
         if not tensor.is_cpu or tensor.requires_grad:
@@ -49,7 +49,7 @@ def runs_compiled(*tensors: Tensor) -> bool:
 
 def loops_over_each(values: Tensor, *others: Tensor) -> bool:
     """Say whether loops go over values (n,), given whatever else enters: few, and in double precision."""
-    return values.dtype == torch.float64 and values.shape[0] <= _FEW and runs_compiled(values, *others)
+    return values.dtype == torch.float64 and values.shape[0] <= _FEW and on_cpu_without_grad(values, *others)
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:

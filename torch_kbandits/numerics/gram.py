@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import kernel_loops
-from torch_kbandits.loops.compiled import runs_compiled
+from torch_kbandits.loops.compiled import on_cpu_without_grad
 from torch_kbandits.numerics.formulas import known_formula
 
 #: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
@@ -32,7 +32,7 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     others = X if other is None else other
     is_flat = X.dim() == others.dim() == 2
     known = known_formula(kernel, X.shape[-1]) if is_flat else None
-    if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and runs_compiled(X, others):
+    if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and on_cpu_without_grad(X, others):
         values = kernel_loops.values(known, as_array(X), as_array(others))
         return torch.from_numpy(values).to(X.dtype)
     # On a device it would wait.
@@ -86,7 +86,7 @@ def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     if X.dim() != 2:
         return to_dense(cast(Tensor, kernel(X, diag=True)))
     known = known_formula(kernel, X.shape[1])
-    if known is not None and runs_compiled(X):
+    if known is not None and on_cpu_without_grad(X):
         return torch.from_numpy(kernel_loops.variances(known, as_array(X))).to(X.dtype)
     if not _is_plain(kernel):
         return to_dense(cast(Tensor, kernel(X, diag=True)))

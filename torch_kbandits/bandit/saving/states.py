@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, ModelSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
 from torch_kbandits.bandit.settings import check_same
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout
-from torch_kbandits.bandit.standing import Standing
+from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import Belief, EnsembleBelief
 from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
@@ -31,9 +31,9 @@ from torch_kbandits.priors.learned import NEVER, LastFit
 STATE_FORMAT = 6
 
 
-def state_of(settings: dict[str, Any], standing: Standing, config: BanditConfig) -> dict[str, Any]:
+def state_of(settings: dict[str, Any], known: State, config: BanditConfig) -> dict[str, Any]:
     """Return the state of a bandit: tensors of its own, numbers and strings."""
-    ledger, clock, told = standing.ledger, standing.clock, standing.told
+    ledger, clock, told = known.ledger, known.clock, known.told
     pending = ledger.pending
     state = {
         "format": STATE_FORMAT,
@@ -47,35 +47,35 @@ def state_of(settings: dict[str, Any], standing: Standing, config: BanditConfig)
         "num_learned": ledger.num_learned,
         "num_forgotten": ledger.num_forgotten,
         "clock": {"now": clock.now, "kind": clock.kind},
-        **_part_of(standing, config),
+        **_part_of(known, config),
     }
     if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
     if isinstance(told, EnsembleBelief):
         state["family"] = told.sums
     if config.of_outcomes:
-        state["outcomes"] = [_part_of(*each) for each in zip(standing.outcomes, config.of_outcomes, strict=True)]
-    if standing.failures is not None and config.dictionary is not None:
-        state["failures"] = _dictionary_of(standing.failures.belief)
+        state["outcomes"] = [_part_of(*each) for each in zip(known.outcomes, config.of_outcomes, strict=True)]
+    if known.failures is not None and config.dictionary is not None:
+        state["failures"] = _dictionary_of(known.failures.belief)
     if config.advice is not None:
-        answers = [{"now": now, **said.copied()._asdict()} for now, said in standing.answers]
+        answers = [{"now": now, **said.copied()._asdict()} for now, said in known.answers]
         state["expert"] = {"counts": config.advice.counts(), "answers": answers}
     return state
 
 
-def _part_of(standing: Standing, config: BanditConfig) -> dict[str, Any]:
+def _part_of(known: State, config: BanditConfig) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    part = _dictionary_of(standing.told) | {"residuals": standing.residuals.state()}
+    part = _dictionary_of(known.told) | {"residuals": known.residuals.state()}
     if config.learning is None:
         return part
-    prior, memory = standing.spec.prior, standing.spec.memory
+    prior, memory = known.spec.prior, known.spec.memory
     fitted = {
         "kernel": {name: value.clone() for name, value in prior.kernel.state_dict().items()},
         "regularization": prior.regularization,
         "mean": prior.mean if config.learning.mean is None else 0.0,
         "floor": prior.floor,
         "memory": dataclasses.asdict(memory) if dataclasses.is_dataclass(memory) else {},
-        **standing.last_fit._asdict(),
+        **known.last_fit._asdict(),
     }
     return part | {"prior": fitted}
 
@@ -86,7 +86,7 @@ def _dictionary_of(belief: Belief) -> dict[str, Any]:
     return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
-def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[str, Any]) -> Standing:
+def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[str, Any]) -> State:
     """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
 
     Args:
@@ -132,7 +132,7 @@ def _check_tensors(name: str, value: Any) -> None:
             _check_tensors(f"{name}.{checks.shown(key)}", part)
 
 
-def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
+def _restored(config: BanditConfig, state: Mapping[str, Any]) -> State:
     """Return what a saved bandit knew, by a state that may not fit; see ``restored``."""
     timed, num_stages = config.has_clock, config.num_stages
     ledger = _ledger(config, state)
@@ -142,21 +142,21 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> Standing:
         clock.check(torch.cat([told_at.cpu(), times]))
     learned = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     of_stages = [] if config.dictionary is None else _of_stages(config, state, learned)
-    standing = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
-    if isinstance(standing.told, EnsembleBelief):
+    known = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
+    if isinstance(known.told, EnsembleBelief):
         sums = _sums(state["family"], num_stages)
-        standing = dataclasses.replace(standing, told=standing.told.with_sums(sums, len(learned.X)))
+        known = dataclasses.replace(known, told=known.told.with_sums(sums, len(learned.X)))
     parts = state.get("outcomes", ())
     if len(parts) != len(config.of_outcomes):
         raise InputError(f"there are {len(config.of_outcomes)} outcomes, and dictionaries of {len(parts)}.")
-    outcomes = tuple(_outcome(config, standing, place, part) for place, part in enumerate(parts))
+    outcomes = tuple(_outcome(config, known, place, part) for place, part in enumerate(parts))
     dictionary = None
     if "failures" in state:
         size = len(ledger.history_since(ledger.num_forgotten).over.X)
         dictionary = _dictionary(config, state["failures"], size)
-    failures = failures_in(config, ledger, standing.spec, clock.now, dictionary)
+    failures = failures_in(config, ledger, known.spec, clock.now, dictionary)
     answers = _answers(config, state)
-    return dataclasses.replace(standing, outcomes=outcomes, failures=failures, answers=answers)
+    return dataclasses.replace(known, outcomes=outcomes, failures=failures, answers=answers)
 
 
 def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
@@ -195,26 +195,26 @@ def _known(
     number: int,
     host: Belief | None = None,
     of_stages: Sequence[Selection] = (),
-) -> Standing:
+) -> State:
     """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
 
     The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
     """
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
-    spec, summaries, rivals = with_chosen_memory(config, spec, history)
+    spec, summaries, compared = with_chosen_memory(config, spec, history)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
     dictionary = _dictionary(config, part, len(counting.X))
     belief = config.belief(spec).at(clock.now) if host is None else host
     if host is None and len(counting.X):
         belief = belief.restored(counting, dictionary, *of_stages)
     predictions = Predictions(Residuals.restored(part["residuals"], number))
-    known = {"summaries": summaries, "rivals": rivals, "last_fit": last_fit, "predictions": predictions}
-    return Standing(ledger, clock, belief, spec, number, **known)
+    known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
+    return State(ledger, clock, belief, spec, number, **known)
 
 
-def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping[str, Any]) -> Standing:
+def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, Any]) -> State:
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
-    own, history = config.of_outcomes[place], standing.ledger.told[0]
+    own, history = config.of_outcomes[place], known.ledger.told[0]
     Y = cast(Tensor, history.outcomes)[:, place]
     there = Y.isfinite()
     times, told_at = (
@@ -222,14 +222,14 @@ def _outcome(config: BanditConfig, standing: Standing, place: int, part: Mapping
     )
     told = History(config.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
     nothing = Ledger.empty(own.candidates.example).pending
-    ledger = Ledger.restored(told, nothing, 0, len(told.X), int(there[: standing.ledger.num_forgotten].sum()))
+    ledger = Ledger.restored(told, nothing, 0, len(told.X), int(there[: known.ledger.num_forgotten].sum()))
     host = None
     if is_measured_throughout(history.Y, history.outcomes, place):
         saved = _dictionary(own, part, len(told.X) - ledger.num_forgotten)
-        if config.dictionary is None or _agree(saved, _dictionary_of(standing.told)):
-            host = beside(standing.told, place)
-    clock = standing.clock if own.has_clock else own.clock
-    return _known(own, part, ledger, clock, standing.round, host)
+        if config.dictionary is None or _agree(saved, _dictionary_of(known.told)):
+            host = beside(known.told, place)
+    clock = known.clock if own.has_clock else own.clock
+    return _known(own, part, ledger, clock, known.round, host)
 
 
 def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
@@ -239,7 +239,7 @@ def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
     return same and torch.equal(ours.points, theirs["inducing_points"])
 
 
-def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[ModelSpec, LastFit]:
+def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec, LastFit]:
     """Return what was taken for true, under the prior that was fitted if one was, and when that was."""
     if config.learning is None:
         return config.spec, NEVER

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, RandomRule
-from torch_kbandits.beliefs import PosteriorBelief, Terms
-from torch_kbandits.beliefs.posterior_ahead import PosteriorAhead, TableOffer
-from torch_kbandits.beliefs.posterior_belief import Place
+from torch_kbandits.beliefs import PosteriorBelief, PosteriorConfig
+from torch_kbandits.beliefs.fantasies import GaussianFantasy, TableOffer
+from torch_kbandits.beliefs.posterior_belief import SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
@@ -79,10 +79,10 @@ class ShardedBelief(PosteriorBelief):
         terms: what the belief is to be.
     """
 
-    def __init__(self, example: Tensor, source: ArmSource, workers: Workers, terms: Terms) -> None:
+    def __init__(self, example: Tensor, source: ArmSource, workers: Workers, terms: PosteriorConfig) -> None:
         names = "exact", "online", "memory", "mean", "full_at", "outcomes"
         words: dict[str, Any] = {name: getattr(terms, name) for name in names}
-        super().__init__(example, terms.kernel, terms.regularization, Place(), **words)
+        super().__init__(example, terms.kernel, terms.regularization, SearchConfig(), **words)
         self.source, self.tie_seed, self._workers = source, terms.seed, workers
         self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((new_version(),))))
         self._bound = max(self.asked(Shard.kernel_bound))
@@ -111,9 +111,9 @@ class ShardedBelief(PosteriorBelief):
         """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
         return self.source.block(row, row + 1).cpu().clone()
 
-    def lookahead(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedAhead":
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "ShardedFantasy":
         """Return the posterior with points (k, d) pending."""
-        return ShardedAhead(self, pending)
+        return ShardedFantasy(self, pending)
 
 
 class _Gathered(NamedTuple):
@@ -124,7 +124,7 @@ class _Gathered(NamedTuple):
     variance: Tensor
 
 
-class ShardedAhead(PosteriorAhead):
+class ShardedFantasy(GaussianFantasy):
     """The posterior over the arms of all shards with points pending."""
 
     belief: ShardedBelief

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.advice import Advised
-from torch_kbandits.bandit.config import ModelSpec
+from torch_kbandits.bandit.config import SurrogateSpec
 from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
 from torch_kbandits.bandit.sharing import beside, number_beside
-from torch_kbandits.beliefs import Belief, Lookahead
+from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -24,7 +24,7 @@ from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 
 
-class Rival(NamedTuple):
+class ComparedPosterior(NamedTuple):
     """The posterior of a part of the history under one of several memories.
 
     Attributes:
@@ -53,7 +53,7 @@ class Rival(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class State:
     """What a bandit was told and what follows from it.
 
     Attributes:
@@ -69,23 +69,23 @@ class Standing:
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
         predictions: what they were worth one step ahead since the last restart or fit.
         failures: what plays that failed say; None while none that counts did.
-        rivals: posteriors that were compared to choose a memory, from which later ones go on; they follow from the
+        compared: posteriors that were compared to choose a memory, from which later ones go on; they follow from the
             rest.
     """
 
     ledger: Ledger
     clock: Clock
     told: Belief
-    spec: ModelSpec
+    spec: SurrogateSpec
     round: int = 0
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
     last_fit: LastFit = NEVER
     complaints: tuple[str, ...] = ()
-    outcomes: tuple["Standing", ...] = ()
+    outcomes: tuple["State", ...] = ()
     predictions: Predictions = NONE_YET
     failures: Failures | None = None
-    rivals: tuple[Rival, ...] = ()
+    compared: tuple[ComparedPosterior, ...] = ()
 
     def at(self, clock: Clock) -> Self:
         """Return the same at a time, which is not before the current one."""
@@ -133,8 +133,8 @@ class Standing:
             known = vars(self)["_advised"] = self.told, answers, cast(Advised, self.told).advised(answers)
         return cast(Belief, known[2])
 
-    def rewards_below(self, before: "Standing") -> Tensor | None:
-        """Return the rewards (k,) that are clipped now and were not in an earlier standing; None if there are none."""
+    def rewards_below(self, before: "State") -> Tensor | None:
+        """Return the rewards (k,) that are clipped now and were not in an earlier state; None if there are none."""
         floor, told = self.spec.prior.floor, self.ledger
         if floor == -math.inf:
             return None
@@ -153,16 +153,16 @@ class Standing:
         return self.ledger.num_observations - self.ledger.num_forgotten
 
 
-class Outlook(NamedTuple):
-    """The posterior with the batch so far pending, and the standing of which it is."""
+class CachedFantasy(NamedTuple):
+    """The posterior with the batch so far pending, and the state of which it is."""
 
-    standing: Standing
-    ahead: Lookahead
+    state: State
+    ahead: FantasyPosterior
 
-    def of(self, standing: Standing) -> Lookahead | None:
-        """Return the posterior with the batch so far pending if it is that of this standing, too."""
-        mine, theirs = self.standing.ledger, standing.ledger
-        same = self.standing.belief is standing.belief and mine.pending is theirs.pending and mine.held is theirs.held
+    def of(self, state: State) -> FantasyPosterior | None:
+        """Return the posterior with the batch so far pending if it is that of this state, too."""
+        mine, theirs = self.state.ledger, state.ledger
+        same = self.state.belief is state.belief and mine.pending is theirs.pending and mine.held is theirs.held
         return self.ahead if same else None
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
-from torch_kbandits.beliefs.base import Lookahead, best_of, required
+from torch_kbandits.beliefs.base import FantasyPosterior, best_of, required
 from torch_kbandits.beliefs.box_search import BoxSearch
 from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
@@ -26,7 +26,7 @@ from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points
 
 
-class PosteriorAhead(Lookahead):
+class GaussianFantasy(FantasyPosterior):
     """The posterior with points pending, as if each had returned its posterior mean: variances shrink, means stay.
 
     Points are taken in when a variance is asked for, so that rules which draw do not pay for them.
@@ -52,7 +52,7 @@ class PosteriorAhead(Lookahead):
     # ---------------------------------------------------------------- choosing
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
-        """Return the point (1, d) of the highest score; equals are broken by lot."""
+        """Return the point (1, d) of the highest score; equals are broken at random."""
         search, belief = self.belief.place.search, self.belief
         if rule.needs_incumbent:
             rule = rule.scaled_to(belief)
@@ -169,7 +169,7 @@ class PosteriorAhead(Lookahead):
 class TableOffer:
     """The posterior at arms that are always the same, as ``ArmPosterior``."""
 
-    def __init__(self, ahead: PosteriorAhead) -> None:
+    def __init__(self, ahead: GaussianFantasy) -> None:
         self._ahead, self._belief = ahead, ahead.belief
 
     def chosen(self, row: int | Tensor) -> Tensor:
@@ -206,7 +206,7 @@ class TableOffer:
 class ListOffer:
     """The posterior at the points of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
-    def __init__(self, ahead: PosteriorAhead, domain: Domain) -> None:
+    def __init__(self, ahead: GaussianFantasy, domain: Domain) -> None:
         self._ahead, self._belief, self._domain = ahead, ahead.belief, domain
 
     @cached_property

@@ -16,7 +16,7 @@ _MOST_DOUBLED = 40
 _ROUNDS_PER_CHANCE = 20
 
 
-class Streak(NamedTuple):
+class FailureStreak(NamedTuple):
     """Failures in a row at one point, the latest of its plays.
 
     Attributes:
@@ -36,14 +36,14 @@ class Streak(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Streaks:
+class ConsecutiveFailures:
     """The points whose latest play failed. A value.
 
     Attributes:
         known: the streak of each, by its key.
     """
 
-    known: Mapping[bytes, Streak] = field(default_factory=dict)
+    known: Mapping[bytes, FailureStreak] = field(default_factory=dict)
 
     def told(self, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> Self:
         """Return what is known after more plays at points (q, d) that failed or did not, (q,), in rounds (q,).
@@ -54,14 +54,14 @@ class Streaks:
         for row, (key, lost, number) in enumerate(zip(row_keys(X), failed.tolist(), rounds, strict=True)):
             before = known.pop(key, None)
             if lost:
-                known[key] = Streak(X[row], 1 if before is None else before.count + 1, number)
+                known[key] = FailureStreak(X[row], 1 if before is None else before.count + 1, number)
         return type(self)(known)
 
-    def waiting(self, now: int) -> list[Streak]:
+    def waiting(self, now: int) -> list[FailureStreak]:
         """Return the streaks whose points are not to be asked for in a round."""
         return [each for each in self.known.values() if each.over > now]
 
-    def second_chances(self, now: int) -> list[Streak]:
+    def second_chances(self, now: int) -> list[FailureStreak]:
         """Return the streaks whose points may be tried again in a round, however likely it is that they fail.
 
         With B streaks that is 20 B 2^(k − 1) rounds after the k-th failure of a point. So one round in 20 at most is
