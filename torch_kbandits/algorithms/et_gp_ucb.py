@@ -21,7 +21,7 @@ class ETGPUCB(Bandit):
     ``ResidualTrigger``; a trigger for functions of an RKHS is ``Bandit(trigger=ResidualTrigger(width=...))``.
 
     Args:
-        kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Its scale sets what counts as a
+        kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Its scale sets which change is a
             surprise: with too large a one changes go unnoticed, with too small a one restarts never end.
         false_alarm_probability: δ of the trigger in (0, 1): on a function that stays, the probability of a restart
             before the next change is at most this.

@@ -139,7 +139,7 @@ class Bandit(BanditReports):
     All that is known is one value, which a call that succeeds replaces: after an error or an interrupt it is as it was.
 
     Cost of adapting: a trigger reads the posterior at the points told. A change of memory computes the posterior of
-    what counts afresh: O(u³), or O(n m²) for a dictionary chosen anew, once a block.
+    the observations that count afresh: O(u³), or O(n m²) for a dictionary chosen anew, once a block.
 
     Raises:
         InputError: if an argument does not fit; the message says what was expected.

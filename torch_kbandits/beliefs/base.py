@@ -341,7 +341,7 @@ class Belief(ABC):
 
     @abstractmethod
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the present one: itself if it has no memory."""
+        """Return the belief at a time, which is not before the current one: itself if it has no memory."""
 
     @abstractmethod
     def shown(self, told: History) -> NystromGP | OnlineGP:
@@ -362,7 +362,7 @@ class BeliefOf(Belief):
         return self.posterior.learns_residual
 
     def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ̃(x_s) over what counts, 0-dim."""
+        """Return Σ_s τ̃(x_s) over the observations that count, 0-dim."""
         return self.posterior.effective_dimension()
 
     def information_gain(self) -> Tensor:

@@ -17,7 +17,7 @@ _PROBES = 512
 
 @dataclass(frozen=True, eq=False)
 class BoxSearch:
-    """A box, and the points of it that are looked at.
+    """A box, and the points of it that are evaluated first.
 
     Attributes:
         box: the bounds and the effort of the search.

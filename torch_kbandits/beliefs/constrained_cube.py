@@ -13,7 +13,7 @@ from torch_kbandits.errors import InfeasibleError
 #: Moves from a point that is allowed, in widths of the cube, so that a small region is found, too.
 _RADII = (0.3, 0.1, 0.03, 0.01)
 
-#: Points of a spread set that are looked at where a few are wanted, and near each radius and start.
+#: Points of a spread set that are evaluated where a few are wanted, and near each radius and start.
 _SPREAD, _NEAR = 1024, 64
 
 #: Of the points where a search of a small region starts so many are taken, and so many rounds approach it.

@@ -14,13 +14,13 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 #: Points at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512
 
-#: From so many of the best points of each part that is looked at a search goes on.
+#: From so many of the best points of each part that is evaluated a search goes on.
 _STARTS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class CubeSearch:
-    """A cube, and the points of it that are looked at whatever is known.
+    """A cube, and the points of it that are evaluated whatever is known.
 
     Attributes:
         cube: what may be played.
@@ -53,7 +53,7 @@ def found(
     Args:
         domain: a cube, and its context.
         score: of points (k, d), (k,).
-        function: what to climb, single points (b, 1, d) to (b,); None where only points looked at are compared.
+        function: what to climb, single points (b, 1, d) to (b,); None where only points evaluated are compared.
         seed: all randomness.
     """
     parts = domain.initial_points(seed)

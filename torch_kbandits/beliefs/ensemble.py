@@ -162,7 +162,7 @@ class EnsembleBelief(BeliefOf):
         return self._with(parts, self.trials)
 
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        """Return the belief at a time, which is not before the current one; this one stays as it is."""
         parts = tuple(part.at(now) for part in self.stage_beliefs)
         return self if all(map(is_, parts, self.stage_beliefs)) else self._with(parts, self.trials)
 

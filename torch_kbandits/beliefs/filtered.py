@@ -76,7 +76,7 @@ class FilteredArms(Belief):
 
         m + ρ (μ − m),    ρ² C + (1 − ρ²) K
 
-    so what was told need not be looked at again: the cost of a round is that of a matrix, whatever was told. The joint
+    so what was told need not be evaluated again: the cost of a round is that of a matrix, whatever was told. The joint
     belief over points that know the time says the same and stands in for what a filter does not know: points that are
     no arms, and an expert's answers.
 

@@ -129,9 +129,9 @@ def array(rows: Rows) -> Array:
 
 
 class PosteriorBelief(Belief):
-    """The posterior of what counts under a memory, at the dictionary that a rule chooses, or exact.
+    """The posterior of the observations that count under a memory, at the dictionary that a rule chooses, or exact.
 
-    What no longer counts is taken back by changes of rank one. Where observations age, all weights change with the
+    What no longer counts is downdated, by changes of rank one. Where observations age, all weights change with the
     time, and the posterior is computed afresh from its coordinates.
 
     Args:
@@ -214,7 +214,7 @@ class PosteriorBelief(Belief):
 
     @property
     def _order(self) -> Places:
-        """Places of the played points that count, in the order in which they first appear among what counts."""
+        """Places of the played points that count, in the order in which they were first played."""
         if isinstance(self._memory, Stationary):
             return np.flatnonzero(self.posterior.told.counts)
         return in_order(array(self._counted.places))
@@ -296,7 +296,7 @@ class PosteriorBelief(Belief):
         return views
 
     def shown(self, told: History) -> NystromGP | OnlineGP:
-        """Return the posterior of what counts as a BoTorch model of its own."""
+        """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
     @cached_property
@@ -333,7 +333,7 @@ class PosteriorBelief(Belief):
         return other
 
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        """Return the belief at a time, which is not before the current one; this one stays as it is."""
         if now == self._now or isinstance(self._memory, Stationary):
             return self
         other = self._copy()
@@ -477,7 +477,7 @@ class PosteriorBelief(Belief):
     def _pruned(
         self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: torch.Generator | None
     ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at those points of its dictionary that count; what counts is offered again for the others.
+        """Return a posterior at the points of its dictionary that count; all that count are offered again.
 
         A point that was not drawn with probability p̃ when all were there, and would be with p̃' now, is drawn with
         (p̃' − p̃)/(1 − p̃): so it was kept from joining as little as if those that left had never been there.
@@ -511,7 +511,7 @@ class PosteriorBelief(Belief):
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
-        """Return the empty belief conditioned, at the present time, on what counts of a history."""
+        """Return the empty belief conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
         weights = np.ones(len(times)) if isinstance(self._memory, Stationary) else self._weights(times, self._now)

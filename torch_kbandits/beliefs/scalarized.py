@@ -164,7 +164,7 @@ class ScalarizedFantasy:
         return replace(domain, starts=best)
 
     def _on_cube(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
-        """Return the joint point (1, d) that is found on a cube: at least as good as all that is looked at first."""
+        """Return the joint point (1, d) that is found on a cube: at least as good as all that is evaluated first."""
 
         def score(points: Tensor) -> Tensor:
             with torch.no_grad():

@@ -96,7 +96,7 @@ class StagedBelief(BeliefOf):
         return self._with(map(one, parts, self._split(told), dictionaries), latest)
 
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the present one; this one stays as it is."""
+        """Return the belief at a time, which is not before the current one; this one stays as it is."""
         parts = self._parts if self._num_latest is not None else tuple(part.at(now) for part in self._parts)
         return self if all(map(is_, parts, self._parts)) else self._with(parts, self._latest)
 

@@ -23,7 +23,8 @@ SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 class KORS(OnlineRule):
     """Offer each played point to the dictionary once for each play (kernel online row sampling).
 
-    Points never leave it but when a memory forgot them, and then what counts is offered again; see ``PosteriorBelief``.
+    Points never leave it but when a memory forgot them; then all points that count are offered again, see
+    ``PosteriorBelief``.
 
     A point s joins with probability p̃ = min(1, γ τ̃(s)), τ̃ an estimate of its ridge leverage score from the dictionary Z
     as it was before. With S of diagonal √w for Z and 1 for s, and Z* = Z ∪ {s}, it is

@@ -98,7 +98,7 @@ class RidgeLeverageSampling(DictionaryRule):
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
         new = played.counts if played.new_counts is None else played.new_counts
-        if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not looked at further in the rounds of a bandit
+        if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not computed further in the rounds of a bandit
             return False
         size = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
         wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())

@@ -20,7 +20,7 @@ from torch_kbandits.numerics.formulas import known_formula
 #: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
 _MOST_VALUES = 2**18
 
-#: Of points within this distance from 0 none is looked at, and one so many times as far from most is apart from them.
+#: Of points within this distance from 0 none is tested, and one so many times as far from most is apart from them.
 _NEAR = _APART = 1e4
 
 

@@ -109,7 +109,7 @@ class Clock:
 
         Args:
             time: a number, or a date of Python, NumPy or pandas; None for the round.
-            round_number: the present round.
+            round_number: the current round.
 
         Raises:
             InputError: if the time is before the latest, or of another kind than those before it; if one is given
@@ -136,8 +136,8 @@ class Clock:
 
         Args:
             time: when they were played: one time for all or one for each, before now or after it, which moves now; None
-                for when they were asked for, and for what was not asked for the present.
-            round_number: the present round.
+                for when they were asked for, and for what was not asked for the current time.
+            round_number: the current round.
             asked: when each of q points was asked for; NaN for what was not.
 
         Returns:

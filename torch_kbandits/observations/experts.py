@@ -12,17 +12,17 @@ from torch_kbandits import checks
 from torch_kbandits.errors import ExpertWarning, InputError
 
 #: A function (X, time) → (Y, variance) or None. X (Q, d) are the questions, the time is the round, or what ``ask`` was
-#: given, a number; dates are seconds since 1970. Y (Q,) are noisy values of the present function at X, in the units of
+#: given, a number; dates are seconds since 1970. Y (Q,) are noisy values of the current function at X, in the units of
 #: the rewards, and the variance is that of their noise, one for all or (Q,). None is "not yet".
 Expert = Callable[[Tensor, float], tuple[Any, Any] | None]
 
 
 class Answers(NamedTuple):
-    """What an expert said about the present.
+    """What an expert said about the current function.
 
     Attributes:
         X: the points asked about, (Q, d).
-        Y: noisy values of the present function there, (Q,), in reward units.
+        Y: noisy values of the current function there, (Q,), in reward units.
         variance: of their noise, (Q,), in reward units squared.
     """
 

@@ -26,7 +26,7 @@ class History(NamedTuple):
             clock.
         outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
             where no outcome is declared.
-        told_at: (n,) the present when each was told, in double precision like the times and not before them; None
+        told_at: (n,) the time when each was told, in double precision like the times and not before them; None
             where the bandit has no clock, or for rewards told in the order played, when their points were.
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
     """

@@ -200,7 +200,7 @@ class Ledger:
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
         """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none.
 
-        Nobody may write to the points. They are asked for at the present time, or round where a bandit has no clock.
+        Nobody may write to the points. They are asked for at the current time, or round where a bandit has no clock.
         """
         number, before = X.shape[0], self.pending
         ids = tuple(range(self.num_asked, self.num_asked + number))

@@ -34,10 +34,10 @@ class ExactPosterior(Posterior):
     is below the noise, however close points are, so it is as accurate as a Cholesky factorisation of K + S.
 
     - A point joins by a coordinate (k(x, ·) − zᵀBz(x)) / √s, s = k(x, x) + S − zᵀBz >= S, in which B is 1.
-    - Its noise changes by Δ as it is told again, ages, or a reward is taken back: with q = W eᵢ, a = qᵀBq,
+    - Its noise changes by Δ as it is told again, ages, or a reward is downdated: with q = W eᵢ, a = qᵀBq,
       B −= Δ/(1 + Δ a) Bq(Bq)ᵀ. It leaves for Δ → ∞; its coordinate stays until more than half of them are such.
 
-    Cost: O(m²) for a point told or taken back, and one read of the arms' features; O(m³ + A m²) for all afresh.
+    Cost: O(m²) for a point told or downdated, and one read of the arms' features; O(m³ + A m²) for all afresh.
 
     Attributes:
         place_in_basis: the coordinate of each known point, (u,), −1 for none.

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 #: Changes of rank one between two computations of everything afresh.
 CHECK = 512
 
-#: Of what a reward explained at least this share is left when it is taken back; else everything is computed afresh.
+#: Of what a reward explained at least this share is left when it is downdated; else everything is computed afresh.
 LEAST_SHARE = 1e-4
 
 

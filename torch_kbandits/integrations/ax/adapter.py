@@ -102,7 +102,7 @@ class BanditAdapter(Adapter):
         cv_test_points: list[ObservationFeatures],
         use_posterior_predictive: bool = False,
     ) -> list[ObservationData]:
-        """Predict from other data; hyperparameters, dictionary and the present stay, the memory sees what is left."""
+        """Predict from other data; hyperparameters, dictionary and time stay, the memory sees what is left."""
         played, told, models = self._shown(), read(cv_training_data, self._experiment), dict[str, Model]()
         X = played.space.points(told.parameters)
         for name, metric in played.metrics.items():

@@ -80,7 +80,7 @@ class Played:
 
     Attributes:
         metrics: by signature; the first is the reward.
-        bandit: at the present.
+        bandit: at the current time.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Played:
         return points if len(points) else None
 
     def _tell(self, outcomes: Sequence[Tensor], Y: Tensor) -> None:
-        """Tell all trials, and look at the bandit at the present."""
+        """Tell all trials, and look at the bandit now."""
         told = self.told
         X = self.space.points(told.parameters)
         rows = torch.stack([Y, *outcomes]).isfinite().any(0) | told.failed

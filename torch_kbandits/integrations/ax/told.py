@@ -114,7 +114,7 @@ class KnownNoise(Memory):
 
     Args:
         variances: by time; what is not there has λ.
-        memory: what counts at a time; None for all. Where it keeps noise what counts has its own; else that grows.
+        memory: which rewards count at a time; None for all. Where it keeps noise these have their own; else that grows.
     """
 
     keeps_noise = False
@@ -124,7 +124,7 @@ class KnownNoise(Memory):
         self.num_latest = self.memory.num_latest
 
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return the noise variances of rewards as they are looked at now, (n,)."""
+        """Return the noise variances of rewards as they count now, (n,)."""
         level = float(regularization)
         fresh = torch.tensor([self.variances.get(time, level) for time in times.tolist()]).to(times)
         if not self.memory.keeps_noise:

@@ -67,7 +67,7 @@ def tree_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution]
 
     Args:
         trials: completed ones.
-        names: those that are looked at; None for all.
+        names: those that are searched; None for all.
     """
     first: dict[str, BaseDistribution] = {}
     changing = set[str]()
