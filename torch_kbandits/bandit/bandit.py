@@ -130,7 +130,7 @@ class Bandit(BanditReports):
         objective: several objectives that are sought in place of the reward, see ``Scalarization``; triggers, batches
             and choices of a memory still look at the reward.
 
-    A ``TheoryWarning`` says once, here, which hypotheses of the width's theorem these pieces break; see ``guarantee``.
+    A ``TheoryWarning`` says once, here, which assumptions of the width's theorem these pieces break; see ``guarantee``.
 
     With a memory, or a mean that depends on it, there is a time. Unless ``ask`` and ``tell`` are given times, it is the
     round, counted from 0. A reward has the time at which its point was asked for, whenever it is told; that of a point
@@ -145,7 +145,7 @@ class Bandit(BanditReports):
         InputError: if an argument does not fit; the message says what was expected.
     """
 
-    #: Whether it was said which hypotheses of a theorem the pieces break: when they were put together first.
+    #: Whether it was said which assumptions of a theorem the pieces break: when they were put together first.
     _was_warned_of = False
 
     def __init__(

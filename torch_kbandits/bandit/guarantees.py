@@ -35,7 +35,7 @@ def guarantee(
     learns_residual: bool = False,
     quality: DictionaryQuality | None = None,
 ) -> Guarantee:
-    """Return what the width's theorem says, and which of its hypotheses hold; see ``Circumstances``."""
+    """Return what the width's theorem says, and which of its assumptions hold; see ``Circumstances``."""
     arms = untimed(config.candidates)
     source: ArmSource | None = getattr(arms, "source", None)
     known = Circumstances(

@@ -161,7 +161,7 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Belief, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of those observations that count under a hypothesis at a time, and the compared with it.
+    """Return the posterior of those observations that count under a hypothesis at a time, and those compared with it.
 
     It goes on from a rival that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
     """

@@ -132,7 +132,7 @@ class BanditReports(ABC):
         return self.width(self._state.belief)
 
     def guarantee(self, *, check: bool = False) -> Guarantee:
-        """Return which hypotheses of the width's theorem hold, fail or are unknown; printed, it is a table.
+        """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
         promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
