@@ -44,10 +44,9 @@ def with_chosen_memory(
     known: tuple[Any, ...] = (),
     compared: tuple[ComparedPosterior, ...] = (),
 ) -> tuple[SurrogateSpec, tuple[Any, ...], tuple[ComparedPosterior, ...]]:
-    """Return a spec with the memory that is chosen after a history, the summaries of its blocks, and the compared.
+    """Return a spec with the memory chosen after a history, the summaries of its blocks, and the posteriors compared.
 
-    The choice rests on the summaries, and these on posteriors that are compared, the compared. Known are those of an
-    earlier part of the history.
+    The choice rests on the summaries, and these on the posteriors. Known are those of an earlier part of the history.
     """
     if config.memories is None:
         return spec, (), ()
@@ -161,9 +160,9 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Belief, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of those observations that count under a hypothesis at a time, and those compared with it.
+    """Return the posterior of those observations that count under a spec at a time, and those to be compared next.
 
-    It goes on from a rival that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
+    It goes on from one compared before that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
     """
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
