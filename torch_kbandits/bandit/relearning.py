@@ -160,9 +160,9 @@ def _believed(
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
 ) -> tuple[Belief, tuple[ComparedPosterior, ...]]:
-    """Return the posterior of those observations that count under a spec at a time, and those to be compared next.
+    """Return the posterior of the observations that count under a spec at a time, and those to be compared next.
 
-    It goes on from one compared before that is the posterior of a part of the history. ``num_learned`` counts from the first ever.
+    It goes on from one compared before that is of a part of the history. ``num_learned`` counts from the first ever.
     """
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
