@@ -25,6 +25,12 @@ Array = NDArray[Any]
 #: others falls below this share of what it was: then it leaves and joins, so that no digits are lost.
 _LEAST = 0.01
 
+#: Of what a point tells, given the others, at least this share is left as it ages; else all is computed afresh.
+_KEPT = 1e-6
+
+#: What counts for less than so many plays tells nothing: its noise variance would overflow.
+_LEAST_COUNT = 1e-100
+
 
 @dataclass(frozen=True, eq=False)
 class ExactPosterior(Posterior):
@@ -156,24 +162,25 @@ class ExactPosterior(Posterior):
 
         Cost: O(m³ + A m²).
         """
-        noise, live = self.prior.noise, np.flatnonzero(self.place_in_basis >= 0)
-        before, after = noise / self.told.counts[live], np.full(len(live), np.inf)
-        np.divide(noise, counts[live], out=after, where=counts[live] > 0.0)
         told = changed(self, told=changed(self.told, counts=counts, sums=sums), num_changes=self.num_changes + 1)
-        new = counts > 0.0
-        new[live] = after < before * (1.0 - 1e-14)
-        if new.any() or self.num_changes >= CHECK:
+        noise, is_live, counting = self.prior.noise, self.place_in_basis >= 0, counts > _LEAST_COUNT
+        live = np.flatnonzero(is_live)
+        before, after = noise / self.told.counts[live], np.full(len(live), np.inf)
+        np.divide(noise, counts[live], out=after, where=counting[live])
+        grows, column = after > before, self.place_in_basis[live[after > before]]
+        white = self.white[:, column]
+        seen, gain = white - self.gaussian.cov @ white, after[grows] - before[grows]
+        inverse = white.T @ seen
+        is_lost = (inverse.diagonal() < _KEPT * np.square(white).sum(0)).any()
+        has_less = (after < before * (1.0 - 1e-14)).any() or (counting & ~is_live).any()
+        if is_lost or has_less or self.num_changes >= CHECK:
             return told.refitted()
-        grows = after > before
-        column = self.place_in_basis[live[grows]]
-        seen = self.white[:, column] - self.gaussian.cov @ self.white[:, column]
-        inverse, gain = self.white[:, column].T @ seen, after[grows] - before[grows]
         scale = 1.0 / np.sqrt(inverse.diagonal() + 1.0 / gain)
         inverse = (inverse + np.diag(1.0 / gain)) * np.outer(scale, scale)
         factor = jittered_cholesky(torch.from_numpy(inverse)).numpy()
         taken = (seen * scale) @ lower_inverse(factor).T
         at, stays = self.place_in_basis.copy(), live[np.isfinite(after)]
-        at[counts == 0.0] = -1
+        at[~counting] = -1
         cov, rest = self.gaussian.cov + taken @ taken.T, self.white[:, at[stays]] @ (sums[:, stays] / counts[stays]).T
         share = np.divide(gain, after[grows], out=np.ones(len(gain)), where=np.isfinite(gain))
         log_det = self.gaussian.log_det + 2.0 * np.log(factor.diagonal() / scale).sum()
@@ -185,7 +192,7 @@ class ExactPosterior(Posterior):
     def refitted(self) -> Self:
         """Return the same, computed afresh. Cost: O(u³ + A u²)."""
         told, noise = self.told, self.prior.noise
-        basis = np.flatnonzero(told.counts > 0.0)
+        basis = np.flatnonzero(told.counts > _LEAST_COUNT)
         m, at = len(basis), np.full(len(told), -1)
         at[basis] = np.arange(m)
         points, own = told.points_at(basis), noise / told.counts[basis]
