@@ -22,7 +22,9 @@ from forgetting import (
     reward,
 )
 from hypothesis import given
-from problems import DOUBLE, believed, data, difference, examples
+from oracles import exact
+from oracles import rbf as dense_rbf
+from problems import DOUBLE, believed, data, dense, difference, examples, rbf
 
 import torch_kbandits as kb
 from torch_kbandits.acquisition import ThompsonRule
@@ -252,3 +254,20 @@ def test_states_do_not_mix():
     damaged["history"]["times"] = torch.zeros(3, dtype=DOUBLE)
     with pytest.raises(kb.StateMismatchError, match="has none"):
         make(None).load_state_dict(damaged)
+
+
+@pytest.mark.parametrize("regularization", [1e-8, 1.0])
+def test_what_is_all_but_forgotten_leaves_the_rest_right(regularization):
+    """Seven of the points count 10⁻⁹⁰ times at the end: a factor that is only changed loses all digits."""
+    X = torch.rand(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    words = {"kernel": rbf(0.5), "regularization": regularization, "memory": Discount(0.5), "seed": 0}
+    bandit = kb.Bandit(candidates=kb.Arms(X), width=kb.ConstantWidth(2.0), **words)
+    for number in range(600):
+        bandit.tell(
+            X[number % (12 if number < 300 else 5), None], torch.tensor([float(number % 5)], dtype=torch.float64)
+        )
+    points, rewards, weights = dense(bandit.history.X[-60:], bandit.history.Y[-60:], bandit.weights[-60:])
+    truth = exact(dense_rbf(0.5), points, rewards, regularization / weights, dense(X)[0])
+    shown = bandit.model.posterior(X.unsqueeze(-2))
+    assert difference(shown.variance.flatten(), truth.variance) < 1e-9
+    assert difference(shown.mean.flatten(), truth.mean) < 1e-6
