@@ -19,7 +19,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.base import LastingCandidates
 from torch_kbandits.errors import ArmsChangedError, InputError
-from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.numerics.rows import among
 
 #: Bytes that are read at a time where all arms are gone through.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.places import on_host, sent
+from torch_kbandits.numerics.device import to_device, to_host
 
 
 class Candidates(ABC):
@@ -110,7 +110,7 @@ class Candidates(ABC):
         if not isinstance(value, Tensor):
             return value
         if value.device == self.device:
-            return on_host(value)
+            return to_host(value)
         checks.in_memory(name, value)
         raise InputError(
             f"{name} must be on {self.device} like the candidates, got {checks.describe(value)} on {value.device}; "
@@ -135,7 +135,7 @@ class LastingCandidates(Candidates):
 
     def actions(self, X: Tensor) -> Tensor:
         """Return points (q, d), which are asked for as they are, on the device of the candidates."""
-        return sent(X, self.device)
+        return to_device(X, self.device)
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which may be played, (n,) bool."""

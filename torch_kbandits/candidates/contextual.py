@@ -11,7 +11,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.candidates.arms import Arms, ArmSource
 from torch_kbandits.candidates.base import Candidates, unknown_ranges, within
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.places import sent
+from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
 from torch_kbandits.observations.columns import ColumnSpec
@@ -157,7 +157,7 @@ class ContextualActions(Candidates):
 
     def actions(self, X: Tensor) -> Tensor:
         """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
-        return sent(X[:, self.context_dim :], self.device)
+        return to_device(X[:, self.context_dim :], self.device)
 
     def offers(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which may be played in every round, (n,): without contexts, what stays."""

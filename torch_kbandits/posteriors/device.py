@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from torch_kbandits.numerics.blocks import points_at_a_time
+from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.table import Arrays, Steps
 
