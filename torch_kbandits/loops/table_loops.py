@@ -12,9 +12,9 @@ def follow(
     first: int,
     stop: int,
     products: Array,
-    column: Array,
-    corner: float,
+    columns: Array,
     last: Array,
+    corners: Array,
     scales: Array,
     spans: Array,
     steps: Array,
@@ -29,27 +29,32 @@ def follow(
     Args:
         first: row.
         stop: the row after the last.
-        products: of the rows of the changes with the features, (r, n); first that of the new column, if one joins.
-        column: kernel values of the point of the new column, (n,); of no length if none joins.
-        corner: what the new column is divided by.
-        last: what each row has for the new column, (r,) without the column's own.
+        products: of the rows of the changes with the features, (c + r, n); first those of the c new columns.
+        columns: kernel values of the points of the new columns, (c, n).
+        last: what each row has for the new columns, (c + r, c).
+        corners: what the new columns are divided by, (c,).
         scales: by how much of the square of a product variances change, (r,).
         spans: by how much of it what is spanned changes, (r,).
         steps: by how much of a product means change, (k, r).
-        features: (n, width), into whose column ``size`` the new one is written.
+        features: (n, width), into whose columns from ``size`` on the new ones are written.
         size: of the features before.
         mean: (k, n).
         variance: (n,).
         spanned: (n,).
     """
-    joins = 1 if column.shape[0] else 0
+    joins = columns.shape[0]
+    new = np.empty(joins)
     for i in range(first, stop):
-        new = 0.0
-        if joins:
-            new = (column[i] - products[0, i]) / corner
-            features[i, size] = new
+        for c in range(joins):
+            p = columns[c, i] - products[c, i]
+            for b in range(c):
+                p -= last[c, b] * new[b]
+            new[c] = p / corners[c]
+            features[i, size + c] = new[c]
         for r in range(scales.shape[0]):
-            p = products[joins + r, i] + last[r] * new
+            p = products[joins + r, i]
+            for c in range(joins):
+                p += last[joins + r, c] * new[c]
             square = p * p
             variance[i] += scales[r] * square
             spanned[i] += spans[r] * square

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -38,6 +38,8 @@ _LEAST = 0.999
 
 #: A point of the dictionary that has no coordinate, since the others span it.
 _SPANNED = -2
+
+_NO_UPDATE = Update((), ())
 
 
 class _RoundingError(ArithmeticError):
@@ -80,7 +82,7 @@ class DictionaryPosterior(Posterior):
     known: Table
     follows: bool
     full_at: int | None
-    waiting: tuple[Update, ...]
+    waiting: Update
 
     @classmethod
     def of(
@@ -97,7 +99,7 @@ class DictionaryPosterior(Posterior):
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
         known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
         off = np.empty(0, np.bool_), none, np.empty(0)
-        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, ())
+        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, _NO_UPDATE)
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, known, number = self.coordinates(X).T, self.known, len(X)
@@ -167,34 +169,24 @@ class DictionaryPosterior(Posterior):
             after = after._retired(int(i), moves)
         for i in back:
             after = after._activated(int(i), moves)
-        after = changed(after._follow(self, Update(None, moves)), num_changes=self.num_changes + len(moves))
+        after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
         for place in joining:
             after = after._extended(int(place))
         return after
 
     def _settled(self) -> Self:
-        """Return the posterior once the arms followed all changes, in a pass for each coordinate, or one."""
-        if self.arms is None or not self.waiting:
-            return changed(self, waiting=())
-        after, column, moves = self, None, list[Move]()
-        for update in self.waiting:
-            if update.column is not None:
-                if column is not None:
-                    after, moves = changed(after, arms=after._followed(Update(column, moves))), []
-                column, size = update.column, len(update.column.row) + 1
-                moves = [each.padded(size) for each in moves]
-            moves += update.moves
-        return changed(after, arms=after._followed(Update(column, moves)), waiting=())
+        """Return the posterior once the arms followed all changes, in one pass."""
+        arms = self._followed(self.waiting) if self.waiting.moves else self.arms
+        return changed(self, arms=arms, waiting=_NO_UPDATE)
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
-        column, moves = update
-        if column is None and not moves:
+        if not update.moves:
             return self
-        after = changed(self, waiting=(*before.waiting, update))
+        after = changed(self, waiting=before.waiting.then(update))
         if not self.follows:
             return after
-        known = before.known.followed(update, lambda: self._between_known(cast(Column, column).place))
+        known = before.known.followed(update, lambda: self._between_known(update.columns[0].place)[None])
         return changed(after, known=known)
 
     def _between_known(self, place: int) -> Array:
@@ -234,11 +226,11 @@ class DictionaryPosterior(Posterior):
         if self.follows:  # as known points do with the update, in one pass
             seen = np.column_stack((features.known, new))
         else:
-            features = features.with_column()
+            features = features.with_columns()
             features.memory[: features.rows, m] = new
             after, seen = changed(after, known=changed(self.known, features=features)), features.known
         after = after._activated(m, moves, seen)
-        return changed(after._follow(self, Update(column, moves)), num_changes=self.num_changes + 2)
+        return changed(after._follow(self, Update((column,), tuple(moves))), num_changes=self.num_changes + 2)
 
     @property
     def _corners(self) -> Array:
@@ -310,7 +302,7 @@ class DictionaryPosterior(Posterior):
             gaussian = gaussian.moved(move, factor)
             moves.append(move)
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
-        return after._follow(self, Update(None, moves))._settled()._checked()
+        return after._follow(self, Update((), tuple(moves)))._settled()._checked()
 
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
@@ -330,12 +322,12 @@ class DictionaryPosterior(Posterior):
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise = self.told, self.prior.noise
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
-        settled = self._settled() if any(update.column for update in self.waiting) else self
+        settled = self._settled() if self.waiting.columns else self
         arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
         known = self.known
         if self.follows:
             known = known.refitted(gaussian, self.void)
-        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=(), num_changes=0)._checked()
+        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=_NO_UPDATE, num_changes=0)._checked()
 
     def _rebuilt(self, places: Places) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
@@ -356,7 +348,9 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        after = changed(self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=(), **words)
+        after = changed(
+            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=_NO_UPDATE, **words
+        )
         return after.refitted()
 
     # ---------------------------------------------------------------- what is not spanned

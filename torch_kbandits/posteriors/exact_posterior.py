@@ -105,7 +105,7 @@ class ExactPosterior(Posterior):
         else:
             step = told.sums[:, place] / count - self.told.sums[:, place] / before - delta * alpha
             move, factor = Move(row, delta / share, step / share), share * count / before
-        gaussian, arms = self.gaussian.moved(move, factor), self._followed(Update(None, [move]))
+        gaussian, arms = self.gaussian.moved(move, factor), self._followed(Update((), (move,)))
         after = changed(self, gaussian=gaussian, place_in_basis=at, arms=arms)
         return after._joined(place, told) if leaves and count else after
 
@@ -121,7 +121,7 @@ class ExactPosterior(Posterior):
         corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
         step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
         at[place], unit[m] = m, 1.0
-        update = Update(Column(place, row, corner), [Move(unit, -1.0, step)])
+        update = Update((Column(place, row, corner),), (Move(unit, -1.0, step),))
         gaussian = self.gaussian.extended(0.0, step)._replace(log_det=log_det + math.log(spread / noise))
         return changed(
             self,

@@ -111,11 +111,11 @@ class Arms:
         """What is done where they are."""
         return self.table.features.steps
 
-    def values(self, point: Tensor) -> Any:
-        """Return kernel values of the arms and a point (1, d), (A,)."""
+    def values(self, points: Tensor) -> Any:
+        """Return kernel values of points (c, d) and the arms, (c, A)."""
         with torch.no_grad():
-            parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
-        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts))
+            parts = [gram(self.kernel, points.to(block), block) for _, block in self.blocks()]
+        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
 
     def variance(self, *, learns_residual: bool) -> Any:
         """Return posterior variances, (A,), or those of ``learned_residual``."""
@@ -131,7 +131,7 @@ class Arms:
 
     def less(self, point: Tensor, row: Array) -> Any:
         """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
-        return self.values(point) - self.table.features.product(row)
+        return self.values(point)[0] - self.table.features.product(row)
 
     @property
     def untaken(self) -> Any:
@@ -157,10 +157,9 @@ class Arms:
             column = column - (1.0 - root * self.roots()) * self.less(point, inside)
         return self.steps.bordered(before, below, column, corner)
 
-    def followed(self, update: Update, point: Tensor | None) -> Self:
-        """Return them after an update, given the point (1, d) of a new coordinate. Cost: one read of the features."""
-        table = self.table.followed(update, lambda: self.values(cast(Tensor, point)))
-        return changed(self, table=table)
+    def followed(self, update: Update, points: Tensor) -> Self:
+        """Return them after an update, given the points (c, d) of new coordinates. Cost: one read of the features."""
+        return changed(self, table=self.table.followed(update, lambda: self.values(points)))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return them with moments computed afresh from their features; see ``Table.refitted``."""
@@ -384,8 +383,10 @@ class Posterior(ABC):
         """Return the arms after an update."""
         if self.arms is None:
             return None
-        place = None if update.column is None else update.column.place
-        return self.arms.followed(update, None if place is None else self.told.points[place : place + 1])
+        points = self.told.points
+        return self.arms.followed(
+            update, points[[column.place for column in update.columns]] if update.columns else points[:0]
+        )
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.
