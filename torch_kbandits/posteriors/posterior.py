@@ -1,5 +1,6 @@
 """The posterior: a Gaussian in the coordinates of a basis, and the arms that follow it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -398,7 +399,7 @@ class Posterior(ABC):
         Raises:
             NumericalError: if it is not.
         """
-        if not np.isfinite(self.gaussian.mean).all() or not np.isfinite(self.gaussian.log_det):
+        if not (math.isfinite(self.gaussian.log_det) and np.isfinite(self.gaussian.mean).all()):
             raise NumericalError(
                 "The posterior is not finite: rewards add up to more than fits, or hyperparameters are too large."
             )

@@ -130,7 +130,7 @@ class ShardedFantasy(GaussianFantasy):
     belief: ShardedBelief
 
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
-        return self.belief.asked(question, cast(Any, self.taken_in().taken))
+        return self.belief.asked(question, getattr(self.taken_in(), "taken", ()))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score.
