@@ -17,7 +17,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
-from torch_kbandits.posteriors.table import Column, Features, Table, Update
+from torch_kbandits.posteriors.table import NO_UPDATE, Column, Features, Table, Update
 
 Array = NDArray[Any]
 
@@ -38,8 +38,6 @@ _LEAST = 0.999
 
 #: A point of the dictionary that has no coordinate, since the others span it.
 _SPANNED = -2
-
-_NO_UPDATE = Update((), ())
 
 
 class _RoundingError(ArithmeticError):
@@ -73,7 +71,6 @@ class DictionaryPosterior(Posterior):
         known: the known points, whose features are always kept up to date; their moments only if ``follows``.
         follows: whether these are.
         full_at: the size from which on the residual is learned; None for none.
-        waiting: what the arms do not follow yet, so that a change of the dictionary and a reward are one pass.
     """
 
     place_in_basis: Places
@@ -83,7 +80,6 @@ class DictionaryPosterior(Posterior):
     known: Table
     follows: bool
     full_at: int | None
-    waiting: Update
 
     @classmethod
     def of(
@@ -100,7 +96,8 @@ class DictionaryPosterior(Posterior):
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
         known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
         off = np.empty(0, np.bool_), none, np.empty(0)
-        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, _NO_UPDATE)
+        start = prior, told, nothing, none, gaussian, arms, 0, NO_UPDATE
+        return cls(*start, nothing, *off, known, follows, full_at)
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, known, number = self.coordinates(X).T, self.known, len(X)
@@ -199,11 +196,6 @@ class DictionaryPosterior(Posterior):
             known=settled.known.rotated(rotation),
             arms=None if settled.arms is None else settled.arms.rotated(rotation),
         )
-
-    def _settled(self) -> Self:
-        """Return the posterior once the arms followed all changes, in one pass."""
-        arms = self._followed(self.waiting) if self.waiting.moves else self.arms
-        return changed(self, arms=arms, waiting=_NO_UPDATE)
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
@@ -353,7 +345,7 @@ class DictionaryPosterior(Posterior):
         known = self.known
         if self.follows:
             known = known.refitted(gaussian, self.void)
-        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=_NO_UPDATE, num_changes=0)._checked()
+        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
     def _rebuilt(self, places: Places) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
@@ -375,7 +367,7 @@ class DictionaryPosterior(Posterior):
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
         after = changed(
-            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=_NO_UPDATE, **words
+            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=NO_UPDATE, **words
         )
         return after.refitted()
 

@@ -22,7 +22,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.table import Features, Steps, Table, Update
+from torch_kbandits.posteriors.table import NO_UPDATE, Features, Steps, Table, Update
 
 Array = NDArray[Any]
 
@@ -212,6 +212,7 @@ class Posterior(ABC):
         gaussian: what is believed of w.
         arms: that follow; None for none.
         num_changes: of rank one since all was computed afresh.
+        waiting: what the arms do not follow yet, so that all changes of a round are one pass.
     """
 
     prior: Prior
@@ -221,6 +222,7 @@ class Posterior(ABC):
     gaussian: Gaussian
     arms: Arms | None
     num_changes: int
+    waiting: Update
 
     # ---------------------------------------------------------------- what is believed
 
@@ -384,14 +386,13 @@ class Posterior(ABC):
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det
 
-    def _followed(self, update: Update) -> Arms | None:
-        """Return the arms after an update."""
-        if self.arms is None:
-            return None
-        points = self.told.points
-        return self.arms.followed(
-            update, points[[column.place for column in update.columns]] if update.columns else points[:0]
-        )
+    def _settled(self) -> Self:
+        """Return the posterior once the arms followed all changes, in one pass."""
+        waiting, arms, points = self.waiting, self.arms, self.told.points
+        if arms is not None and waiting.moves:
+            places = [column.place for column in waiting.columns]
+            arms = arms.followed(waiting, points[places] if places else points[:0])
+        return changed(self, arms=arms, waiting=NO_UPDATE)
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.

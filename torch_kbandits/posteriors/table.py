@@ -260,6 +260,10 @@ class Update(NamedTuple):
         return rows[:, :size], rows[:, size:], corners, scales, spans, steps
 
 
+#: What leaves all as it is.
+NO_UPDATE = Update((), ())
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """Means and variances of n points, in double precision. A value, whose successors share the features.
