@@ -47,7 +47,7 @@ nitpick_ignore = [
         "posteriors.gaussian.Gaussian",
         "priors.learned.LastFit",
         "priors.learned.Learned",
-        "priors.learned.Told",
+        "priors.learned.TrainingData",
         "spaces.kinds.Parameter",
     )
 ]

@@ -51,8 +51,7 @@ class Prior:
         checks.keep(self, regularization=checks.positive)
         if not (isinstance(self.floor, float) and self.floor == -math.inf):
             checks.keep(self, floor=checks.finite_number)
-        mean = own_mean(self.mean)
-        object.__setattr__(self, "mean", 0.0 if mean is None else mean)
+        object.__setattr__(self, "mean", own_mean(self.mean))
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
 
 
@@ -86,29 +85,20 @@ class FunctionMean(Mean):
 
 
 class TabulatedMean(Mean):
-    """A value for each of some points.
-
-    Args:
-        points: (A, d).
-        values: (A,).
-    """
+    """A value (A,) for each of some points (A, d)."""
 
     def __init__(self, points: Tensor, values: Tensor) -> None:
         super().__init__()
         self.register_buffer("values", values)
         keys, self._dtype = row_keys(points), points.dtype
         self._places = {key: place for place, key in enumerate(keys)}
-        first = values[[self._places[key] for key in keys]]
-        if not torch.equal(values, first):
-            row = int((values != first).nonzero()[0])
+        different = values != values[[self._places[key] for key in keys]]
+        if bool(different.any()):
+            row = int(different.nonzero()[0])
             raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the values at points (..., n, d), (..., n). Cost: O(n).
-
-        Raises:
-            InputError: if a point has none.
-        """
+        """Return the values at points (..., n, d), (..., n), or refuse a point that has none. Cost: O(n)."""
         points = x.reshape(-1, x.shape[-1])
         places = [self._places.get(key) for key in row_keys(points.to(self._dtype))]
         if None in places:
@@ -141,19 +131,15 @@ def depends_on_time(mean: PriorMean | None) -> bool:
         return False
 
 
-def own_mean(mean: PriorMean) -> PriorMean | None:
-    """Return a prior mean that nobody else changes; None if it is zero.
-
-    Raises:
-        InputError: if it is of another kind, or a number that is not finite.
-    """
+def own_mean(mean: PriorMean) -> PriorMean:
+    """Return a prior mean that nobody else changes, or refuse what is none."""
     if isinstance(mean, Mean):
         return deepcopy(mean)
     if callable(mean):
         return mean
     if isinstance(mean, (list, tuple)) or getattr(mean, "ndim", 0):
         return checks.finite("mean", torch.as_tensor(checks.real_numbers("mean", mean)).to(torch.float64, copy=True))
-    return checks.finite_number("mean", mean) or None
+    return checks.finite_number("mean", mean) or 0.0
 
 
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
@@ -172,7 +158,13 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     elif callable(mean):
         module = FunctionMean(mean, kind.example.dtype)
     elif isinstance(mean, Tensor):
-        module = _tabulated(kind, mean)
+        arms = kind.source.tensor if isinstance(kind, Arms) else None
+        if arms is None or mean.shape != arms.shape[:1]:
+            raise InputError(
+                f"A value for each arm, mean={checks.describe(mean)}, needs arms in memory, as many as values: give "
+                "mean as a number, a function of points (n, d) or a GPyTorch mean."
+            )
+        module = TabulatedMean(arms, mean.to(kind.example))
     else:
         module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
         module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
@@ -188,16 +180,3 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     if values.shape != example.shape[:-1] or not checks.all_finite(values):
         raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
     return module
-
-
-def _tabulated(candidates: Candidates, values: Tensor) -> TabulatedMean:
-    """Return the mean of a value for each arm."""
-    arms = candidates.source.tensor if isinstance(candidates, Arms) else None
-    if arms is None:
-        raise InputError(
-            f"A value for each arm, mean={checks.describe(values)}, needs arms in memory: give mean as a number, a "
-            "function of points (n, d) or a GPyTorch mean."
-        )
-    if values.shape != arms.shape[:1]:
-        raise InputError(f"mean must be a value for each of {len(arms)} arms, got {checks.describe(values)}.")
-    return TabulatedMean(arms, values.to(candidates.example))

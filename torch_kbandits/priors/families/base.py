@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from gpytorch.kernels import Kernel
@@ -35,12 +35,10 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         checks.keep(self, regularization=checks.optional(checks.positive))
-        for name, kind, hint in (("kernel", Kernel, "a GPyTorch kernel"), ("memory", Memory, "a memory")):
-            if (value := getattr(self, name)) is not None:
-                checks.instance(name, value, kind, f"{hint}, or None")
+        checks.absent_or("kernel", self.kernel, Kernel, "a GPyTorch kernel, or None")
+        checks.absent_or("memory", self.memory, Memory, "a memory, or None")
         if self.mean is not None:
-            mean = own_mean(self.mean)
-            object.__setattr__(self, "mean", 0.0 if mean is None else mean)
+            object.__setattr__(self, "mean", own_mean(self.mean))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,30 +167,34 @@ def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec
     Raises:
         InputError: if no part of the kernel has length scales, or they may not become that long or short.
     """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     if not isinstance(scales, (tuple, list)) or not scales:
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
-    factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
-    return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
-
-
-def _stretched(kernel: Kernel, factor: float) -> Kernel:
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    other = deepcopy(kernel)
-    parts = [cast(Any, part) for part in other.modules() if isinstance(part, Kernel) and part.has_lengthscale]
-    if not parts:
+    if not any(part.has_lengthscale for part in _parts(kernel)):
         raise InputError(
             f"No part of this {type(kernel).__name__} has a length scale to multiply by scales: give kernels=, one for "
             "each hypothesis."
         )
-    for part in parts:
-        longer: Tensor = part.lengthscale.detach() * factor
-        constraint = part.raw_lengthscale_constraint
+    factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
+    return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
+
+
+def _parts(kernel: Kernel) -> list[Any]:
+    return [part for part in kernel.modules() if isinstance(part, Kernel)]
+
+
+def _stretched(kernel: Kernel, factor: float) -> Kernel:
+    """Return a kernel whose length scales are those of another times a factor."""
+    other = deepcopy(kernel)
+    for part in _parts(other):
+        if not part.has_lengthscale or factor == 1.0:  # which would change its last digits
+            continue
+        longer, constraint = part.lengthscale.detach() * factor, part.raw_lengthscale_constraint
         if not constraint.check(longer):
             raise InputError(
                 f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}, and "
                 f"must be in {constraint}: give other scales, or a kernel without that constraint."
             )
-        if factor != 1.0:  # which would change its last digits
-            with torch.no_grad():
-                part.raw_lengthscale.copy_(constraint.inverse_transform(longer))
+        with torch.no_grad():
+            part.raw_lengthscale.copy_(constraint.inverse_transform(longer))
     return other

@@ -49,9 +49,14 @@ class Balancing(FamilyRule):
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.keep(self, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
-        checks.keep(self, num_starting=checks.optional(checks.positive_integer), shrinkage=checks.non_negative)
-        checks.keep(self, step=checks.positive)
+        checks.keep(
+            self,
+            failure_probability=checks.open_unit_interval,
+            noise_scale=checks.optional(checks.positive),
+            num_starting=checks.optional(checks.positive_integer),
+            shrinkage=checks.non_negative,
+            step=checks.positive,
+        )
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return which hypotheses can have kept their bounds, (K,) bool."""
@@ -169,13 +174,10 @@ class Sampling(FamilyRule):
 
     def __post_init__(self) -> None:
         if self.probabilities is not None:
-            if not isinstance(self.probabilities, (tuple, list)) or not self.probabilities:
-                raise InputError(
-                    f"probabilities must be a number for each hypothesis, got {checks.describe(self.probabilities)}."
-                )
-            numbers = tuple(
-                checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(self.probabilities)
-            )
+            numbers = checks.entries("probabilities", self.probabilities)
+            if not numbers:
+                raise InputError("probabilities must be a number for each hypothesis, got none.")
+            numbers = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(numbers))
             object.__setattr__(self, "probabilities", numbers)
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
