@@ -28,7 +28,7 @@ from torch_kbandits.memory import (
 )
 from torch_kbandits.priors import default_kernel
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.marginal import FitData
+from torch_kbandits.priors.marginal import TrainingData as Data
 
 
 def standardised(Y):
@@ -71,7 +71,7 @@ def test_the_density_is_that_of_what_counts(name):
     X[5:9] = X[15:19]  # some points are played twice
     times, order = torch.arange(20, dtype=DOUBLE), torch.randperm(20, generator=torch.Generator().manual_seed(0))
     points = torch.cat([times[:, None], X], dim=-1) if memory.needs_time_column else X
-    found = known(FitData(points, Y, times, 20.0), memory).evidence
+    found = known(Data(points, Y, times, 20.0), memory).evidence
     x, y, t = dense(X, Y, times)
     variances = noise(t, 20.0)
     counts = np.isfinite(variances)
@@ -80,14 +80,12 @@ def test_the_density_is_that_of_what_counts(name):
         K = K * 0.9 ** (np.abs(t[:, None] - t) / 2.0)
     expected, tolerance = density(y[counts], (K + np.diag(variances))[np.ix_(counts, counts)])
     assert abs(found - expected) < tolerance
-    assert known(FitData(points[order], Y[order], times[order], 20.0), memory).evidence == pytest.approx(
-        found, rel=1e-12
-    )
+    assert known(Data(points[order], Y[order], times[order], 20.0), memory).evidence == pytest.approx(found, rel=1e-12)
 
 
 def test_a_constant_that_is_learned_is_a_constant_in_the_prior_and_not_the_mean_of_the_rewards():
     X, Y = problem(20, 2, 3)
-    fit = known(FitData(X, Y + 0.7), learn_mean=True)
+    fit = known(Data(X, Y + 0.7), learn_mean=True)
     x, y = dense(X, Y + 0.7)
     C = KERNEL(x, x) + 1.0 + LAMBDA * np.eye(20)
     expected, tolerance = density(y, C)
@@ -96,8 +94,8 @@ def test_a_constant_that_is_learned_is_a_constant_in_the_prior_and_not_the_mean_
     # Of 30 points near each other with high rewards and 3 elsewhere with low ones.
     X = torch.cat([0.5 + 0.01 * data(30, 1)[0], torch.tensor([[0.0], [0.25], [1.0]], dtype=DOUBLE)])
     Y = torch.tensor([1.0] * 30 + [-0.8] * 3, dtype=DOUBLE)
-    assert -0.5 < known(FitData(X, Y), kernel=matern(0.1, 1.0), learn_mean=True).mean < 0.0
-    assert known(FitData(X, Y), kernel=matern(0.1, 1.0)).mean == 0.0
+    assert -0.5 < known(Data(X, Y), kernel=matern(0.1, 1.0), learn_mean=True).mean < 0.0
+    assert known(Data(X, Y), kernel=matern(0.1, 1.0)).mean == 0.0
 
 
 def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
@@ -107,7 +105,7 @@ def test_a_prior_on_time_is_that_of_the_memory_for_kernels_that_know_time_too():
     K = KERNEL(x[:, 1:], x[:, 1:]) * oracles.rbf(0.4)(x[:, :1], x[:, :1]) * 0.8 ** (ages / 2.0)
     expected, tolerance = density(y, K + LAMBDA * np.eye(15))
     kernel = SpaceTimeKernel(matern(), rbf(0.4))
-    assert abs(known(FitData(X, Y, X[:, 0]), TemporalPrior(0.2), kernel).evidence - expected) < tolerance
+    assert abs(known(Data(X, Y, X[:, 0]), TemporalPrior(0.2), kernel).evidence - expected) < tolerance
 
 
 def log_posterior(X, y, kernel, noise):
@@ -124,7 +122,7 @@ def log_posterior(X, y, kernel, noise):
 def test_a_fit_is_no_worse_than_botorchs(n, d):
     X, Y = problem(n, d, n)
     theirs = fit_prior(X, Y, clip=False)
-    ours = fit_evidence(FitData(X, Y), default_kernel(d), seed=0)
+    ours = fit_evidence(Data(X, Y), default_kernel(d), seed=0)
     x, y = dense(X, Y)
     found = log_posterior(x, y, ours.kernel, ours.regularization)
     assert ours.settled
@@ -137,14 +135,14 @@ def test_what_is_known_stays():
     kernel = default_kernel(2)
     kernel.base_kernel.raw_lengthscale.requires_grad_(False)
     before = {name: value.clone() for name, value in kernel.state_dict().items()}
-    fit = fit_evidence(FitData(X, Y), kernel, regularization=0.3, seed=0)
+    fit = fit_evidence(Data(X, Y), kernel, regularization=0.3, seed=0)
     assert fit.regularization == pytest.approx(0.3, rel=1e-12)
     assert torch.equal(fit.kernel.base_kernel.lengthscale, kernel.base_kernel.lengthscale)
     assert not torch.equal(fit.kernel.outputscale, kernel.outputscale)
     assert not any(parameter.requires_grad for parameter in fit.kernel.parameters())
     assert all(torch.equal(value, before[name]) for name, value in kernel.state_dict().items())
     assert fit.memory is None
-    kept = fit_evidence(FitData(X, Y), fit.kernel, regularization=0.3, memory=Stationary(), learn_memory=True, seed=0)
+    kept = fit_evidence(Data(X, Y), fit.kernel, regularization=0.3, memory=Stationary(), learn_memory=True, seed=0)
     assert kept.settled
     assert kept.memory == Stationary()
     assert kept.evidence == pytest.approx(fit.evidence, rel=1e-9)
@@ -160,7 +158,7 @@ def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
         raise NumericalError("NaN")
 
     monkeypatch.setattr("torch_kbandits.priors.marginal.scipy_minimize", failing)
-    fit = fit_evidence(FitData(X, Y, X[:, 0].sort()[0]), matern(), memory=SlidingWindow(9.0), learn_memory=True, seed=0)
+    fit = fit_evidence(Data(X, Y, X[:, 0].sort()[0]), matern(), memory=SlidingWindow(9.0), learn_memory=True, seed=0)
     assert not fit.settled
     assert difference(fit.kernel(X).to_dense(), matern()(X).to_dense()) < 1e-15
     assert fit.memory == SlidingWindow(9.0)
@@ -171,9 +169,9 @@ def test_many_points_are_bounded_where_a_dictionary_spans_them():
     X, Y = problem(260, 1)
     x, y = dense(X, Y)
     exact, tolerance = density(y, KERNEL(x, x) + LAMBDA * np.eye(260))
-    assert exact - 260 * 0.02 < known(FitData(X, Y), exact_up_to=30).evidence < exact + tolerance
+    assert exact - 260 * 0.02 < known(Data(X, Y), exact_up_to=30).evidence < exact + tolerance
     X, Y = problem(90, 1)
-    spanned, exactly = (fit_evidence(FitData(X, Y), default_kernel(1), seed=0, exact_up_to=most) for most in (45, 90))
+    spanned, exactly = (fit_evidence(Data(X, Y), default_kernel(1), seed=0, exact_up_to=most) for most in (45, 90))
     assert spanned.regularization == pytest.approx(exactly.regularization, rel=0.05)
     assert spanned.evidence == pytest.approx(exactly.evidence, abs=1.0)
 
@@ -181,14 +179,14 @@ def test_many_points_are_bounded_where_a_dictionary_spans_them():
 def test_else_some_stand_for_all_that_count_and_many_rewards_of_few_points_are_all_looked_at():
     X, Y = problem(320, 5)
     rows = 20 + torch.linspace(0, 299, 30, dtype=DOUBLE).round().long()
-    few = known(FitData(X, Y), SlidingWindow(300.0), matern(0.1), exact_up_to=30)
-    assert few.evidence == known(FitData(X[rows], Y[rows]), kernel=matern(0.1)).evidence
-    latest = known(FitData(X, Y, torch.arange(320.0)), TemporalPrior(0.1), exact_up_to=30)
-    assert latest.evidence == known(FitData(X[-30:], Y[-30:], torch.arange(290.0, 320.0)), TemporalPrior(0.1)).evidence
-    again = FitData(X[:40].repeat(3, 1), Y[:120])
+    few = known(Data(X, Y), SlidingWindow(300.0), matern(0.1), exact_up_to=30)
+    assert few.evidence == known(Data(X[rows], Y[rows]), kernel=matern(0.1)).evidence
+    latest = known(Data(X, Y, torch.arange(320.0)), TemporalPrior(0.1), exact_up_to=30)
+    assert latest.evidence == known(Data(X[-30:], Y[-30:], torch.arange(290.0, 320.0)), TemporalPrior(0.1)).evidence
+    again = Data(X[:40].repeat(3, 1), Y[:120])
     assert known(again, exact_up_to=40).evidence == known(again, exact_up_to=120).evidence
     with pytest.raises(InputError, match=r"Of 5 reward\(s\) none counts at time 90"):
-        known(FitData(X[:5], Y[:5], torch.arange(5, dtype=DOUBLE), 90.0), SlidingWindow(3.0))
+        known(Data(X[:5], Y[:5], torch.arange(5, dtype=DOUBLE), 90.0), SlidingWindow(3.0))
 
 
 # ---------------------------------------------------------------- rates
@@ -222,7 +220,7 @@ def jumping(every, n, seed):
 
 def learned(X, Y, times, memory, **words):
     points = torch.cat([times[:, None], X], dim=-1) if memory.needs_time_column else X
-    told = FitData(points, Y, times, float(len(Y)))
+    told = Data(points, Y, times, float(len(Y)))
     return fit_evidence(told, default_kernel(2), memory=memory, learn_memory=True, seed=0, **words)
 
 
@@ -307,7 +305,7 @@ def test_numbers_that_cannot_be_learned_are_refused():
         with pytest.raises(InputError, match="cannot be learned"):
             memory.with_horizon(3.0)
     with pytest.raises(InputError, match="The rate of Cubic cannot be learned"):
-        fit_evidence(FitData(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
+        fit_evidence(Data(X, Y), matern(), memory=memory, learn_memory=True, seed=0)
 
 
 @pytest.mark.parametrize("memory", [SlidingWindow(9.0), Discount(0.9), UncertaintyInjection(LinearGrowth(0.03))])
@@ -326,7 +324,7 @@ def test_the_number_learned_predicts_rewards_best_from_those_before_them(memory)
             total -= 0.5 * ((float(Y[s]) - found.mean[0]) ** 2 / variance + math.log(variance))
         return total
 
-    fit = known(FitData(X, Y, torch.arange(24, dtype=DOUBLE)), memory, learn_memory=True)
+    fit = known(Data(X, Y, torch.arange(24, dtype=DOUBLE)), memory, learn_memory=True)
     assert fit.memory == max(choices, key=predicted)
 
 
@@ -354,7 +352,7 @@ def ard(d, **words):
 
 
 def said(X, Y, kernel, **words):
-    return " / ".join(fit_evidence(FitData(X, Y), kernel, seed=0, **words).diagnostics)
+    return " / ".join(fit_evidence(Data(X, Y), kernel, seed=0, **words).diagnostics)
 
 
 def test_a_length_scale_that_goes_to_nothing_is_named():
@@ -429,7 +427,7 @@ def test_a_kernel_without_priors_does_not_end_at_length_scales_of_nothing():
     generator = torch.Generator().manual_seed(1)
     X, kinds = torch.rand(40, 6, generator=generator, dtype=DOUBLE), torch.randint(10, (40,), generator=generator)
     drawn = 0.1 * torch.randn(40, generator=generator, dtype=DOUBLE)
-    told = FitData(
+    told = Data(
         torch.cat([X, torch.nn.functional.one_hot(kinds, 10).to(X)], dim=-1),
         standardised(torch.sin(8.0 * X[:, 0]) + 3.0 * (kinds % 2) * X[:, 1] + drawn),
     )

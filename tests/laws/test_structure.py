@@ -35,7 +35,6 @@ DEFAULTS = {
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
     | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
     | {"UncertaintyInjection.with_horizon"},
-    "priors": {"_Changing.with_horizon"},
     "models": {"NystromGP.condition_on_observations"},
 }
 

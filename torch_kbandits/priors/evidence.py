@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
@@ -13,12 +12,12 @@ from gpytorch.kernels import Kernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from torch_kbandits.memory import Memory, Stationary
+from torch_kbandits.memory import Memory, Stationary, TemporalPrior
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.prediction import PredictionStrategy
 from torch_kbandits.priors.fit_diagnostics import diagnostics
-from torch_kbandits.priors.marginal import CLIMBS, COVERED, FitData, MarginalPosterior, spanning
+from torch_kbandits.priors.marginal import CLIMBS, COVERED, MarginalPosterior, TrainingData, spanning
 
 #: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
 _UNEXPLAINED = 0.02
@@ -58,7 +57,7 @@ class Fit:
 
 
 def fit_evidence(
-    data: FitData,
+    data: TrainingData,
     kernel: Kernel,
     *,
     regularization: float | None = None,
@@ -125,7 +124,7 @@ class _Start:
     seed: int
     exact_up_to: int
 
-    def climbed(self, data: FitData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
+    def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
         """Return the best of some climbs; of many points one more, of the bound."""
         kernel = deepcopy(self.kernel).to(data.X)
         posterior = self.posterior(data, kernel, self.regularization, memory, self.exact_up_to, learn)
@@ -138,7 +137,7 @@ class _Start:
 
     def posterior(
         self,
-        data: FitData,
+        data: TrainingData,
         kernel: Kernel,
         regularization: float | None,
         memory: Memory,
@@ -167,7 +166,7 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 # ---------------------------------------------------------------- by prediction
 
 
-def _predicting(start: _Start, data: FitData, memory: Memory) -> Fit:
+def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
@@ -198,31 +197,14 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-@dataclass(frozen=True)
-class _Changing(Memory):
-    """A function of which each unit of time replaces a share, which a fit finds out."""
-
-    forgetting: float = 0.0
-
-    needs_time_column: ClassVar[bool] = True
-
-    def with_horizon(self, horizon: float) -> "_Changing":
-        """Return the share of a horizon."""
-        return replace(self, forgetting=-math.expm1(-2.0 / horizon))
-
-    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return λ for each observation, (n,)."""
-        return torch.full_like(times, float(regularization))
-
-
 def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(FitData(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
-    timed = FitData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, _Changing(), learn=True, climbs=1)
+    timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
+    yield start.climbed(timed, TemporalPrior(0.0), learn=True, climbs=1)
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.observations.told import rewards
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.marginal import FitData
+from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
 from torch_kbandits.priors.units import Units, column_spans, default_kernel, floor_below
 
@@ -38,50 +38,6 @@ class LastFit(NamedTuple):
 
 
 NEVER = LastFit()
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingData:
-    """What a prior is fitted to.
-
-    Attributes:
-        X: points (n, d) of the rewards that count, in the order told; under a prior on time with the time before them.
-        Y: the rewards, (n,).
-        spans: what each column without the time is divided by, (d,), unless a kernel is given; see ``column_spans``.
-        first: the first different rewards since a restart, (f,), by which penalties are known; none where the level of
-            rewards may change.
-        expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-        memory: which rewards count; None where all do.
-        times: when the rewards were made, (n,); None without a memory.
-        now: the current time.
-        groups: as in ``default_kernel``.
-        names: as in ``FitData``.
-    """
-
-    X: Tensor
-    Y: Tensor
-    spans: Tensor
-    first: Tensor
-    expected: Tensor | None = None
-    memory: Memory | None = None
-    times: Tensor | None = None
-    now: float = 0.0
-    groups: Sequence[int] | None = None
-    names: Sequence[str] | None = None
-
-
-class FittedPrior(NamedTuple):
-    """What was fitted.
-
-    Attributes:
-        prior: in units of rewards.
-        memory: as given, or with its number fitted.
-        diagnostics: what is odd about the fit, in sentences.
-    """
-
-    prior: Prior
-    memory: Memory | None
-    diagnostics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,23 +144,48 @@ class LearnedPrior:
         return number >= last.number + self.refit_share * last.counted
 
     def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
-        """Return the prior before any reward, as if the deviation of rewards were their unit; see ``TrainingData``."""
+        """Return the prior before any reward, as if the deviation of rewards were their unit; see ``fitted``."""
         return self._unfitted(Units(spans=self._divided_by(spans)), len(spans), groups)
 
-    def fitted(self, data: TrainingData, seed: int, *, units_only: bool = False) -> FittedPrior:
-        """Return the prior that is fitted to two rewards or more, or only brought to their units."""
-        X, Y, memory, times = data.X.double(), data.Y.double(), data.memory, data.times
-        floor, centered = -math.inf, data.expected is not None
-        if data.expected is not None:
-            Y = Y - data.expected.double()
+    def fitted(
+        self,
+        data: TrainingData,
+        spans: Tensor,
+        *,
+        first: Tensor,
+        expected: Tensor | None = None,
+        memory: Memory | None = None,
+        groups: Sequence[int] | None = None,
+        seed: int,
+        units_only: bool = False,
+    ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
+        """Fit to two rewards or more, or only bring what is given to their units.
+
+        Args:
+            data: the rewards that count, as they were told.
+            spans: what each column without the time is divided by, (d,), unless a kernel is given.
+            first: the first different rewards since a restart, (f,), by which penalties are known; none where the level
+                of rewards may change.
+            expected: a prior mean that is given, at the points, (n,); None where it is fitted.
+            memory: which rewards count; None where all do.
+            groups: as in ``default_kernel``.
+            seed: of the points from which the fit starts.
+            units_only: whether nothing is fitted but the units.
+
+        Returns:
+            The prior in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        """
+        X, Y, floor = data.X.double(), data.Y.double(), -math.inf
+        if expected is not None:
+            Y = Y - expected.double()
         elif self.clip:
-            floor = floor_below(data.first.double(), float(Y.min()))
-        units = Units.of(Y, centered=centered, floor=floor, spans=self._divided_by(data.spans))
+            floor = floor_below(first.double(), float(Y.min()))
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
         if units_only:
-            return FittedPrior(self._unfitted(units, len(data.spans), data.groups), memory)
+            return self._unfitted(units, len(spans), groups), memory, ()
         fit = fit_evidence(
-            FitData(units.points(X), units.rewards(Y), times, None if times is None else data.now, data.names),
-            self._kernel(units, len(data.spans), data.groups),
+            replace(data, X=units.points(X), Y=units.rewards(Y)),
+            self._kernel(units, len(spans), groups),
             regularization=self._noise(units),
             memory=None if memory is None else memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
@@ -215,7 +196,7 @@ class LearnedPrior:
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
         if self.learn_memory and fit.memory is not None:
             memory = fit.memory.scaled(units.scale**2)
-        return FittedPrior(self._kept(units.prior(fit.kernel, fit.regularization, mean)), memory, fit.diagnostics)
+        return self._kept(units.prior(fit.kernel, fit.regularization, mean)), memory, fit.diagnostics
 
     def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
@@ -268,8 +249,8 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
     Y, learned = rewards(Y, X.double()), LearnedPrior(kernel, clip=clip)
     if kernel is not None:
         check_kernel(kernel, X[:1].double())
-    data = TrainingData(X, Y, spans=column_spans(X), first=Y)
-    prior, _, diagnostics = learned.fitted(data, checks.whole_number("seed", seed))
+    seed = checks.whole_number("seed", seed)
+    prior, _, diagnostics = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
     for diagnostic in diagnostics:
         warnings.warn(diagnostic, KernelBanditWarning, stacklevel=2)
     return prior

@@ -52,14 +52,14 @@ Values = dict[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class FitData:
+class TrainingData:
     """What is fitted to.
 
     Attributes:
         X: points (n, d), n >= 1, in double precision; under a prior on time with the time as their first column.
         Y: rewards (n,) less their mean, of variance 1.
         times: when each was made, (n,); its number unless given.
-        now: the current time; without it the latest one, or n where there are no times.
+        now: the current time; without it the latest one. Where there are no times it is n.
         names: of the columns of points without the time, (d,), empty ones where they are not known.
     """
 
@@ -71,12 +71,12 @@ class FitData:
 
     def in_order(self) -> tuple[Tensor, Tensor, Tensor, float]:
         """Return copies of points, rewards and times, in the order of these, and the current time."""
-        n, times, now = len(self.Y), self.times, self.now
-        if times is None:
-            times, now = torch.arange(n, dtype=torch.float64, device=self.Y.device), float(n) if now is None else now
-        order = times.argsort(stable=True)
-        times = times[order].double()
-        return self.X[order], self.Y[order], times, float(times[-1]) if now is None else now
+        if self.times is None:
+            times = torch.arange(len(self.Y), dtype=torch.float64, device=self.Y.device)
+            return self.X.clone(), self.Y.clone(), times, float(len(times))
+        order = self.times.argsort(stable=True)
+        times = self.times[order].double()
+        return self.X[order], self.Y[order], times, float(times[-1]) if self.now is None else self.now
 
 
 class MarginalPosterior:
@@ -107,7 +107,7 @@ class MarginalPosterior:
 
     def __init__(
         self,
-        data: FitData,
+        data: TrainingData,
         kernel: Kernel,
         regularization: float | None,
         memory: Memory,
