@@ -12,7 +12,7 @@ from gpytorch.kernels import Kernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from torch_kbandits.memory import Memory, Stationary, TemporalPrior
+from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.prediction import PredictionStrategy
@@ -126,14 +126,16 @@ class _Start:
 
     def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
         """Return the best of some climbs; of many points one more, of the bound."""
-        kernel = deepcopy(self.kernel).to(data.X)
+        kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
         posterior = self.posterior(data, kernel, self.regularization, memory, self.exact_up_to, learn)
         settled = posterior.maximize(self.seed, climbs)
-        if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
+        if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
             many = self.posterior(data, deepcopy(kernel), self.regularization, memory, COVERED)
             if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
                 posterior = many
-        return _described(posterior, memory.with_horizon(posterior.horizon) if learn and settled else memory, settled)
+        if settled and learn and on_time:
+            memory = memory.with_horizon(posterior.horizon)
+        return _described(posterior, memory, settled)
 
     def posterior(
         self,
@@ -204,7 +206,7 @@ def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[
         yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, TemporalPrior(0.0), learn=True, climbs=1)
+    yield start.climbed(timed, Stationary(), learn=True, climbs=1)
 
 
 @torch.no_grad()

@@ -87,7 +87,7 @@ class MarginalPosterior:
         kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
         regularization: λ, if it is known.
         memory: which rewards count, and with what noise.
-        learn: whether the ε of a prior on time is a parameter. Then all rewards count.
+        learn: whether the ε of a prior on time is a parameter, that of the memory or one more. Then all rewards count.
         most: how many distinct points are used: evenly spaced ones in the order of their first rewards, the latest
             under a prior on time.
         mean_variance: the prior variance of a constant that is added to the function; 0 for none.
@@ -116,6 +116,7 @@ class MarginalPosterior:
         most: int,
         mean_variance: float,
     ) -> None:
+        on_time = learn or memory.needs_time_column
         X, Y, times, now = data.in_order()
         level = _FIRST_NOISE if regularization is None else regularization
         noise = (Stationary() if learn else memory).noise(times, now, level)
@@ -125,7 +126,7 @@ class MarginalPosterior:
         points, places = distinct_in_order(X[rows])
         self.num_points = len(points)
         if len(points) > most:
-            first = len(points) - most if memory.needs_time_column else 0
+            first = len(points) - most if on_time else 0
             chosen = torch.linspace(first, len(points) - 1, most, dtype=torch.float64).round().long()
             rows = rows[torch.isin(places, chosen)]
             points, places = distinct_in_order(X[rows])
@@ -143,7 +144,7 @@ class MarginalPosterior:
             self.bounds["noise"] = (math.log(MIN_INFERRED_NOISE_LEVEL), math.log(_LARGEST_NOISE))
             noise_prior = LogNormalPrior(Y.new_tensor(_NOISE_PRIOR[0]), Y.new_tensor(_NOISE_PRIOR[1]))
             self._priors["noise"] = lambda raw: noise_prior.log_prob(raw.exp())
-        if memory.needs_time_column:
+        if on_time:
             span, share = float(self._ages.max()) or 1.0, float(getattr(memory, "forgetting", 0.0))
             in_time = ForgettingKernel(share).requires_grad_(False)
             if learn:
