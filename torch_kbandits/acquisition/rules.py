@@ -9,9 +9,6 @@ from typing import Any, ClassVar, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import (
-    _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
-)
 from botorch.exceptions import BadInitialCandidatesWarning
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
@@ -21,7 +18,11 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
+from torch_kbandits.acquisition.improvement import (
+    ImprovementFunction,
+    log_expected_improvement,
+    log_probability_of_improvement,
+)
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import score_loops
@@ -232,14 +233,13 @@ class ExpectedImprovementRule(AcquisitionRule):
         if loops_over_each(mean, variance):
             scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
-        deviation = deviation_of(variance)
-        return _log_ei_helper((mean - best) / deviation) + deviation.log()
+        return log_expected_improvement(mean, variance, best)
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
         """Return BoTorch's ``LogExpectedImprovement``."""
-        return ImprovementFunction(model, X_pending, domain, UnroundedLogEI)
+        return ImprovementFunction(model, X_pending, domain, log_expected_improvement)
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
         margin = self.margin
         if margin is None:
             margin = _MARGIN * float(_largest_variance(model, domain).sqrt())
-        return ImprovementFunction(model, X_pending, domain, UnroundedLogPI, margin)
+        return ImprovementFunction(model, X_pending, domain, log_probability_of_improvement, margin)
 
 
 @dataclass(frozen=True)
