@@ -19,7 +19,6 @@ from torch_kbandits.acquisition.rules import (
     UniformRule,
 )
 from torch_kbandits.acquisition.stages import StagedRule, Verdict
-from torch_kbandits.acquisition.thompson import theoretical_discretization_size
 from torch_kbandits.exports import exports
 
 if TYPE_CHECKING:
@@ -48,5 +47,4 @@ __all__ = [
     "UpperConfidenceRule",
     "Verdict",
     "climb",
-    "theoretical_discretization_size",
 ]

@@ -292,8 +292,7 @@ class ThompsonRule(OptimisticRule):
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
-    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size; see
-    ``theoretical_discretization_size`` for the theorem's.
+    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
 
     Args:
         discretization_size: number of points of D_t on a box.
