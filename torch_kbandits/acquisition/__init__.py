@@ -15,10 +15,11 @@ from torch_kbandits.acquisition.rules import (
     RandomRule,
     SobolRule,
     SomeOf,
+    StagedRule,
     ThompsonRule,
     UniformRule,
+    Verdict,
 )
-from torch_kbandits.acquisition.stages import StagedRule, Verdict
 from torch_kbandits.exports import exports
 
 if TYPE_CHECKING:
