@@ -473,7 +473,7 @@ class Bandit(BanditReports):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._settings(), self._state, self._config)
+        return state_of(type(self), self._config, self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -485,7 +485,7 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        self._become(restored(self._config, self._settings(), state))
+        self._become(restored(type(self), self._config, state))
         if self._config.advice is not None:
             self._config.advice.restore(state["expert"]["counts"])
 
@@ -500,8 +500,7 @@ class Bandit(BanditReports):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        known = self._there(torch.cat([self.candidates.example, self._state.told.inducing_points]))
-        save(self, path, self._config.arguments, self._config.seen_by_kernel(known))
+        save(self, path, self._config.arguments)
 
     @classmethod
     def load(
@@ -713,10 +712,6 @@ class Bandit(BanditReports):
         Bandit.__init__(bandit, **words)
         del bandit._was_warned_of
         return bandit
-
-    def _settings(self) -> dict[str, Any]:
-        """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        return {"algorithm": type(self).__name__} | self._config.settings()
 
 
 def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:

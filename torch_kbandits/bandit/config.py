@@ -17,7 +17,6 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_adaptation, check_candidates, check_kinds, check_outcomes
-from torch_kbandits.bandit.settings import describe_module, describe_value
 from torch_kbandits.bandit.sharing import differs_in_numbers_alone
 from torch_kbandits.beliefs import Belief, EnsembleBelief, PosteriorConfig, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates, ContextualActions
@@ -271,11 +270,6 @@ class BanditConfig:
         seen = self.candidates.is_timed - self.hidden_columns
         return torch.cat([unknown_ranges(seen), self.candidates.ranges], -1)
 
-    def seen_by_kernel(self, points: Tensor) -> Tensor:
-        """Return points (n, d) as the kernel given sees them: without a time that a memory adds."""
-        is_spatial = self._adds_time and not isinstance(self.start.kernel, SpaceTimeKernel)
-        return points[:, 1:] if is_spatial else points
-
     # ---------------------------------------------------------------- beliefs
 
     def plain_belief(self, spec: SurrogateSpec) -> Belief:
@@ -361,30 +355,6 @@ class BanditConfig:
         """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
-
-    def settings(self) -> dict[str, Any]:
-        """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        settings: dict[str, Any] = {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        if isinstance(self.prior, Prior):
-            settings |= describe_module(self.prior.kernel, "kernel") | {"regularization": self.prior.regularization}
-            describe_value("mean", self.prior.mean, settings)
-            describe_value("floor", self.prior.floor, settings)
-        else:
-            describe_value("prior", self.prior, settings)
-            own = () if self.prior.kernel is None else self.prior.kernel.named_parameters()
-            fixed = sorted(name for name, part in own if not part.requires_grad)
-            settings["prior.kernel.fixed"] = ", ".join(fixed) or "nothing"
-        names = ("seed", "acquisition", "batches", "dictionary", "width", "memory", "memories", "trigger", "family")
-        for name in (*names, "expire_after"):
-            describe_value(name, getattr(self, name), settings)
-        describe_value("outcomes", self.declared, settings)
-        for number, (limit, safe) in enumerate(zip(self.constraints, self.known_safe, strict=True)):
-            words = {"name": limit.name, "value": limit.value, "mode": limit.mode, "beta": limit.beta, "safe": safe}
-            settings[f"constraints.{number}"] = type(limit).__name__
-            for name, word in words.items():
-                describe_value(f"constraints.{number}.{name}", word, settings)
-        describe_value("objective", self.objective, settings)
-        return settings | ({} if self.advice is None else self.advice.config())
 
 
 def _is_nothing(word: Any) -> bool:

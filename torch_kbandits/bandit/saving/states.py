@@ -13,8 +13,8 @@ from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
-from torch_kbandits.bandit.settings import check_same
-from torch_kbandits.bandit.sharing import beside, is_measured_throughout
+from torch_kbandits.bandit.saving.values import settings_of
+from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import Belief, EnsembleBelief
 from torch_kbandits.beliefs.ensemble import NUM_SUMS
@@ -28,33 +28,42 @@ from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
 
 #: Version of the layout of ``Bandit.state_dict``.
-STATE_FORMAT = 6
+STATE_FORMAT = 7
+#: Letters of a setting that the message of an error shows.
+_LONGEST_SETTING = 200
+#: Pieces that are told from others by words of their own, or that no choice depends on.
+_APART = ("candidates", "advice", "theory", "noise_scale")
 
 
-def state_of(settings: dict[str, Any], known: State, config: BanditConfig) -> dict[str, Any]:
-    """Return the state of a bandit: tensors of its own, numbers and strings."""
-    ledger, clock, told = known.ledger, known.clock, known.told
-    pending = ledger.pending
+def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
+    """Return all that must agree between a saved state and the bandit that loads it, by name."""
+    found = {"algorithm": kind.__name__} | {f"candidates.{key}": of for key, of in config.candidates.describe().items()}
+    for name, piece in (config.arguments | {"outcomes": config.declared}).items():
+        if name not in _APART:
+            found |= settings_of(name, piece)
+    return found | ({} if config.advice is None else config.advice.config())
+
+
+def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
+    """Return the state of a bandit of a class: tensors of its own, numbers and strings."""
+    ledger, told, pending = known.ledger, known.told, known.ledger.pending
     state = {
         "format": STATE_FORMAT,
-        "config": settings,
+        "config": settings(kind, config),
         "history": ledger.in_one_part.told[0].copied()._asdict(),
         "pending": pending.points.clone(),
         "pending_ids": list(pending.ids),
         "pending_times": torch.tensor(pending.times, dtype=torch.float64, device=pending.points.device),
         "pending_stages": None if pending.stages is None else pending.stages.clone(),
-        "num_asked": ledger.num_asked,
-        "num_learned": ledger.num_learned,
-        "num_forgotten": ledger.num_forgotten,
-        "clock": {"now": clock.now, "kind": clock.kind},
-        **_part_of(known, config),
+        **{name: getattr(ledger, name) for name in ("num_asked", "num_learned", "num_forgotten")},
+        "clock": {"now": known.clock.now, "kind": known.clock.kind},
+        **_part_of(config, known),
+        "outcomes": [_part_of(*each) for each in zip(config.of_outcomes, known.outcomes, strict=True)],
     }
     if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
         state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
     if isinstance(told, EnsembleBelief):
         state["family"] = told.sums
-    if config.of_outcomes:
-        state["outcomes"] = [_part_of(*each) for each in zip(known.outcomes, config.of_outcomes, strict=True)]
     if known.failures is not None and config.dictionary is not None:
         state["failures"] = _dictionary_of(known.failures.belief)
     if config.advice is not None:
@@ -63,9 +72,10 @@ def state_of(settings: dict[str, Any], known: State, config: BanditConfig) -> di
     return state
 
 
-def _part_of(known: State, config: BanditConfig) -> dict[str, Any]:
+def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
-    part = _dictionary_of(known.told) | {"residuals": known.residuals.state()}
+    own = {} if number_beside(known.told) is not None else _dictionary_of(known.told)  # else that of rewards
+    part = own | {"residuals": known.residuals.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -86,33 +96,26 @@ def _dictionary_of(belief: Belief) -> dict[str, Any]:
     return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
-def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[str, Any]) -> State:
+def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> State:
     """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
 
-    Args:
-        config: of the bandit.
-        settings: its configuration, which must be that of the saved one.
-        state: what ``state_of`` returned.
-
     Raises:
-        StateMismatchError: if it is of another format or configuration, or something is missing or does not fit.
+        StateMismatchError: if it is no state of a bandit of this class and configuration; the message says in what.
 
     Cost: that of the posterior of the observations that count; nothing that was fitted is fitted again.
     """
-    if not isinstance(state, Mapping):
+    if not isinstance(state, Mapping) or not {"format", "config"} <= set(state):
         raise StateMismatchError(
             f"state must be what bandit.state_dict() returned, got {checks.describe(state)}. A file is loaded by "
-            "bandit.load(path)."
+            "Bandit.load(path)."
         )
-    if missing := {"format", "config"} - set(state):
-        raise StateMismatchError(f"This is no state of a bandit: it lacks {sorted(missing)}.")
     if not isinstance(state["format"], int) or state["format"] != STATE_FORMAT:
         raise StateMismatchError(
             f"The state has format {checks.shown(state['format'])} and this version reads {STATE_FORMAT}: "
             "load it with the version of torch_kbandits that saved it."
         )
     try:
-        check_same(state["config"], settings)
+        _check_same(state["config"], settings(kind, config))
         _check_tensors("the state", state)
         return _restored(config, state)
     except (StateMismatchError, ArmsChangedError):
@@ -121,6 +124,22 @@ def restored(config: BanditConfig, settings: Mapping[str, Any], state: Mapping[s
         raise StateMismatchError(f"The state is damaged: it lacks {sorted(map(str, error.args))}.") from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise StateMismatchError(f"The state is damaged: {error}") from error
+
+
+def _check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    """Refuse settings that differ, naming every difference."""
+    plain = (bool, int, float, str, type(None))
+    differences = [
+        f"{key}: saved {_shown(saved.get(key, 'nothing'))}, here {_shown(here.get(key, 'nothing'))}"
+        for key in sorted({*saved, *here}, key=str)
+        if key not in saved or not isinstance(saved[key], plain) or key not in here or saved[key] != here[key]
+    ]
+    if differences:
+        raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
+
+
+def _shown(setting: Any) -> str:
+    return setting[:_LONGEST_SETTING] if isinstance(setting, str) else checks.shown(setting)
 
 
 def _check_tensors(name: str, value: Any) -> None:
@@ -132,31 +151,41 @@ def _check_tensors(name: str, value: Any) -> None:
             _check_tensors(f"{name}.{checks.shown(key)}", part)
 
 
+def _require(holds: Any, what: str) -> None:
+    """Refuse a state of which something does not hold."""
+    if not bool(holds):
+        raise InputError(f"{what}.")
+
+
 def _restored(config: BanditConfig, state: Mapping[str, Any]) -> State:
     """Return what a saved bandit knew, by a state that may not fit; see ``restored``."""
-    timed, num_stages = config.has_clock, config.num_stages
-    ledger = _ledger(config, state)
-    clock = Clock(**(state["clock"] if timed else {}), matters=timed)
-    times = torch.tensor(ledger.pending.times, dtype=torch.float64)
+    ledger, clock = (
+        _ledger(config, state),
+        Clock(**(state["clock"] if config.has_clock else {}), matters=config.has_clock),
+    )
     if (told_at := ledger.told[0].told_at) is not None:
-        clock.check(torch.cat([told_at.cpu(), times]))
+        clock.check(torch.cat([told_at.cpu(), torch.tensor(ledger.pending.times, dtype=torch.float64)]))
     learned = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
-    of_stages = [] if config.dictionary is None else _of_stages(config, state, learned)
+    stages = state.get("stages", ())
+    _require(config.dictionary is None or len(stages) == config.num_stages, f"{len(stages)} stages have dictionaries")
+    of_stages = list[Selection]()
+    for stage, part in enumerate(() if config.dictionary is None else stages, 1):
+        number = len(learned.X) if config.specs else int((cast(Tensor, learned.stages) == stage).sum())
+        of_stages.append(_dictionary(config, part, number))
     known = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
     if isinstance(known.told, EnsembleBelief):
-        sums = _sums(state["family"], num_stages)
+        sums = checks.finite("family", checks.floating_tensor("family", state["family"])).clone()
+        _require(sums.shape == (config.num_stages, NUM_SUMS), f"family is {checks.describe(sums)}")
+        _require((sums[:, -1] > 0.0).any() and (sums[:, 0] >= 0.0).all(), "family has rejected every hypothesis")
         known = dataclasses.replace(known, told=known.told.with_sums(sums, len(learned.X)))
-    parts = state.get("outcomes", ())
-    if len(parts) != len(config.of_outcomes):
-        raise InputError(f"there are {len(config.of_outcomes)} outcomes, and dictionaries of {len(parts)}.")
-    outcomes = tuple(_outcome(config, known, place, part) for place, part in enumerate(parts))
+    _require(len(state["outcomes"]) == len(config.of_outcomes), f"there are {len(state['outcomes'])} outcomes")
+    outcomes = tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"]))
     dictionary = None
     if "failures" in state:
-        size = len(ledger.history_since(ledger.num_forgotten).over.X)
-        dictionary = _dictionary(config, state["failures"], size)
+        number = len(ledger.history_since(ledger.num_forgotten).over.X)
+        dictionary = _dictionary(config, state["failures"], number)
     failures = failures_in(config, ledger, known.spec, clock.now, dictionary)
-    answers = _answers(config, state)
-    return dataclasses.replace(known, outcomes=outcomes, failures=failures, answers=answers)
+    return dataclasses.replace(known, outcomes=outcomes, failures=failures, answers=_answers(config, state))
 
 
 def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
@@ -165,24 +194,21 @@ def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
     saved, kind = History(**state["history"]), {"timed": timed, "dated": config.candidates.is_timed}
     history = checked_history(saved, example, num_stages, len(config.of_outcomes), **kind)
     steps = history.rounds.diff(prepend=history.rounds.new_full((1,), -1))
-    if len(steps) and (steps[0] != 1 or bool((steps > 1).any())):
-        raise InputError("the rounds of the history must begin at 0 and leave out none.")
-    if num_stages and (saved.stages is None or state.get("pending_stages") is None):
-        raise InputError("the stages of the history or of the pending points are missing.")
-    if not timed == (saved.times is not None) == (saved.told_at is not None):
-        raise InputError("the history of a bandit with a memory needs times, and of one without has none.")
+    _require(not len(steps) or (steps[0] == 1 and (steps <= 1).all()), "the history does not have all rounds from 0 on")
+    is_staged = saved.stages is not None and state["pending_stages"] is not None
+    _require(is_staged or not num_stages, "the stages of the history or of the pending points are missing")
+    is_timed = (saved.times is not None, saved.told_at is not None)
+    _require(is_timed == (timed, timed), f"times are {'missing' if timed else 'there, and there is no memory'}")
     points, num_asked = _points(config, "pending points", state["pending"]), int(state["num_asked"])
-    ids = tuple(int(number) for number in state["pending_ids"])
-    if len(ids) != len(points) or list(ids) != sorted({*ids}) or (ids and not 0 <= ids[0] <= ids[-1] < num_asked):
-        raise InputError(f"{len(points)} points are pending and their ids are {ids}, of {num_asked} asked for.")
+    ids, num = tuple(int(number) for number in state["pending_ids"]), len(points)
+    is_known = list(ids) == sorted({*ids}) and (not ids or 0 <= ids[0] <= ids[-1] < num_asked)
+    _require(len(ids) == num and is_known, f"{num} points are pending with the ids {ids}, of {num_asked} asked for")
     asked = checks.finite("pending_times", checks.floating_tensor("pending_times", state["pending_times"])).double()
-    if asked.shape != points.shape[:1] or bool((asked.diff() < 0).any()):
-        got = checks.describe(asked)
-        raise InputError(f"pending_times must be an ascending number for each of the {len(points)} points, got {got}.")
-    chosen = checked_stages(state.get("pending_stages"), points, num_stages)
-    num_learned, num_forgotten = int(state["num_learned"]), int(state.get("num_forgotten", 0))
-    if not 0 <= num_forgotten <= num_learned <= len(history.X):
-        raise InputError(f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(history.X)} told.")
+    _require(asked.shape == (num,) and (asked.diff() >= 0).all(), f"pending_times do not ascend for {num} points")
+    chosen = checked_stages(state["pending_stages"], points, num_stages)
+    num_learned, num_forgotten = int(state["num_learned"]), int(state["num_forgotten"])
+    told = f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(history.X)} told"
+    _require(0 <= num_forgotten <= num_learned <= len(history.X), told)
     pending = Pending(points, ids, tuple(asked.tolist()), chosen)
     return Ledger.restored(history, pending, num_asked, num_learned, num_forgotten)
 
@@ -203,10 +229,10 @@ def _known(
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
     spec, summaries, compared = with_chosen_memory(config, spec, history)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
-    dictionary = _dictionary(config, part, len(counting.X))
-    belief = config.belief(spec).at(clock.now) if host is None else host
-    if host is None and len(counting.X):
-        belief = belief.restored(counting, dictionary, *of_stages)
+    belief = host
+    if belief is None:
+        belief, dictionary = config.belief(spec).at(clock.now), _dictionary(config, part, len(counting.X))
+        belief = belief.restored(counting, dictionary, *of_stages) if len(counting.X) else belief
     predictions = Predictions(Residuals.restored(part["residuals"], number))
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
     return State(ledger, clock, belief, spec, number, **known)
@@ -215,28 +241,21 @@ def _known(
 def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, Any]) -> State:
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
-    Y = cast(Tensor, history.outcomes)[:, place]
-    there = Y.isfinite()
+    there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
     times, told_at = (
         each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
     )
     told = History(config.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
-    nothing = Ledger.empty(own.candidates.example).pending
-    ledger = Ledger.restored(told, nothing, 0, len(told.X), int(there[: known.ledger.num_forgotten].sum()))
+    nothing, num_forgotten = (
+        Ledger.empty(own.candidates.example).pending,
+        int(there[: known.ledger.num_forgotten].sum()),
+    )
+    ledger = Ledger.restored(told, nothing, 0, len(told.X), num_forgotten)
     host = None
-    if is_measured_throughout(history.Y, history.outcomes, place):
-        saved = _dictionary(own, part, len(told.X) - ledger.num_forgotten)
-        if config.dictionary is None or _agree(saved, _dictionary_of(known.told)):
-            host = beside(known.told, place)
-    clock = known.clock if own.has_clock else own.clock
-    return _known(own, part, ledger, clock, known.round, host)
-
-
-def _agree(ours: Selection, theirs: Mapping[str, Any]) -> bool:
-    """Say whether two dictionaries are the same, and what their rule wants handed back."""
-    left, right = ours.weights, theirs["dictionary_weights"]
-    same = left is right if left is None or right is None else torch.equal(left, right)
-    return same and torch.equal(ours.points, theirs["inducing_points"])
+    if "inducing_points" not in part:
+        _require(is_measured_throughout(history.Y, history.outcomes, place), f"the outcome {place} has no dictionary")
+        host = beside(known.told, place)
+    return _known(own, part, ledger, known.clock if own.has_clock else own.clock, known.round, host)
 
 
 def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec, LastFit]:
@@ -264,35 +283,13 @@ def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
 def _dictionary(config: BanditConfig, part: Mapping[str, Any], number: int) -> Selection:
     """Return the dictionary of a belief that learned a number of rewards; with a clock all may be forgotten."""
     points, weights = _points(config, "dictionary", part["inducing_points"]), part["dictionary_weights"]
-    if not config.has_clock and (number > 0) != (len(points) > 0):
-        raise InputError(f"{number} rewards were learned and {len(points)} points in the dictionary.")
+    fits = config.has_clock or (number > 0) == (len(points) > 0)
+    _require(fits, f"{number} rewards were learned and {len(points)} points in the dictionary")
     if weights is not None:
-        weights = checks.finite("the saved weights", checks.floating_tensor("the saved weights", weights))
+        weights = checks.finite("dictionary_weights", checks.floating_tensor("dictionary_weights", weights))
         weights = weights.to(points.device, copy=True)
-        if weights.shape != points.shape[:1]:
-            got = checks.describe(weights)
-            raise InputError(f"the saved weights must be one for each of {len(points)} dictionary points, got {got}.")
+        _require(weights.shape == points.shape[:1], f"{len(points)} points have {checks.describe(weights)} as weights")
     return Selection(points, points.new_ones(len(points)), None, weights)
-
-
-def _of_stages(config: BanditConfig, state: Mapping[str, Any], learned: History) -> list[Selection]:
-    """Return the dictionaries of stages, or of the hypotheses of a family, of which each learned all rewards."""
-    parts, found = state.get("stages", ()), []
-    if len(parts) != config.num_stages:
-        raise InputError(f"there are {config.num_stages} stages, and dictionaries of {len(parts)}.")
-    for stage, part in enumerate(parts, 1):
-        number = len(learned.X) if config.specs else int((cast(Tensor, learned.stages) == stage).sum())
-        found.append(_dictionary(config, part, number))
-    return found
-
-
-def _sums(saved: Any, number: int) -> Tensor:
-    """Return what so many hypotheses had shown, of which at least one was not rejected."""
-    sums = checks.finite("the saved family", checks.floating_tensor("the saved family", saved))
-    if sums.shape != (number, NUM_SUMS) or not bool((sums[:, -1] > 0.0).any()) or bool((sums[:, 0] < 0.0).any()):
-        got = checks.describe(sums)
-        raise InputError(f"the saved family must be {NUM_SUMS} sums of {number} hypotheses, got {got}.")
-    return sums.clone()
 
 
 def _answers(config: BanditConfig, state: Mapping[str, Any]) -> tuple[tuple[float, Answers], ...]:
@@ -305,8 +302,7 @@ def _answers(config: BanditConfig, state: Mapping[str, Any]) -> tuple[tuple[floa
     for saved in state["expert"]["answers"]:
         X = _points(config, "questions", saved["X"])
         Y, variance = saved["Y"].to(example, copy=True), saved["variance"].to(example.device, torch.float64, copy=True)
-        if not Y.shape == variance.shape == X.shape[:1]:
-            raise InputError(f"{len(X)} questions have {len(Y)} answers and {len(variance)} variances.")
+        _require(Y.shape == variance.shape == X.shape[:1], f"{len(X)} questions have {len(Y)} answers")
         found.append((float(saved["now"]), Answers(X, Y, variance)))
     return tuple(found)
 
@@ -316,6 +312,5 @@ def _points(config: BanditConfig, name: str, points: Any) -> Tensor:
     example = config.candidates.example
     points = points.to(example.device, torch.float64 if config.candidates.is_timed else None)
     points = checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)
-    if points.dim() != 2:
-        raise InputError(f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}.")
+    _require(points.dim() == 2, f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}")
     return points.clone()
