@@ -13,7 +13,7 @@ from torch_kbandits.algorithms.words import WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
-from torch_kbandits.bandit.advice import Advice
+from torch_kbandits.bandit.config import Advice
 from torch_kbandits.bandit.saving import settings_of
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp

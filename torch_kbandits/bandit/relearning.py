@@ -12,7 +12,6 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors import LearnedPrior
-from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import NEVER, LastFit, Told
 
 
@@ -104,7 +103,7 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
         X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
         Y=counting.Y,
         expected=None if learning.mean is None else spec.expected(counting.X),
-        spans=column_spans(history.X[:, hidden:], config.ranges, config.groups),
+        spans=config.spans(history.X),
         first=history.Y.new_tensor(first),
         memory=memory,
         times=counting.times,

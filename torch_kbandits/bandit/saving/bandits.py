@@ -8,7 +8,7 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.saving.container import read, write
-from torch_kbandits.bandit.saving.values import describe, rebuild
+from torch_kbandits.bandit.values import describe, rebuild
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.version import __version__
 

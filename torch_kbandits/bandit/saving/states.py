@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
-from torch_kbandits.bandit.saving.values import settings_of
-from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.state import State
+from torch_kbandits.bandit.values import settings_of
 from torch_kbandits.beliefs import Belief, EnsembleBelief
 from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
