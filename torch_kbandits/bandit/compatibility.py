@@ -1,6 +1,5 @@
 """Which pieces of a bandit go together: checks of its configuration, typed loosely as that is above them."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -45,99 +44,65 @@ def check_pieces(config: Any) -> None:
             checks.instance(name, piece, kind, hint)
     for number, limit in enumerate(config.constraints):
         checks.instance(f"constraints[{number}]", limit, Limit, 'a limit such as AtMost("temperature", 80.0)')
+    rule, memories, objective = config.acquisition, config.memories, config.objective
+    named, several = type(rule).__name__, type(memories).__name__
+    if memories is not None and config.memory is not None:
+        raise InputError("Give either memory or memories: one of memories is in force at any time.")
+    if memories is not None and config.trigger is not None and not memories.allows_restarts:
+        raise InputError(
+            f"{several} compares memories on the whole history: leave out trigger, or use BanditOverBandit."
+        )
+    if config.advice is not None and (not config.all_memories or rule.num_stages):
+        raise InputError("An expert's answers count at one time only: give a memory, and a rule without stages.")
     if config.family is not None:
         given_prior(config.prior)
-    _refuse(_odd_pairs(config))
-
-
-def _odd_pairs(config: Any) -> Iterable[tuple[bool, str]]:
-    """Yield of each pair of pieces that have no meaning for each other whether both are there, and what to do."""
-    rule, choice, memory = config.acquisition, config.memories, config.memory
-    name, several = type(rule).__name__, type(choice).__name__
-    yield choice is not None and memory is not None, "Give either memory or memories: one is in force at any time."
-    yield (
-        choice is not None and config.trigger is not None and not choice.allows_restarts,
-        f"{several} compares memories on the whole history, which does not say when a trigger restarted: give one of "
-        "the two, or BanditOverBandit.",
-    )
-    yield (
-        config.advice is not None and (not config.all_memories or rule.num_stages > 0),
-        "An expert's answers count at one time only, so they need a memory, and a rule that does not choose through "
-        "stages: give memory=UncertaintyInjection(...) or another, or leave out advice.",
-    )
-    if config.family is not None:
-        yield choice is not None, "Leave out memories with a family: give a hypothesis its own, ModelSpec(memory=...)."
-        yield config.advice is not None, "Leave out advice with a family."
-        yield (
-            rule.num_stages > 0 or not rule.needs_observations,
-            f"{name} does not choose by one posterior, so a family has no meaning for it: leave out family, or use "
-            "UpperConfidenceRule or ThompsonRule.",
+        given = {"memories": memories, "advice": config.advice, "objective": objective}
+        if others := [name for name, piece in given.items() if piece is not None]:
+            raise InputError(f"Leave out {others[0]} with a family, whose hypotheses are judged by the reward.")
+        if rule.num_stages or not rule.needs_observations:
+            raise InputError(
+                f"{named} does not choose by one posterior, so a family has no meaning for it: leave out family, or "
+                "use UpperConfidenceRule or ThompsonRule."
+            )
+    if config.learning is not None and config.learning.learn_memory and config.memory is None:
+        raise InputError(
+            "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several: give "
+            "memory=, such as TemporalPrior(0.01), or leave out learn_memory."
         )
-        yield (
-            config.objective is not None,
-            "A family judges its hypotheses by the reward: leave out family or objective.",
+    if objective is not None and not isinstance(rule, (OptimisticRule, RandomRule)):
+        raise InputError(
+            f"{named} scores by no value that an objective may have, so several have no meaning for it: use "
+            "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
         )
-    yield (
-        config.learning is not None and config.learning.learn_memory and memory is None,
-        "learn_memory=True learns the number of a bandit's one memory, and this one has none, or several: give "
-        "memory=, such as TemporalPrior(0.01), or leave out learn_memory.",
-    )
-    yield (
-        config.objective is not None and not isinstance(rule, (OptimisticRule, RandomRule)),
-        f"{name} scores by no value that an objective may have, so several have no meaning for it: use "
-        "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do.",
-    )
-    named = [each.name for each in config.declared]
-    yield (
-        config.objective is not None and REWARD in named,
-        f"{REWARD!r} is what objectives call the reward: give the outcome another name.",
-    )
+    if objective is not None and REWARD in (each.name for each in config.declared):
+        raise InputError(f"{REWARD!r} is what objectives call the reward: give the outcome another name.")
     undecided = [each.name for each in config.declared if each.memory is None]
-    yield (
-        choice is not None and bool(undecided),
-        f"{several} puts one memory after the other in force, by the rewards: say which one an outcome has, "
-        f"Outcome({(*undecided, '')[0]!r}, memory=...).",
-    )
+    if memories is not None and undecided:
+        raise InputError(f"{several} goes by the rewards: give the memory of Outcome({undecided[0]!r}, memory=...).")
 
 
 def check_candidates(config: Any) -> None:
     """Refuse a rule that cannot choose among such candidates under such kernels, and kernels that do not fit."""
     candidates, rule, batches = untimed(config.candidates), config.acquisition, config.batches
+    if rule.num_stages and not candidates.is_finite:
+        raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
+    if config.constraints and candidates.is_split:
+        raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
     level, now = config.start.regularization, torch.zeros(1, dtype=torch.float64)
-    dropping = [each for each in config.all_memories if not bool(each.noise(now, 0.0, level).isfinite())]
-    odd = (
-        (
-            rule.num_stages > 0 and not candidates.is_finite,
-            "A choice through stages needs a finite set of actions: give actions instead of bounds.",
-        ),
-        (
-            bool(config.constraints) and candidates.is_split,
-            "Limits on outcomes need all arms in one process: give Arms, or leave out constraints.",
-        ),
-        (
-            bool(dropping),
-            f"{dropping} drop(s) an observation of noise variance {level:g} as soon as it is made: let the largest "
-            "variance be above the regularization.",
-        ),
-        (
-            batches is not None and batches.repeats_points and not config.candidates.is_lasting,
+    for memory in config.all_memories:
+        if not bool(memory.noise(now, 0.0, level).isfinite()):
+            raise InputError(
+                f"{memory!r} drops an observation of noise variance {level:g} as soon as it is made: let the largest "
+                "variance be above the regularization."
+            )
+    if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
+        raise InputError(
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
-            "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule, or candidates that stay "
-            "under a memory that is no prior on time.",
-        ),
-    )
-    _refuse(odd)
-    kernels = [config.start.kernel, *(spec.kernel for spec in config.specs)]
+            "actions or a time: use GlobalBatchRule or LocalBatchRule, or candidates and a memory that know none."
+        )
     for memory in config.all_memories or (None,):
-        for kernel in kernels:
-            under = config.kernel_under(memory, kernel)
+        for spec in (config.start, *config.specs):
+            under = config.kernel_under(memory, spec.kernel)
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
                 wave_prior(under, config.candidates.example.shape[-1])
-
-
-def _refuse(odd: Iterable[tuple[bool, str]]) -> None:
-    """Refuse the first of what is odd, if any is."""
-    for is_odd, message in odd:
-        if is_odd:
-            raise InputError(message)
