@@ -347,7 +347,7 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
         assert same(into.state_dict(), before)
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
     for wrong, message in (
-        *((without("state", key), f"lacks .'{key}'.") for key in ("history", "pending", "num_asked")),
+        (without("state", "history"), "damaged: it is not as it was saved"),
         (with_first(3, b"5"), r"format 5, written by torch_kbandits .*or newer"),
         (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 7"),
     ):
@@ -357,18 +357,18 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
         assert "bandit.kb" in str(caught.value)
 
 
-def test_a_damaged_state_is_refused():
+def test_a_changed_state_is_refused():
     bandit, twin = make("bkb"), make("bkb")
     play(bandit, 3)
     state = bandit.state_dict()
     for path, value in (
-        (("history", "Y"), state["history"]["Y"] + float("inf")),
+        (("history", "Y"), state["history"]["Y"] + 1e-9),
         (("history", "Y"), places),
-        (("history", "Y"), state["history"]["Y"][:1]),
-        (("history", "rounds"), state["history"]["rounds"][[0, 2, 1]]),
+        (("pending_ids",), [1]),
+        (("clock",), "late"),
         (("inducing_points",), state["inducing_points"][:0]),
     ):
-        with pytest.raises(kb.StateMismatchError, match="damaged"):
+        with pytest.raises(kb.StateMismatchError, match="damaged: it is not as it was saved"):
             twin.load_state_dict(changed(state, path, value))
     assert twin.round == 0
 
@@ -460,37 +460,30 @@ def attacks(part):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("where", ["state", "pieces"])
 @pytest.mark.parametrize(("name", "share"), BY_KIND)
-def test_any_part_of_a_state_and_of_a_file_may_be_anything(name, share, where, tmp_path):
+def test_any_part_of_a_file_may_be_anything(name, share, tmp_path):
     kind, file = KINDS[name], tmp_path / "bandit.kb"
-    into, bandit = kind.make(), started(kind)
+    bandit = started(kind)
     bandit.save(file)
     content = content_of(file.read_bytes())
-    root = bandit.state_dict() if where == "state" else {key: content[key] for key in content if key != "state"}
+    root = {key: content[key] for key in content if key != "state"}
     for number, path in enumerate(places(root)):
         for other, part in enumerate(attacks(reduce(getitem, path, root))):
             if (number + other) % share:
                 continue
-            before, damaged = into.state_dict(), changed(root, path, part)
-            if where == "pieces":
-                try:
-                    write(file, "bandit", content | damaged if isinstance(damaged, dict) else damaged)
-                except kb.InputError:
-                    continue
+            damaged = changed(root, path, part)
+            try:
+                write(file, "bandit", content | damaged if isinstance(damaged, dict) else damaged)
+            except kb.InputError:
+                continue
+            message = ""
             with Work() as work:
                 try:
-                    into.load_state_dict(damaged) if where == "state" else type(bandit).load(file)
-                    into = kind.make()
+                    type(bandit).load(file)
                 except kb.KernelBanditError as error:
                     message = str(error)
-                else:
-                    message, before = "", into.state_dict()
             assert len(message) < 5000
             assert work.largest < 2**25
-            assert same(into.state_dict(), before)
-    into.load_state_dict(bandit.state_dict())
-    assert into.num_observations == bandit.num_observations
 
 
 def in_kernel(word, size):

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.errors import InputError
 from torch_kbandits.loops import residual_loops
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
@@ -113,17 +111,11 @@ class Surprise:
         columns = torch.from_numpy(np.stack([self.logs, self.starts, self.held]))
         return {"number": self.number, "num_held": self.num_held, "columns": columns}
 
-    def restored(self, state: Mapping[str, Any], next_round: int) -> Self:
-        """Return the bet of a ``state``, of a bandit whose current round has a number."""
-        counts = [checks.non_negative_integer(name, state[name]) for name in ("number", "num_held")]
-        columns = checks.floating_tensor("columns", state["columns"]).double().numpy()
-        logs, starts, held = columns.reshape(3, len(self.alternatives)).copy()
-        are_rounds = bool(((starts >= 0) & (starts <= next_round)).all())
-        if max(counts) > checks.LARGEST_EXACT or not are_rounds or not bool((np.stack([logs, held]) < math.inf).all()):
-            raise InputError(f"residuals count from the rounds {starts.tolist()} of {next_round}.")
-        evidence = residual_loops.log_evidence(counts[0], logs)
-        known = counts[0], logs, starts.astype(np.int64), counts[1], held
-        return type(self)(self.alternatives, *known, evidence)
+    def restored(self, state: Mapping[str, Any]) -> Self:
+        """Return the bet of a ``state``."""
+        logs, starts, held = state["columns"].cpu().numpy().copy()
+        number, evidence = state["number"], residual_loops.log_evidence(state["number"], logs)
+        return type(self)(self.alternatives, number, logs, starts.astype(np.int64), state["num_held"], held, evidence)
 
 
 #: Bets that bands are too narrow, or means off; and that bands are too wide.
@@ -178,24 +170,10 @@ class Residuals:
         return vars(self) | own | {"misfit": self.misfit.state(), "slack": self.slack.state()}
 
     @classmethod
-    def restored(cls, state: Mapping[str, Any], next_round: int) -> Self:
-        """Return the residuals of a ``state``, of a bandit whose current round has a number.
-
-        Raises:
-            InputError: if the numbers do not fit together.
-        """
-        recent = tuple(checks.floating_tensor("recent", state["recent"]).double().flatten().tolist())
-        number, covered = state["number"], state["covered"]
-        is_counted = 0 <= covered <= number <= checks.LARGEST_EXACT and len(recent) == min(number, RECENT)
-        if not is_counted or not all(abs(z) <= _LARGEST for z in recent):
-            number, covered = map(checks.shown, (number, covered))
-            raise InputError(f"{covered} of {number} residuals were covered, and {len(recent)} kept.")
-        for name in ("since", "flagged", "slack_since"):
-            if state[name] is not None and not 0 <= state[name] <= next_round:
-                raise InputError(f"{name} is the round {checks.shown(state[name])} of {next_round}.")
-        bets = {"misfit": _NARROW, "slack": _WIDE}
-        made = {name: bet.restored(state[name], next_round) for name, bet in bets.items()}
-        return cls(**{**state, "recent": recent, **made})
+    def restored(cls, state: Mapping[str, Any]) -> Self:
+        """Return the residuals of a ``state``."""
+        bets = {"misfit": _NARROW.restored(state["misfit"]), "slack": _WIDE.restored(state["slack"])}
+        return cls(**{**state, "recent": tuple(state["recent"].tolist()), **bets})
 
     @property
     def recent_covered(self) -> int:

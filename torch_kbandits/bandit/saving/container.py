@@ -44,9 +44,7 @@ def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any]) -> N
         FileError: if it cannot be written; the old file is as it was then.
         InputError: if the content has something else.
     """
-    tensors = list[bytes]()
-    line = json.dumps(_packed("the content", content, tensors)).encode()
-    body = b"\n".join([line, b"".join(tensors)])
+    body = _body(content)
     first = f"torch_kbandits {__version__} {kind} {FILE_FORMAT} {sha256(body).hexdigest()}\n"
     write_whole(path, first.encode() + body)
 
@@ -86,6 +84,21 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DamagedFileError(f"{found!r} holds no {kind}: {error}. {_ADVICE}") from error
     return content
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Return a checksum of a content, the same before and after it was in a file.
+
+    Raises:
+        InputError: if it has something that no file holds.
+    """
+    return sha256(_body(content)).hexdigest()
+
+
+def _body(content: Mapping[str, Any]) -> bytes:
+    tensors = list[bytes]()
+    line = json.dumps(_packed("the content", content, tensors)).encode()
+    return b"\n".join([line, b"".join(tensors)])
 
 
 def _packed(name: str, value: Any, tensors: list[bytes]) -> Any:

@@ -1,7 +1,7 @@
 """What a bandit knows as a state: configuration, history, what is pending, dictionaries and priors that were fitted."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any, cast
 
@@ -9,19 +9,19 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, is_measured_throughout, number_beside
+from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions, Residuals
+from torch_kbandits.bandit.saving.container import checksum
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import settings_of
 from torch_kbandits.beliefs import Belief, EnsembleBelief
-from torch_kbandits.beliefs.ensemble import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
-from torch_kbandits.observations.history import History, checked_history, checked_stages
+from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
@@ -52,7 +52,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         "history": ledger.in_one_part.told[0].copied()._asdict(),
         "pending": pending.points.clone(),
         "pending_ids": list(pending.ids),
-        "pending_times": torch.tensor(pending.times, dtype=torch.float64, device=pending.points.device),
+        "pending_times": list(pending.times),
         "pending_stages": None if pending.stages is None else pending.stages.clone(),
         **{name: getattr(ledger, name) for name in ("num_asked", "num_learned", "num_forgotten")},
         "clock": {"now": known.clock.now, "kind": known.clock.kind},
@@ -68,7 +68,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
     if config.advice is not None:
         answers = [{"now": now, **said.copied()._asdict()} for now, said in known.answers]
         state["expert"] = {"counts": config.advice.counts(), "answers": answers}
-    return state
+    return state | {"checksum": checksum(state)}
 
 
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
 
     Cost: that of the posterior of the observations that count; nothing that was fitted is fitted again.
     """
-    if not isinstance(state, Mapping) or not {"format", "config"} <= set(state):
+    if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         raise StateMismatchError(
             f"state must be what bandit.state_dict() returned, got {checks.describe(state)}. A file is loaded by "
             "Bandit.load(path)."
@@ -115,14 +115,13 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
         )
     try:
         _check_same(state["config"], settings(kind, config))
-        _check_tensors("the state", state)
+        if checksum({name: part for name, part in state.items() if name != "checksum"}) != state["checksum"]:
+            raise InputError("it is not as it was saved")
         return _restored(config, state)
     except (StateMismatchError, ArmsChangedError):
         raise
-    except KeyError as error:
-        raise StateMismatchError(f"The state is damaged: it lacks {sorted(map(str, error.args))}.") from error
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise StateMismatchError(f"The state is damaged: {error}") from error
+        raise StateMismatchError(f"The state is damaged: {error}.") from error
 
 
 def _check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
@@ -141,85 +140,28 @@ def _shown(setting: Any) -> str:
     return setting[:_LONGEST_SETTING] if isinstance(setting, str) else checks.shown(setting)
 
 
-def _check_tensors(name: str, value: Any) -> None:
-    """Refuse tensors without numbers of their own."""
-    if isinstance(value, Tensor):
-        checks.own_numbers(name, value)
-    elif isinstance(value, (Mapping, list, tuple)):
-        for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-            _check_tensors(f"{name}.{checks.shown(key)}", part)
-
-
-def _require(holds: Any, what: str) -> None:
-    """Refuse a state of which something does not hold."""
-    if not bool(holds):
-        raise InputError(f"{what}.")
-
-
 def _restored(config: BanditConfig, state: Mapping[str, Any]) -> State:
-    """Return what a saved bandit knew, by a state that may not fit; see ``restored``."""
-    ledger, clock = (
-        _ledger(config, state),
-        Clock(**(state["clock"] if config.has_clock else {}), matters=config.has_clock),
-    )
-    if (told_at := ledger.told[0].told_at) is not None:
-        clock.check(torch.cat([told_at.cpu(), torch.tensor(ledger.pending.times, dtype=torch.float64)]))
-    learned = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
-    stages = state.get("stages", ())
-    _require(config.dictionary is None or len(stages) == config.num_stages, f"{len(stages)} stages have dictionaries")
-    of_stages = list[Selection]()
-    for stage, part in enumerate(() if config.dictionary is None else stages, 1):
-        number = len(learned.X) if config.specs else int((cast(Tensor, learned.stages) == stage).sum())
-        of_stages.append(_dictionary(config, part, number))
-    known = _known(config, state, ledger, clock, ledger.told[0].next_round, of_stages=of_stages)
+    """Return what a saved bandit knew, by its state as it was saved."""
+    history = History(**{name: _own(column) for name, column in state["history"].items()})
+    ids, times, stages = tuple(state["pending_ids"]), tuple(state["pending_times"]), _own(state["pending_stages"])
+    counts = (state[name] for name in ("num_asked", "num_learned", "num_forgotten"))
+    ledger = Ledger.restored(history, Pending(_own(state["pending"]), ids, times, stages), *counts)
+    clock = Clock(**state["clock"], matters=config.has_clock)
+    known = _known(config, state, ledger, clock, history.next_round)
     if isinstance(known.told, EnsembleBelief):
-        sums = checks.finite("family", checks.floating_tensor("family", state["family"])).clone()
-        _require(sums.shape == (config.num_stages, NUM_SUMS), f"family is {checks.describe(sums)}")
-        _require((sums[:, -1] > 0.0).any() and (sums[:, 0] >= 0.0).all(), "family has rejected every hypothesis")
-        known = dataclasses.replace(known, told=known.told.with_sums(sums, len(learned.X)))
-    _require(len(state["outcomes"]) == len(config.of_outcomes), f"there are {len(state['outcomes'])} outcomes")
+        learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
+        known = dataclasses.replace(known, told=known.told.with_sums(_own(state["family"]), len(learned.X)))
     outcomes = tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"]))
-    dictionary = None
-    if "failures" in state:
-        number = len(ledger.history_since(ledger.num_forgotten).over.X)
-        dictionary = _dictionary(config, state["failures"], number)
-    failures = failures_in(config, ledger, known.spec, clock.now, dictionary)
-    return dataclasses.replace(known, outcomes=outcomes, failures=failures, answers=_answers(config, state))
-
-
-def _ledger(config: BanditConfig, state: Mapping[str, Any]) -> Ledger:
-    """Return what was asked and told, checked like what is told."""
-    example, num_stages, timed = config.candidates.example, config.num_stages, config.has_clock
-    saved, kind = History(**state["history"]), {"timed": timed, "dated": config.candidates.is_timed}
-    history = checked_history(saved, example, num_stages, len(config.of_outcomes), **kind)
-    steps = history.rounds.diff(prepend=history.rounds.new_full((1,), -1))
-    _require(not len(steps) or (steps[0] == 1 and (steps <= 1).all()), "the history does not have all rounds from 0 on")
-    is_staged = saved.stages is not None and state["pending_stages"] is not None
-    _require(is_staged or not num_stages, "the stages of the history or of the pending points are missing")
-    is_timed = (saved.times is not None, saved.told_at is not None)
-    _require(is_timed == (timed, timed), f"times are {'missing' if timed else 'there, and there is no memory'}")
-    points, num_asked = _points(config, "pending points", state["pending"]), int(state["num_asked"])
-    ids, num = tuple(int(number) for number in state["pending_ids"]), len(points)
-    is_known = list(ids) == sorted({*ids}) and (not ids or 0 <= ids[0] <= ids[-1] < num_asked)
-    _require(len(ids) == num and is_known, f"{num} points are pending with the ids {ids}, of {num_asked} asked for")
-    asked = checks.finite("pending_times", checks.floating_tensor("pending_times", state["pending_times"])).double()
-    _require(asked.shape == (num,) and (asked.diff() >= 0).all(), f"pending_times do not ascend for {num} points")
-    chosen = checked_stages(state["pending_stages"], points, num_stages)
-    num_learned, num_forgotten = int(state["num_learned"]), int(state["num_forgotten"])
-    told = f"{num_forgotten} rewards were forgotten of {num_learned} learned of {len(history.X)} told"
-    _require(0 <= num_forgotten <= num_learned <= len(history.X), told)
-    pending = Pending(points, ids, tuple(asked.tolist()), chosen)
-    return Ledger.restored(history, pending, num_asked, num_learned, num_forgotten)
+    failures = failures_in(config, ledger, known.spec, clock.now, _dictionary(state.get("failures", {})))
+    answers = tuple(
+        (said["now"], Answers(*(_own(said[name]) for name in Answers._fields)))
+        for said in state.get("expert", {}).get("answers", ())
+    )
+    return dataclasses.replace(known, outcomes=outcomes, failures=failures, answers=answers)
 
 
 def _known(
-    config: BanditConfig,
-    part: Mapping[str, Any],
-    ledger: Ledger,
-    clock: Clock,
-    number: int,
-    host: Belief | None = None,
-    of_stages: Sequence[Selection] = (),
+    config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int, host: Belief | None = None
 ) -> State:
     """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
 
@@ -228,11 +170,11 @@ def _known(
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
     spec, summaries, compared = with_chosen_memory(config, spec, history)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
-    belief = host
-    if belief is None:
-        belief, dictionary = config.belief(spec).at(clock.now), _dictionary(config, part, len(counting.X))
-        belief = belief.restored(counting, dictionary, *of_stages) if len(counting.X) else belief
-    predictions = Predictions(Residuals.restored(part["residuals"], number))
+    belief = config.belief(spec).at(clock.now) if host is None else host
+    if host is None and len(counting.X):
+        dictionaries = map(_dictionary, (part, *part.get("stages", ())))
+        belief = belief.restored(counting, *cast(Iterable[Selection], dictionaries))
+    predictions = Predictions(Residuals.restored(part["residuals"]))
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
     return State(ledger, clock, belief, spec, number, **known)
 
@@ -245,15 +187,9 @@ def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, 
         each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
     )
     told = History(config.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
-    nothing, num_forgotten = (
-        Ledger.empty(own.candidates.example).pending,
-        int(there[: known.ledger.num_forgotten].sum()),
-    )
-    ledger = Ledger.restored(told, nothing, 0, len(told.X), num_forgotten)
-    host = None
-    if "inducing_points" not in part:
-        _require(is_measured_throughout(history.Y, history.outcomes, place), f"the outcome {place} has no dictionary")
-        host = beside(known.told, place)
+    num_forgotten = int(there[: known.ledger.num_forgotten].sum())
+    ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)
+    host = None if "inducing_points" in part else beside(known.told, place)
     return _known(own, part, ledger, known.clock if own.has_clock else own.clock, known.round, host)
 
 
@@ -261,12 +197,11 @@ def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec,
     """Return what was taken for true, under the prior that was fitted if one was, and when that was."""
     if config.learning is None:
         return config.spec, NEVER
-    saved, start, given = part["prior"], config.start, config.learning.mean
-    kernel = deepcopy(start.kernel)
+    saved, given = part["prior"], config.learning.mean
+    kernel = deepcopy(config.start.kernel)
     kernel.load_state_dict({name: value.to(torch.float64) for name, value in saved["kernel"].items()})
-    mean = checks.finite_number("the saved mean", saved["mean"])
-    prior = Prior(kernel, saved["regularization"], mean if given is None else given, float(saved["floor"]))
-    last = LastFit(*(checks.non_negative_integer(name, saved[name]) for name in LastFit._fields))
+    prior = Prior(kernel, saved["regularization"], saved["mean"] if given is None else given, saved["floor"])
+    last = LastFit(*(saved[name] for name in LastFit._fields))
     return config.spec_of(prior, _with_numbers(config.memory, saved["memory"])), last
 
 
@@ -279,37 +214,14 @@ def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
     return dataclasses.replace(value, **{**saved, **inner})
 
 
-def _dictionary(config: BanditConfig, part: Mapping[str, Any], number: int) -> Selection:
-    """Return the dictionary of a belief that learned a number of rewards; with a clock all may be forgotten."""
-    points, weights = _points(config, "dictionary", part["inducing_points"]), part["dictionary_weights"]
-    fits = config.has_clock or (number > 0) == (len(points) > 0)
-    _require(fits, f"{number} rewards were learned and {len(points)} points in the dictionary")
-    if weights is not None:
-        weights = checks.finite("dictionary_weights", checks.floating_tensor("dictionary_weights", weights))
-        weights = weights.to(points.device, copy=True)
-        _require(weights.shape == points.shape[:1], f"{len(points)} points have {checks.describe(weights)} as weights")
-    return Selection(points, points.new_ones(len(points)), None, weights)
+def _dictionary(part: Mapping[str, Any]) -> Selection | None:
+    """Return the dictionary of a belief, if it was saved."""
+    if "inducing_points" not in part:
+        return None
+    points = _own(part["inducing_points"])
+    return Selection(points, points.new_ones(len(points)), None, _own(part["dictionary_weights"]))
 
 
-def _answers(config: BanditConfig, state: Mapping[str, Any]) -> tuple[tuple[float, Answers], ...]:
-    """Return what an expert said before a state was saved, with the time of each."""
-    if config.advice is None:
-        return ()
-    example, found = config.candidates.example, []
-    for name in config.advice.counts():
-        checks.non_negative_integer(name, state["expert"]["counts"][name])
-    for saved in state["expert"]["answers"]:
-        X = _points(config, "questions", saved["X"])
-        Y, variance = saved["Y"].to(example, copy=True), saved["variance"].to(example.device, torch.float64, copy=True)
-        _require(Y.shape == variance.shape == X.shape[:1], f"{len(X)} questions have {len(Y)} answers")
-        found.append((float(saved["now"]), Answers(X, Y, variance)))
-    return tuple(found)
-
-
-def _points(config: BanditConfig, name: str, points: Any) -> Tensor:
-    """Return a copy of saved points (n, d) where those of the bandit are."""
-    example = config.candidates.example
-    points = points.to(example.device, torch.float64 if config.candidates.is_timed else None)
-    points = checks.points(f"the saved {name}", points, dimension=example.shape[-1], like=example)
-    _require(points.dim() == 2, f"the saved {name} must be (n, {example.shape[-1]}), got {checks.describe(points)}")
-    return points.clone()
+def _own(saved: Any) -> Any:
+    """Return a copy of a saved tensor on the CPU; None of none."""
+    return None if saved is None else saved.to("cpu", copy=True)
