@@ -301,7 +301,7 @@ class BanditConfig:
         terms = self._terms(under, beside)
         belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
         if stages:
-            belief = StagedBelief(belief, tuple(stages), num_latest=num_latest)
+            belief = StagedBelief((belief, *stages), num_latest)
         if self.advice is not None and (memory is None or not isinstance(belief, Advised)):
             raise InputError(
                 "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "

@@ -2,15 +2,14 @@
 
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior
 from torch_kbandits.beliefs.choice import PosteriorConfig, are_few, belief_over
+from torch_kbandits.beliefs.composite import EnsembleBelief, StagedBelief, offering
 from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
 from torch_kbandits.beliefs.constraint_set import ConstrainedAcquisition, ConstrainedOutcome, ConstraintSet
-from torch_kbandits.beliefs.ensemble import EnsembleBelief, offering
 from torch_kbandits.beliefs.feasibility import FeasibilityModel, failure_probability
 from torch_kbandits.beliefs.filtered import FilteredArms
 from torch_kbandits.beliefs.objectives import ObjectivePosterior, ObjectiveSet
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.beliefs.scalarized import ObjectiveFantasies, recommended_for
-from torch_kbandits.beliefs.staged import StagedBelief
 
 __all__ = [
     "Belief",

@@ -17,7 +17,7 @@ from torch_kbandits.bandit.settings import check_same
 from torch_kbandits.bandit.sharing import beside, is_measured_throughout
 from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import Belief, EnsembleBelief
-from torch_kbandits.beliefs.ensemble import NUM_SUMS
+from torch_kbandits.beliefs.composite import NUM_SUMS
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
