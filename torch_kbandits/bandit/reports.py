@@ -25,11 +25,10 @@ from torch_kbandits.beliefs import (
     ConstrainedAcquisition,
     EnsembleBelief,
     FantasyPosterior,
-    ObjectiveFantasies,
+    ScalarizedFantasy,
     failure_probability,
     offering,
     recommended,
-    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
@@ -42,7 +41,7 @@ from torch_kbandits.numerics.random import Lock, generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
-from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
 
 
@@ -376,14 +375,12 @@ class BanditReports(ABC):
         state = recalled(self._config, all_settled(self._config, state))
         belief, keeps = state.belief, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
-        if self._config.objective is not None:
-            best = recommended_for(
-                objectives_of(self._config, state, self._config.objective), domain, constraints, keeps
-            )
-        elif constraints is not None:
-            best = recommended(belief, domain, constraints, keeps)
-        else:
+        objective = self._config.objective
+        if objective is None and constraints is None:
             best = belief.recommend_in(domain, keeps)
+        else:
+            objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
+            best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 
@@ -426,8 +423,7 @@ class BanditReports(ABC):
             else self._shown_by(member.belief, ledger)
             for member in objectives.members
         ]
-        weighed = ObjectiveFantasies(objectives, ahead).scalarized(ahead, self.width(state.belief), seed)
-        return weighed.function(rule, models, seed, domain)
+        return ScalarizedFantasy(objectives, ahead).function(rule, models, seed, domain)
 
     def _outcome_shown(self, known: State) -> NystromGP | OnlineGP:
         """Return the posterior of an outcome as a BoTorch model of its own."""

@@ -99,7 +99,7 @@ class CompositeBelief(Belief):
         return self if all(map(is_, parts, self.parts)) else self._with(parts)
 
     def _counting(self, told: History) -> Self:
-        """Return the belief whose parts count their own of the latest rewards once more are told, if a number says so."""
+        """Return the belief with parts that count their own of the latest rewards, if a number says so."""
         if self._num_latest is None or told.times is None:
             return self
         times, stages = map(torch.cat, zip(self._latest, (told.times, _stages(told)), strict=True))
