@@ -22,7 +22,6 @@ from torch_kbandits.beliefs import (
     ObjectiveSet,
     Playable,
     among,
-    playable_in,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
@@ -48,7 +47,7 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
     constraints = constraints_of(config, state)
     if constraints is None:
         return Playable(state.belief.in_round(domain, rule))
-    return playable_in(state.belief, domain, rule, constraints)
+    return Playable.within(domain, constraints, state.belief, rule)
 
 
 def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:

@@ -3,7 +3,7 @@
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior
 from torch_kbandits.beliefs.choice import PosteriorConfig, are_few, belief_over
 from torch_kbandits.beliefs.composite import EnsembleBelief, StagedBelief, offering
-from torch_kbandits.beliefs.constrained import Playable, playable_in, recommended
+from torch_kbandits.beliefs.constrained import Playable, recommended
 from torch_kbandits.beliefs.constraints import (
     ConsecutiveFailures,
     ConstrainedAcquisition,
@@ -39,6 +39,5 @@ __all__ = [
     "belief_over",
     "failure_probability",
     "offering",
-    "playable_in",
     "recommended",
 ]

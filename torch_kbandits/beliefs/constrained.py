@@ -41,7 +41,7 @@ _WIDTH = 2.0
 
 
 class ConstrainedCube:
-    """The points of a cube that are allowed.
+    """The points of a cube that are allowed, as a ``Cube``.
 
     A small allowed region is found from points that are likely in it; where none is known, from where the limits are
     broken the least.
@@ -56,12 +56,12 @@ class ConstrainedCube:
     is_restricted = True
 
     def __init__(self, cube: Cube, domain: Domain, constraints: ConstraintSet, likely: Tensor) -> None:
-        self.cube, self.likely, self._joint, self._constraints = cube, likely, domain.joint, constraints
+        self.cube, self._likely, self._joint, self._constraints = cube, likely, domain.joint, constraints
         self.dimension, self.continuous, self.has_exchanges = cube.dimension, cube.continuous, cube.has_exchanges
         self.unrolled, self.rolled = cube.unrolled, cube.rolled
 
     def keeps(self, points: Tensor) -> Tensor:
-        """Say of actions (n, d) of the cube whether they are allowed, (n,)."""
+        """Say of points (n, d) of the cube whether they are allowed, (n,)."""
         return self._constraints.allows(self._joint(points))
 
     def playable(self, points: Tensor) -> Tensor:
@@ -70,14 +70,13 @@ class ConstrainedCube:
 
     def allows(self, points: Tensor) -> Tensor:
         """Say of points (n, d) whether the nearest may be played, (n,)."""
-        possible = self.cube.allows(points)
-        near = self.cube.playable(points[possible])
-        kept = possible.clone()
-        if len(near) == int(possible.sum()):
-            kept[possible] = self.keeps(near)
+        kept = self.cube.allows(points).clone()
+        possible = points[kept]
+        near = self.cube.playable(possible)
+        if len(near) == len(possible):
+            kept[kept.clone()] = self.keeps(near)
         else:  # of a cube that leaves some out, or takes all points to those of a list
-            same = (points[possible].unsqueeze(1) == near).all(-1).any(-1)
-            kept[possible] = same & self.keeps(points[possible])
+            kept[kept.clone()] = (possible.unsqueeze(1) == near).all(-1).any(-1) & self.keeps(possible)
         return kept
 
     def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
@@ -88,14 +87,12 @@ class ConstrainedCube:
         Raises:
             InfeasibleError: if none is found.
         """
-        spread, likely = self._kept(self.cube.sample(max(n, _SPREAD), generator)), self.playable(self.likely)
+        spread, likely = self._kept(self.cube.sample(max(n, _SPREAD), generator)), self.playable(self._likely)
         is_small = len(spread) < max(n, _SPREAD) // 4
         spread = torch.cat([spread, likely, *([self._around(likely, generator)] if is_small else [])])
         if not len(spread):
             raise self._constraints.refusal
-        if n >= _SPREAD:
-            return spread
-        return spread[torch.arange(first, first + n, device=spread.device) % len(spread)]
+        return spread if n >= _SPREAD else spread[torch.arange(first, first + n, device=spread.device) % len(spread)]
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
         """Return allowed points (m, d) near one, (1, d), by moves of r radii."""
@@ -122,133 +119,7 @@ class ConstrainedCube:
         return self._kept(best)
 
 
-@dataclass(frozen=True, eq=False)
-class Playable:
-    """What may be played in a round.
-
-    Attributes:
-        domain: within the limits, with what is to be improved on.
-        constraints: the limits; None without any.
-        beyond: the domain without them.
-    """
-
-    domain: Domain
-    constraints: ConstraintSet | None = None
-    beyond: Domain = field(default_factory=Domain)
-
-    def chosen(
-        self, ahead: FantasyPosterior | ScalarizedFantasy, rule: AcquisitionRule, beta: Tensor, seed: int
-    ) -> Tensor:
-        """Return the point (1, d) that a rule chooses, or that shows whether more is safe.
-
-        Args:
-            ahead: the posterior of the reward, or of the objectives, with what is pending.
-            rule: how to choose.
-            beta: the multiplier of the deviation, 0-dim.
-            seed: all randomness of the choice.
-        """
-        if self.constraints is not None and self.constraints.is_safe and rule.needs_observations:
-            width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
-            found = self._safe_expansion(ahead, self.constraints, width, seed)
-            if found is not None:
-                return found
-        return ahead.choose(rule, beta, seed, self.domain)
-
-    def _safe_expansion(
-        self, ahead: FantasyPosterior | ScalarizedFantasy, constraints: ConstraintSet, beta: Tensor, seed: int
-    ) -> Tensor | None:
-        """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
-
-        Points that may be safe promise more where the upper bound of their reward is above those of all safe points. Of
-        these the ones that lack the least to be safe are the goals. The safe point whose outcome the goals would
-        explain best tells most about them. It is played if the goals were not all beyond the limit once its outcome
-        were known to be as expected, unless that is known already, within the noise.
-
-        Source: SafeOpt plays expanders, points that may enlarge the safe set (Sui et al., ICML 2015); to do so only
-        while an unsafe point looks best, and by what tells about that one, is GoOSE's way (Turchetta et al., "Safe
-        exploration for interactive machine learning", NeurIPS 2019). Differs: variances in the place of a Lipschitz
-        constant; a point expands by the outcome that is expected of it, not by the best possible one; on a box or a
-        cube the points of a spread set stand for all.
-
-        Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that
-        decides three times more, with up to sixteen points pending.
-        """
-        outcomes = [each for each in constraints.outcomes if each.limit.is_safe]
-        is_all = self.domain.cube is None and self.domain.allowed is None
-        if is_all or not all(each.is_trusted for each in outcomes):
-            return None
-        with torch.no_grad():
-            domain, allowed = self._listed(seed)
-            maybe = constraints.allows(domain, hopefully=True) & ~allowed
-            if not bool(maybe.any()):
-                return None
-            offer, upper = ahead.offered(domain), _upper_bounds(ahead, domain, beta, seed)
-            goals = (maybe & (upper > upper[allowed].max())).nonzero().squeeze(-1)
-            if not len(goals):
-                return None
-            missing = torch.stack([each.excess(domain, surely=True) for each in outcomes])
-            goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
-            outcome = outcomes[int(missing[:, goals[0]].argmax())]
-            row = _telling(outcome, ahead.pending, domain, allowed, goals, offer.chosen)
-            return None if row is None else offer.chosen(row)
-
-    def _listed(self, seed: int) -> tuple[Domain, Tensor]:
-        """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""
-        if self.domain.cube is None:
-            rows = cast(Tensor, self.domain.allowed)
-            allowed = torch.zeros(sum(map(len, self.beyond.parts())), dtype=torch.bool, device=rows.device)
-            return self.beyond, allowed.index_fill(0, rows, True)
-        around, generator = cast(ConstrainedCube, self.domain.cube), torch.Generator().manual_seed(seed)
-        inside, spread = around.sample(_SPREAD, generator), around.cube.sample(_SPREAD, generator)
-        # What is next to the safe points may become safe first.
-        starts = inside[:: max(len(inside) // 32, 1)].split(1)
-        outside = torch.cat([spread, *(around.cube.near(x, _RADII[:3], 8, generator) for x in starts)])
-        outside = outside[~around.keeps(outside)]
-        arms = self.domain.joint(torch.cat([inside, outside]))
-        return replace(self.domain, arms=arms, cube=None), torch.arange(len(arms), device=arms.device) < len(inside)
-
-
-def _upper_bounds(ahead: FantasyPosterior | ScalarizedFantasy, domain: Domain, beta: Tensor, seed: int) -> Tensor:
-    """Return the upper confidence bounds of what is sought at the arms of a round, (A,)."""
-    if isinstance(ahead, ScalarizedFantasy):
-        return ahead.scores(UpperConfidenceRule(), seed, domain)
-    offer = ahead.offered(domain)
-    return offer.mean + beta * offer.variance.clamp_min(0.0).sqrt()
-
-
-def _telling(
-    outcome: ConstrainedOutcome,
-    pending: Tensor,
-    domain: Domain,
-    allowed: Tensor,
-    goals: Tensor,
-    arm: Callable[[int | Tensor], Tensor],
-) -> int | None:
-    """Return the allowed row that tells most about rows (g,); None where it is known, or would make none safe."""
-    own, pending, noise = outcome.own(domain), outcome.own(pending), outcome.belief.regularization
-    ahead = outcome.belief.fantasized(pending)
-    before = ahead.offered(own).variance.clone()
-    for goal in goals:
-        ahead.add(outcome.own(arm(goal)))
-    fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
-    row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
-    if float(outcome.beta) ** 2 * float(before[row]) <= float(noise):
-        return None
-    ahead = outcome.belief.fantasized(pending)
-    ahead.add(outcome.own(arm(row)), _MANY)
-    offer = ahead.offered(own)
-    excess = outcome.limit.excess(offer.mean[goals], offer.variance[goals], outcome.beta, surely=True)
-    return row if bool((excess <= 0.0).any()) else None
-
-
-def playable_in(belief: Belief, domain: Domain, rule: AcquisitionRule, constraints: ConstraintSet) -> Playable:
-    """Return what may be played in a round's domain by a rule, within limits.
-
-    Raises:
-        InfeasibleError: if they leave nothing.
-    """
-    within, constraints = _constrained(domain, constraints)
-    return Playable(_improving(belief, within, constraints, rule), constraints, domain)
+# ---------------------------------------------------------------- what may be played in a round
 
 
 def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
@@ -282,20 +153,128 @@ def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, Co
     return replace(domain, cube=around, bounds=None, allows=constraints.allows), constraints
 
 
-def _improving(belief: Belief, within: Domain, constraints: ConstraintSet, rule: AcquisitionRule) -> Domain:
-    """Return what may be played with the allowed point that is to be improved on, and where a search starts."""
-    cube, is_in_context = within.cube, within.context is not None
-    if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
-        return belief.in_round(within, rule)
-    known = distinct(within.in_context(belief.played))[0]
-    known = known[constraints.allows(known)]
-    if len(known):
-        best = known[belief.moments(known)[0].argmax(), None].clone()
-    elif cube is not None and is_in_context and rule.needs_incumbent:
-        best = belief.recommend_in(within.spread())
-    else:
-        return within
-    return replace(within, incumbent=best, starts=within.starts if cube is None else best)
+@dataclass(frozen=True, eq=False)
+class Playable:
+    """What may be played in a round."""
+
+    domain: Domain  # within the limits, with what is to be improved on
+    constraints: ConstraintSet | None = None
+    beyond: Domain = field(default_factory=Domain)  # without them
+
+    @classmethod
+    def within(cls, domain: Domain, constraints: ConstraintSet, belief: Belief, rule: AcquisitionRule) -> "Playable":
+        """Return what a rule may play in a round's domain, with the allowed point of the largest mean to improve on.
+
+        Raises:
+            InfeasibleError: if limits leave nothing.
+        """
+        within, constraints = _constrained(domain, constraints)
+        cube, is_in_context = within.cube, within.context is not None
+        if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
+            return cls(belief.in_round(within, rule), constraints, domain)
+        known = distinct(within.in_context(belief.played))[0]
+        known = known[constraints.allows(known)]
+        if len(known):
+            best = known[belief.moments(known)[0].argmax(), None].clone()
+        elif cube is not None and is_in_context and rule.needs_incumbent:
+            best = belief.recommend_in(within.spread())
+        else:
+            return cls(within, constraints, domain)
+        within = replace(within, incumbent=best, starts=within.starts if cube is None else best)
+        return cls(within, constraints, domain)
+
+    def chosen(
+        self, ahead: FantasyPosterior | ScalarizedFantasy, rule: AcquisitionRule, beta: Tensor, seed: int
+    ) -> Tensor:
+        """Return the point (1, d) that a rule chooses, or that shows whether more is safe.
+
+        Args:
+            ahead: the posterior of the reward, or of the objectives, with what is pending.
+            rule: how to choose.
+            beta: the multiplier of the deviation, 0-dim.
+            seed: all randomness of the choice.
+        """
+        if self.constraints is not None and self.constraints.is_safe and rule.needs_observations:
+            width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
+            with torch.no_grad():
+                found = self._safe_expansion(ahead, self.constraints, width, seed)
+            if found is not None:
+                return found
+        return ahead.choose(rule, beta, seed, self.domain)
+
+    def _safe_expansion(
+        self, ahead: FantasyPosterior | ScalarizedFantasy, constraints: ConstraintSet, beta: Tensor, seed: int
+    ) -> Tensor | None:
+        """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
+
+        Points that may be safe promise more where the upper bound of their reward is above those of all safe points. Of
+        these the ones that lack the least to be safe are the goals. The safe point whose outcome the goals would
+        explain best tells most about them. It is played if the goals were not all beyond the limit once its outcome
+        were known to be as expected, unless that is known already, within the noise. Source: see ``Limit``.
+
+        Cost: that of the reward's posterior at all candidates, and of each limited outcome's twice; of the one that
+        decides three times more, with up to sixteen points pending.
+        """
+        outcomes = [each for each in constraints.outcomes if each.limit.is_safe]
+        is_all = self.domain.cube is None and self.domain.allowed is None
+        if is_all or not all(each.is_trusted for each in outcomes):
+            return None
+        domain, allowed = self._listed(seed)
+        maybe = constraints.allows(domain, hopefully=True) & ~allowed
+        if not bool(maybe.any()):
+            return None
+        offer = ahead.offered(domain)
+        if isinstance(ahead, ScalarizedFantasy):
+            upper = ahead.scores(UpperConfidenceRule(), seed, domain)
+        else:
+            upper = offer.mean + beta * offer.variance.clamp_min(0.0).sqrt()
+        goals = (maybe & (upper > upper[allowed].max())).nonzero().squeeze(-1)
+        if not len(goals):
+            return None
+        missing = torch.stack([each.excess(domain, surely=True) for each in outcomes])
+        goals = goals[missing.amax(0)[goals].topk(min(_GOALS, len(goals)), largest=False).indices]
+        outcome = outcomes[int(missing[:, goals[0]].argmax())]
+        row = _telling(outcome, ahead.pending, domain, allowed, goals, offer.chosen)
+        return None if row is None else offer.chosen(row)
+
+    def _listed(self, seed: int) -> tuple[Domain, Tensor]:
+        """Return a domain of arms alone, of which not all are allowed, and which of them are, (A,)."""
+        if self.domain.cube is None:
+            rows = cast(Tensor, self.domain.allowed)
+            allowed = torch.zeros(sum(map(len, self.beyond.parts())), dtype=torch.bool, device=rows.device)
+            return self.beyond, allowed.index_fill(0, rows, True)
+        around, generator = cast(ConstrainedCube, self.domain.cube), torch.Generator().manual_seed(seed)
+        inside, spread = around.sample(_SPREAD, generator), around.cube.sample(_SPREAD, generator)
+        starts = inside[:: max(len(inside) // 32, 1)].split(1)  # what is next to the safe points may become safe first
+        outside = torch.cat([spread, *(around.cube.near(x, _RADII[:3], 8, generator) for x in starts)])
+        outside = outside[~around.keeps(outside)]
+        arms = self.domain.joint(torch.cat([inside, outside]))
+        return replace(self.domain, arms=arms, cube=None), torch.arange(len(arms), device=arms.device) < len(inside)
+
+
+def _telling(
+    outcome: ConstrainedOutcome,
+    pending: Tensor,
+    domain: Domain,
+    allowed: Tensor,
+    goals: Tensor,
+    arm: Callable[[int | Tensor], Tensor],
+) -> int | None:
+    """Return the allowed row that tells most about rows (g,); None where it is known, or would make none safe."""
+    own, pending, noise = outcome.own(domain), outcome.own(pending), outcome.belief.regularization
+    ahead = outcome.belief.fantasized(pending)
+    before = ahead.offered(own).variance.clone()
+    for goal in goals:
+        ahead.add(outcome.own(arm(goal)))
+    fallen = (before - ahead.offered(own).variance).clamp_min(0.0) / (before + noise)
+    row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
+    if float(outcome.beta) ** 2 * float(before[row]) <= float(noise):
+        return None
+    ahead = outcome.belief.fantasized(pending)
+    ahead.add(outcome.own(arm(row)), _MANY)
+    offer = ahead.offered(own)
+    excess = outcome.limit.excess(offer.mean[goals], offer.variance[goals], outcome.beta, surely=True)
+    return row if bool((excess <= 0.0).any()) else None
 
 
 def recommended(
@@ -306,7 +285,7 @@ def recommended(
     Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context.
 
     Args:
-        objectives: the objectives, with weights.
+        objectives: the objectives.
         domain: of the round.
         constraints: limits on outcomes; None for none.
         keeps: says of points played (n, d) which may be recommended, (n,) bool; where none may be and there are no
@@ -320,9 +299,8 @@ def recommended(
         raise EmptyHistoryError("Nothing was learned that counts, so there is no point to recommend: tell first.")
 
     def kept(X: Tensor) -> Tensor:
-        rows = keeps(X).nonzero().squeeze(-1)
-        left = rows if constraints is None else rows[constraints.relaxed(X[rows])[1]]
-        return torch.zeros(len(X), dtype=torch.bool, device=X.device).index_fill(0, left, True)
+        X = X[keeps(X)]
+        return X if constraints is None or not len(X) else X[constraints.relaxed(X)[1]]
 
     plain, is_listed = objectives.plain, domain.arms is not None or domain.blocks is not None
     if domain.context is None or not (is_listed or (domain.bounds is not None and constraints is None)):
@@ -331,8 +309,8 @@ def recommended(
             return best
         if constraints is not None:
             raise InfeasibleError(
-                f"Nothing can be recommended: of the points played none is within the limits on {constraints.names} and "
-                "may be played. Tell more plays, or relax a limit."
+                f"Nothing can be recommended: of the points played none is within the limits on {constraints.names} "
+                "and may be played. Tell more plays, or relax a limit."
             )
         domain = domain if domain.cube is None else domain.spread()
     if constraints is not None:

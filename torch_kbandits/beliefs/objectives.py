@@ -34,17 +34,11 @@ _MARGIN = 0.1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ObjectivePosterior(OutcomePosterior):
-    """An objective and its posterior. Its values are in prior deviations, and much of them is sought.
+    """An objective and its posterior. Its values are in prior deviations, and much of them is sought."""
 
-    Attributes:
-        maximize: whether much of it is sought in its own units.
-        pending: points (k, d) of which it is not told yet.
-        place: 0 for the reward; else the number of its outcome, counted from 1.
-    """
-
-    maximize: bool
-    pending: Tensor
-    place: int = 0
+    maximize: bool  # whether much of it is sought in its own units
+    pending: Tensor  # points (k, d) of which it is not told yet
+    place: int = 0  # 0 for the reward; else the number of its outcome, counted from 1
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of its draws in a choice: that of the choice for the reward."""
@@ -66,19 +60,12 @@ class ObjectivePosterior(OutcomePosterior):
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveSet:
-    """The objectives of a bandit as they are known at a moment.
-
-    Attributes:
-        scalarization: how they are weighed.
-        members: those of a weight above 0, (k,).
-        reward: the posterior of the reward, whether it is one of them or not.
-        are_equal: whether weights that are drawn for each choice are equal instead.
-    """
+    """The objectives of a bandit as they are known at a moment."""
 
     scalarization: Scalarization
-    members: Sequence[ObjectivePosterior]
-    reward: Belief
-    are_equal: bool = False
+    members: Sequence[ObjectivePosterior]  # those of a weight above 0, (k,)
+    reward: Belief  # whether it is one of them or not
+    are_equal: bool = False  # whether weights that would be drawn for each choice are equal instead
 
     @property
     def is_reward_alone(self) -> bool:
@@ -124,19 +111,16 @@ class ObjectiveSet:
         return self.scalarization.value(values, weights, self.reference)
 
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """Return the point (1, d) of the largest scalarised mean of those played, put into the round's context.
+        """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
 
         Args:
             seed: of the weights.
             domain: of the round.
-            keeps: says of points (n, d) whether they are considered, (n,).
-
-        Returns:
-            None if there is none.
+            keeps: returns those of points (n, d) that are considered, (m, d).
         """
         played = self.reward.played
         known = played if domain.context is None else distinct(domain.in_context(played))[0]
-        known = known[keeps(known)] if len(known) else known
+        known = keeps(known) if len(known) else known
         if not len(known):
             return None
         return known[self.value(self.means(known), self.weights(seed)).argmax(), None].clone()
@@ -265,7 +249,7 @@ class ScalarizedFantasy:
         if domain.cube is None:
             return domain
         cube = domain.cube
-        best = self.objectives.best_played(seed, domain, lambda X: cube.allows(X[:, -cube.dimension :]))
+        best = self.objectives.best_played(seed, domain, lambda X: X[cube.allows(X[:, -cube.dimension :])])
         return replace(domain, starts=best)
 
 
