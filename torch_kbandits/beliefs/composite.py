@@ -2,10 +2,10 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from operator import is_
-from typing import Any, ClassVar, Self, cast
+from operator import is_, itemgetter
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -20,10 +20,8 @@ from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 
-#: What is kept of the trials in a saved state, in this order; the rates follow from the beliefs.
+#: What is kept of the trials in a saved state, in this order, and how many sums that is of each hypothesis.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
-
-#: How many sums each hypothesis has.
 NUM_SUMS = len(_SUMS)
 
 
@@ -71,14 +69,13 @@ class CompositeBelief(Belief):
             return [told] * len(self.parts)
         return [told, *(told.rows(_stages(told) == stage) for stage in range(1, len(self.parts)))]
 
-    def _learned(
-        self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None
-    ) -> Iterator[Belief]:
+    def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Belief]:
         """Return the parts with more rewards. The first draws as if it were alone, each other from its own address."""
-        seed = None if generator is None else generator.initial_seed()
+        seed, parts = None if random is None else random.initial_seed(), []
         for number, (part, own) in enumerate(zip(self.parts, self._told(told), strict=True)):
-            random = generator if seed is None or not number else generator_for(seed, number, "stage")
-            yield part.learned(own, rule, random) if len(own.X) else part
+            random = random if seed is None or not number else generator_for(seed, number, "stage")
+            parts.append(part.learned(own, rule, random) if len(own.X) else part)
+        return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
         """Return the empty belief conditioned on a whole history at known dictionaries.
@@ -130,9 +127,7 @@ class CompositeFantasy(FantasyPosterior):
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         self.stages: Tensor = none if stages is None else stages
         self._chosen_in: int | None = None  # of a point that was chosen and not added yet
-        self._aheads = dict[
-            int, FantasyPosterior
-        ]()  # of the parts that were asked; shared with copies, which replace it
+        self._aheads = dict[int, FantasyPosterior]()  # of parts that were asked; copies share it, and replace it
 
     def offered(self, domain: Domain | None) -> Offered:
         """Return the posterior of the part that leads at what may be played in a round."""
@@ -214,7 +209,7 @@ class EnsembleBelief(CompositeBelief):
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
         """Return the belief with more rewards, which all hypotheses learn."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
-        parts = tuple(self._learned(told, rule, generator))
+        parts = self._learned(told, rule, generator)
         for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
             own, residual, variance = _stages(told) == number, (told.Y - mean).double(), variance.double()
             deviation = self.width(part).double() * variance.sqrt()
@@ -225,11 +220,10 @@ class EnsembleBelief(CompositeBelief):
 
     def _after(self, news: Tensor, told: History) -> Trials:
         """Return the trials once sums (K, 5) are added to them, without those that these refute."""
-        before = self.trials
-        fade = self.rule.score_discount ** len(told.rounds.unique())
-        old = self.sums[:, :-1] * torch.tensor([1.0] * (NUM_SUMS - 2) + [fade], dtype=torch.float64)
-        sums = (old + news).nan_to_num()  # of the largest rewards no sum is finite
-        after = replace(before, **dict(zip(_SUMS, sums.unbind(-1), strict=False)), number=before.number + len(told.X))
+        old = self.sums[:, :-1]
+        old[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
+        sums = zip(_SUMS, (old + news).nan_to_num().unbind(-1), strict=False)  # of the largest rewards none is finite
+        after = replace(self.trials, **dict(sums), number=self.trials.number + len(told.X))
         noise = torch.stack([part.regularization.double().cpu() for part in self.parts])
         return replace(after, active=self.rule.kept(after, noise))
 
@@ -288,15 +282,14 @@ class EnsembleFantasy(CompositeFantasy):
 
         Each has its own width in place of ``beta``, and but for the first draws of its own.
         """
-        belief, best, found = self._belief, -math.inf, None
+        belief, found = self._belief, list[tuple[float, Tensor, int]]()
         numbers = belief.rule.offering(belief.trials, seed)
         for number in numbers:
             ahead = self._ahead(number)
             x = ahead.choose(rule, belief.width(belief.parts[number]), _own_seed(seed, number), domain)
-            score = ahead.best_score() if len(numbers) > 1 else 0.0
-            if found is None or score > best:
-                best, found, self._chosen_in = score, x, number + 1
-        return cast(Tensor, found)
+            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1))
+        _, x, self._chosen_in = max(found, key=itemgetter(0))
+        return x
 
     def pending_scores(self) -> Tensor:
         """Return the largest score of each pending point under a hypothesis that is not rejected, (k,)."""
@@ -309,14 +302,13 @@ class EnsembleFantasy(CompositeFantasy):
 class StagedBelief(CompositeBelief):
     """A belief of everything told, which leads, and one for each stage, of the rewards of points that it chose.
 
-    They are beliefs like any other: each has a dictionary of its own and forgets what the memory says. If posteriors
-    are exact the gain and the effective dimension of everything are at least those of every stage.
+    Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
+    effective dimension of everything are at least those of every stage.
 
     Args:
         parts: the belief of everything told and those of the stages, before any reward.
-        num_latest: how many of the latest rewards of all stages count, which none can tell from its own; then the
-            memory of each is ``LastObservations``, and its time the number of its own among them. None where times
-            decide.
+        num_latest: how many of the latest rewards of all stages count; then the memory of each is ``LastObservations``,
+            and its time the number of its own among them. None where times decide.
 
     Cost of a reward: that of everything, and that of its stage.
     """
@@ -334,10 +326,7 @@ class StagedBelief(CompositeBelief):
         self.stage_beliefs = tuple(stages)
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief with more rewards, each in the stage that chose its point, if any.
-
-        Everything told gets the dictionary that it has without stages; each stage draws from an address of its own.
-        """
+        """Return the belief with more rewards, each in the stage that chose its point, if any."""
         counting = self._counting(told)
         return counting._with(counting._learned(told, rule, generator))
 

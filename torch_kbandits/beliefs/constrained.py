@@ -17,27 +17,23 @@ from torch_kbandits.numerics.rows import distinct
 
 #: So many of the points played last a search of what is allowed starts from, and all that are known to be safe.
 _LATEST = 64
-
 #: Points of a cube or box that stand for all.
 _SPREAD = 1024
-
 #: Moves from a point that is allowed, in widths of the cube, so that a small region is found; and how many of each.
 _RADII, _NEAR = (0.3, 0.1, 0.03, 0.01), 64
-
 #: Of the points where a search of a small region starts so many are taken, and so many rounds approach it.
 _STARTS, _ROUNDS = 16, 6
-
 #: So many points that may be safe are what a safe play is to tell about.
 _GOALS = 16
-
 #: So many plays of a point stand for all there may be.
 _MANY = 100
-
 #: An action that differs from one that just failed by less, in shares of the width of each column, is the same.
 _SAME = 0.01
-
 #: The multiplier of the deviation of rewards where the rule that chooses has none.
 _WIDTH = 2.0
+
+#: The posterior of the reward, or of the objectives, with what is pending.
+Ahead = FantasyPosterior | ScalarizedFantasy
 
 
 class ConstrainedCube:
@@ -119,9 +115,6 @@ class ConstrainedCube:
         return self._kept(best)
 
 
-# ---------------------------------------------------------------- what may be played in a round
-
-
 def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, ConstraintSet]:
     """Return what may be played of a round's domain, and the constraints, relaxed until failures leave something of it.
 
@@ -183,17 +176,8 @@ class Playable:
         within = replace(within, incumbent=best, starts=within.starts if cube is None else best)
         return cls(within, constraints, domain)
 
-    def chosen(
-        self, ahead: FantasyPosterior | ScalarizedFantasy, rule: AcquisitionRule, beta: Tensor, seed: int
-    ) -> Tensor:
-        """Return the point (1, d) that a rule chooses, or that shows whether more is safe.
-
-        Args:
-            ahead: the posterior of the reward, or of the objectives, with what is pending.
-            rule: how to choose.
-            beta: the multiplier of the deviation, 0-dim.
-            seed: all randomness of the choice.
-        """
+    def chosen(self, ahead: Ahead, rule: AcquisitionRule, beta: Tensor, seed: int) -> Tensor:
+        """Return the point (1, d) that a rule chooses, or that shows whether more is safe; see ``FantasyPosterior``."""
         if self.constraints is not None and self.constraints.is_safe and rule.needs_observations:
             width = beta if rule.uses_width else torch.full_like(beta, _WIDTH)
             with torch.no_grad():
@@ -202,9 +186,7 @@ class Playable:
                 return found
         return ahead.choose(rule, beta, seed, self.domain)
 
-    def _safe_expansion(
-        self, ahead: FantasyPosterior | ScalarizedFantasy, constraints: ConstraintSet, beta: Tensor, seed: int
-    ) -> Tensor | None:
+    def _safe_expansion(self, ahead: Ahead, constraints: ConstraintSet, beta: Tensor, seed: int) -> Tensor | None:
         """Return a safe point (1, d) that shows whether more is safe; None where what is safe is as promising.
 
         Points that may be safe promise more where the upper bound of their reward is above those of all safe points. Of

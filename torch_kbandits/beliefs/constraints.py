@@ -17,16 +17,12 @@ from torch_kbandits.outcomes import KnownSafe, Limit
 
 #: A wait does not double more often: it would outlast any run.
 _MOST_DOUBLED = 40
-
 #: Of so many rounds at most one goes to second chances, while failures go on.
 _ROUNDS_PER_CHANCE = 20
-
 #: What fails more likely than not is not played.
 _LARGEST_PROBABILITY = 0.5
-
 #: Probabilities that differ by less are equal.
 _ROUNDING = 1e-6
-
 #: Points (n, d), or a round's domain of n arms.
 Where = Tensor | Domain
 
@@ -45,9 +41,6 @@ def posterior_at(belief: Belief, where: Where) -> Offered | _Moments:
 
 def _parts(where: Where) -> Iterable[Tensor]:
     return [where] if isinstance(where, Tensor) else where.parts()
-
-
-# ---------------------------------------------------------------- limits
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -166,9 +159,6 @@ class ConstrainedAcquisition(CombinedFunction):
         """Return the values at points X (b, 1, d), (b,)."""
         allowed = self._constraints.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
         return self.functions[0](X).masked_fill(~allowed, -torch.inf)
-
-
-# ---------------------------------------------------------------- failures
 
 
 class FailureStreak(NamedTuple):

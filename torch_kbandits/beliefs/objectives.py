@@ -175,11 +175,7 @@ class ScalarizedFantasy:
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
         """Return the point (1, d) of the largest scalarised score; that of the reward alone where nothing else counts.
 
-        Args:
-            rule: how to choose.
-            beta: the multiplier of the deviation of the reward, 0-dim.
-            seed: all randomness of the choice, the weights included.
-            domain: what may be played.
+        The arguments are those of ``FantasyPosterior.choose``; the weights follow from the seed.
         """
         is_listed = domain.arms is not None or domain.blocks is not None
         is_blind = not is_listed and not self.objectives.is_told

@@ -18,24 +18,17 @@ from torch_kbandits.numerics.rows import distinct
 
 #: Points at which the largest prior variance, and the largest change of a variance, are sought.
 _PROBES = 512
-
 #: From so many of the best points of each part that is evaluated a search goes on.
 _STARTS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class BoxSearch:
-    """A box, and the points of it that are evaluated first.
+    """A box, and the points of it that are evaluated first."""
 
-    Attributes:
-        box: the bounds and the effort of the search.
-        seed: of the first points.
-        probes: the corners and a Sobol set, (k, d), which stand for all points.
-    """
-
-    box: Box
-    seed: int
-    probes: Tensor
+    box: Box  # with the effort of the search
+    seed: int  # of the first points
+    probes: Tensor  # the corners and a Sobol set, (k, d), which stand for all points
 
     @classmethod
     def of(cls, box: Box, seed: int) -> "BoxSearch":
@@ -59,17 +52,11 @@ class BoxSearch:
 
 @dataclass(frozen=True, eq=False)
 class CubeSearch:
-    """A cube, and the points of it that are evaluated whatever is known.
-
-    Attributes:
-        cube: what may be played.
-        seed: of the first points.
-        probes: points (k, d) that cover it, which stand for all; None where points have a context as well.
-    """
+    """A cube, and the points of it that are evaluated whatever is known."""
 
     cube: Cube
-    seed: int
-    probes: Tensor | None
+    seed: int  # of the first points
+    probes: Tensor | None  # points (k, d) that cover it, which stand for all; None where points have a context as well
 
     @classmethod
     def of(cls, cube: Cube, seed: int, *, in_contexts: bool = False) -> "CubeSearch":
@@ -86,14 +73,8 @@ def found(
 ) -> Tensor:
     """Return points (k, d) of a domain's cube, of which the one of the highest score is chosen.
 
-    They are all points that a search looks at, or, where there is a function to climb, the best of these and where it
-    ends that starts from them.
-
-    Args:
-        domain: a cube, and its context.
-        score: of points (k, d), (k,).
-        function: what to climb, single points (b, 1, d) to (b,); None where only points evaluated are compared.
-        seed: all randomness.
+    They are all points that a search looks at, or, where there is a function to climb, single points (b, 1, d) to (b,),
+    the best of these and where it ends that starts from them.
     """
     parts, cube = domain.initial_points(seed), cast(Cube, domain.cube)
     if function is None:
