@@ -44,8 +44,8 @@ from torch_kbandits.bandit.state import CachedFantasy, Round, State
 from torch_kbandits.beliefs import (
     Belief,
     FantasyPosterior,
-    ObjectiveFantasies,
     Playable,
+    ScalarizedFantasy,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import as_told
@@ -678,17 +678,12 @@ class Bandit(BanditReports):
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, state.round, self.width(state.belief)
         objective = self._config.objective
-        aiming = None if objective is None else ObjectiveFantasies(objectives_of(self._config, state, objective), ahead)
+        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
             rule = rule_in(self._config, state, pending)
             address = seed_for(seed, number, f"ask {pending}")
-            if aiming is not None:
-                found = offer.chosen(aiming.scalarized(ahead, beta, address), rule, beta, address)
-            elif offer.constraints is None:
-                found = ahead.choose(rule, beta, address, offer.domain)
-            else:
-                found = offer.chosen(ahead, rule, beta, address)
+            found = offer.chosen(sought, rule, beta, address)
             return as_told(self.candidates, found) if self.candidates.is_timed else found
 
         return choose

@@ -342,7 +342,7 @@ class BanditConfig:
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
         config = self._posterior_config(under, self._beside_rewards)
         belief, *stages = (belief_over(self.candidates, config) for _ in range(1 + num_stages))
-        return StagedBelief(belief, tuple(stages), num_latest=num_latest) if stages else belief
+        return StagedBelief((belief, *stages), num_latest) if stages else belief
 
     @cached_property
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
