@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
 from torch_kbandits.beliefs.base import Belief, BeliefOf, FantasyPosterior, Offered, best_of
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.memory.windows import is_latest
+from torch_kbandits.memory.base import is_latest
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.shallow import shallow_copy
