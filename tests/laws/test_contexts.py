@@ -119,7 +119,7 @@ BAD_ACTIONS = [
 BAD_IDS = [
     (11, "id 11 is unknown", "11 point(s)", "numbered from 0"),
     (8, "id 8 is not pending", "told or forgotten already"),
-    ([9, 9], "must differ", "[9, 9]"),
+    ([9, 9], "that differ", "[9, 9]"),
     (9.0, "whole numbers", "9.0"),
 ]
 X, TWO, Y = ACTIONS[:1], ACTIONS[:2], torch.zeros(3, dtype=DOUBLE)

@@ -10,6 +10,7 @@ import torch
 from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
+from torch.nn import Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
@@ -54,6 +55,7 @@ class ForgettingKernel(TimeKernel):
     ) -> None:
         super().__init__(forgetting, forgetting_constraint, bounded(0.0, _LARGEST), **kwargs)
 
+    raw_forgetting: Parameter
     forgetting = property(TimeKernel._value, TimeKernel._set, doc="ε (..., 1, 1).")
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -122,6 +124,7 @@ class WienerKernel(TimeKernel):
         super().__init__(rate, rate_constraint, bounded(0.0, math.inf), **kwargs)
         self.origin = checks.finite_number("origin", origin)
 
+    raw_rate: Parameter
     rate = property(TimeKernel._value, TimeKernel._set, doc="Growth of the variance in a unit of time, (..., 1, 1).")
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
