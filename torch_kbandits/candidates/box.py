@@ -34,25 +34,16 @@ class Box(LastingCandidates):
     def __init__(self, bounds: Any, num_restarts: int = 8, raw_samples: int = 128) -> None:
         given = checks.bounds(bounds)
         self.bounds, self.device = given.detach().cpu().clone(), given.device
+        self.example, self.ranges = self.bounds[:1], self.bounds.double()
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
-
-    @property
-    def example(self) -> Tensor:
-        """The lower corner, (1, d)."""
-        return self.bounds[:1]
-
-    @property
-    def ranges(self) -> Tensor:
-        """The bounds."""
-        return self.bounds.double()
 
     @property
     def domain(self) -> Domain:
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which lie within the bounds, (n,) bool."""
         return within(points, self.bounds)
 
@@ -104,29 +95,17 @@ class UnitCube(LastingCandidates):
         self.continuous = tuple(checks.whole_numbers("continuous", listed))
         if not {*self.continuous} <= {*range(self.dimension)}:
             raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
-        self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
-
-    @property
-    def example(self) -> Tensor:
-        """What is playable next to the middle, (1, d)."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """From 0 to 1."""
-        return unit_ranges(self.dimension)
+        #: Whether a search should evaluate ``exchanges``: not all is continuous, or there are ``neighbours``.
+        self.has_exchanges = neighbours is not None or len(self.continuous) < self.dimension
+        self.ranges = unit_ranges(self.dimension)
+        self.example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
 
     @property
     def domain(self) -> Domain:
         """The cube, to be searched."""
         return Domain(cube=self)
 
-    @property
-    def has_exchanges(self) -> bool:
-        """Whether a search should look at ``exchanges``: not all coordinates are continuous, or somebody says which."""
-        return self.neighbours is not None or len(self.continuous) < self.dimension
-
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are playable, (n,) bool."""
         return among(points, self.playable(points))
 
@@ -152,7 +131,7 @@ class UnitCube(LastingCandidates):
         return self.playable(engine.fast_forward(first).draw(n, dtype=torch.float64))
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
-        """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``near.near``."""
+        """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``spaces.space.near``."""
         return self.playable(near(point, torch.ones(self.dimension, dtype=torch.bool), radii, size, generator))
 
     def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
