@@ -68,24 +68,23 @@ class Slot:
             choice = (block if self.width == 1 else 0.5 * ((block[:, 1:] - block[:, :1]) / RADIUS + 1.0))[:, 0] >= 0.5
         return (choice.double() + 0.5) / self.parameter.count
 
-    def written(self, numbers: Tensor, there: Tensor) -> Tensor:
-        """Return the columns (n, width) of numbers of values (n,), where the parameter is there (n,)."""
+    def written(self, numbers: Tensor) -> Tensor:
+        """Return the columns (n, width) of numbers of values (n,), NaN where the parameter is not there."""
         if not self.width or (self.width == 1 and self.parameter.is_ordered):
             return numbers.unsqueeze(-1)[:, : self.width]
+        there, numbers = ~numbers.isnan().unsqueeze(-1), numbers.nan_to_num(0.5)
         if self.is_rolled:
-            block = rolled(numbers)
-        else:
-            choice = (numbers * self.parameter.count).long().unsqueeze(-1)
-            if self.width == 1:
-                return choice.double()
-            block = numbers.new_zeros(len(numbers), self.width).scatter_(1, choice, RADIUS)
-        return torch.where(there.unsqueeze(-1), block, 0.0) if self.conditions else block
+            return torch.where(there, rolled(numbers), 0.0)
+        choice = (numbers * self.parameter.count).long().unsqueeze(-1)
+        if self.width == 1:
+            return choice.double()
+        return torch.where(there, numbers.new_zeros(len(numbers), self.width).scatter_(1, choice, RADIUS), 0.0)
 
-    def is_there(self, numbers: Tensor, there: Tensor) -> Tensor:
-        """Say of numbers of values (n, S) of all slots, of which those before are there or not, whether it is, (n,)."""
+    def is_there(self, numbers: Tensor) -> Tensor:
+        """Say of the numbers (n, S) of values of all slots, NaN of those before that are not there, whether it is."""
         found = torch.ones(len(numbers), dtype=torch.bool)
         for place, wanted in self.conditions:
-            found = found & there[:, place] & torch.isin(numbers[:, place], wanted)
+            found = found & torch.isin(numbers[:, place], wanted)
         return found
 
 
