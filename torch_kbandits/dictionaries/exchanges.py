@@ -26,23 +26,16 @@ _EQUAL = 1e-6
 
 
 class GramInverse:
-    """The inverse A of a Gram matrix K_ZZ, which changes as points of Z give way to others.
+    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, which changes as points of Z give way to others.
 
-    Args:
-        gram: K_ZZ (m, m), in double precision; it is changed in place.
-
-    Raises:
-        NotPositiveDefiniteError: if it has a clearly negative eigenvalue.
-
-    Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    The matrix given is changed in place. Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
     """
 
     def __init__(self, gram: Array) -> None:
         self.gram = gram
-        self.refresh()
+        self._refresh()
 
-    def refresh(self) -> None:
-        """Compute it afresh."""
+    def _refresh(self) -> None:
         factor = jittered_cholesky(torch.from_numpy(self.gram))
         self._inverse = np.ascontiguousarray(torch.cholesky_inverse(factor).numpy())
         self._spent = 0.0
@@ -50,11 +43,7 @@ class GramInverse:
     def factors(self, across: Array, own: float) -> Array:
         """Return by which factor det K_ZZ grows if a point x takes the place of each of Z, (m,).
 
-        With w = k_Z(x) and s = k(x, x) − wᵀAw the i-th is A_ii s + (A w)_i².
-
-        Args:
-            across: w (m,).
-            own: k(x, x).
+        With w = k_Z(x) (m,), and s = k(x, x) − wᵀAw, k(x, x) its own variance, the i-th is A_ii s + (A w)_i².
         """
         seen, diagonal = self._inverse @ across, self._inverse.diagonal()
         grown = diagonal * max(own - across @ seen, 0.0) + np.square(seen)
@@ -70,7 +59,7 @@ class GramInverse:
         gram[place] = gram[:, place] = across
         gram[place, place] = own
         if self._spent > _ACCURACY:
-            self.refresh()
+            self._refresh()
             return
         left = inverse[place].copy()
         gaussian_loops.add_outer(inverse, left, -1.0 / left[place], inverse)
@@ -86,18 +75,11 @@ class GramInverse:
 
 
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
-    """Return the rows (m,) of a dictionary, ascending, after others were offered in exchange, one by one.
+    """Return the rows (m,) of a dictionary, ascending, after other rows (k,) were offered in exchange, one by one.
 
-    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor at least; C
-    are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹.
-
-    W⁻¹ is kept in the memory of the points, since from one round to the next few numbers of plays are others.
-
-    Args:
-        played: the points. Members of a batch share the rows, by the mean of their Gram matrices.
-        kept: the rows of the dictionary, (m,), ascending.
-        offered: those of the others, (k,).
-        gain: that factor, above 1.
+    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1 at
+    least; C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the
+    mean over a batch. W⁻¹ is kept in the memory of the points, since from one round to the next few counts are others.
 
     Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """

@@ -20,17 +20,14 @@ _EPS = 2.0**-52
 
 
 class ConditionalVariances:
-    """Variances of points, given that some of them are observed, one after another: pivoted Cholesky, by rows.
+    """Variances (..., q) of points, given that some of them are observed one after another: pivoted Cholesky, by rows.
 
     Leading dimensions are batch dimensions, whose members observe the same points.
 
     Args:
-        variance: before, (..., q).
+        variance: before, (..., q); then now, at least 0.
         prior: prior variances, (..., q), which set the scale of rounding.
         covariance: returns the covariances (..., q) before of the point of a number with all.
-
-    Attributes:
-        variance: now, (..., q), at least 0.
 
     Cost: O(q t) for an observation after t others, O(q t) memory.
     """
@@ -43,12 +40,12 @@ class ConditionalVariances:
     def of(cls, played: PlayedPoints) -> "ConditionalVariances":
         """Return prior variances of points played, of which none is observed, in double precision in any case."""
         played = played.in_double()
-
-        def covariance(row: int) -> Array:
-            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
-
         prior = host(prior_variance(played.kernel, played.points))
-        return cls(prior, prior, covariance)
+        return cls(
+            prior,
+            prior,
+            lambda row: host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2)),
+        )
 
     def observe(self, place: int, noise: float = 0.0) -> None:
         """Observe the point of a number with a noise variance."""
@@ -101,10 +98,7 @@ class GreedyDictionary(DictionaryRule):
 def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> Tensor:
     """Return the rows (m,) of the greedy pivots in the order chosen; batch members share them, by the summed criterion.
 
-    Args:
-        played: the points.
-        size: at most this many pivots.
-        tolerance: relative Schur complement at which to stop, or None to go on to ``size``.
+    There are fewer than ``size`` if Schur complements fall to the tolerance, a share of the prior variance, first.
     """
     pivots: list[int] = []
     with torch.no_grad():

@@ -20,9 +20,6 @@ from torch_kbandits.posteriors.posterior import LEAST_SHARE, non_negative
 
 Array = NDArray[Any]
 
-#: What ``OnlineRule.draw`` takes.
-Offer = tuple[ConditionalVariances, Places, Array, float, float, Callable[[int], bool] | None]
-
 
 class OnlineState(NamedTuple):
     """What an online rule knows of its dictionary Z, in the coordinates z of a posterior that is at it.
@@ -46,11 +43,11 @@ class OnlineState(NamedTuple):
     @classmethod
     def of(cls, posterior: DictionaryPosterior, weights: Array, noise: float) -> "OnlineState":
         """Return that of the dictionary of a posterior, computed afresh. Cost: O(m³)."""
-        nothing = np.empty((0, len(weights)))
         if noise == 0.0:
             gaussian = Gaussian(np.empty((0, posterior.size)), posterior.void.T @ posterior.void, 0.0)
         else:
-            gaussian = Gaussian.given(posterior.known.features.known[posterior.dictionary], weights / noise, nothing)
+            z = posterior.known.features.known[posterior.dictionary]
+            gaussian = Gaussian.given(z, weights / noise, np.empty((0, len(weights))))
         return cls(gaussian, weights, noise, {})
 
     def variances(self, posterior: DictionaryPosterior, places: Places) -> ConditionalVariances:
@@ -63,11 +60,6 @@ class OnlineState(NamedTuple):
             return posterior.prior.between(points[number : number + 1], points)[0] - z[:, number] @ known
 
         return ConditionalVariances(non_negative(prior - np.einsum("mq,mq->q", z, known), prior), prior, covariance)
-
-    def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
-        """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
-        in_dictionary = posterior.has_in_dictionary if len(self.weights) else None
-        return self.variances(posterior, places), places, uniforms, self.noise, room, in_dictionary
 
     def by_place(self, posterior: DictionaryPosterior) -> Array:
         """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
@@ -101,16 +93,6 @@ class OnlineState(NamedTuple):
                 return None
             gaussian = gaussian.moved(move, factor)
         return gaussian
-
-    def with_drawn(
-        self, posterior: DictionaryPosterior, places: Places, probabilities: Array
-    ) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior and its state once known points (t,) were drawn with these probabilities."""
-        if not len(places):
-            return posterior, self
-        weights = self.by_place(posterior)
-        np.add.at(weights, places, 1.0 / probabilities)
-        return self.at_weights(posterior, weights)
 
 
 class OnlineRule(DictionaryRule):
@@ -176,21 +158,37 @@ class OnlineRule(DictionaryRule):
                 left.observe(number, noise * probability)
         return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
+    def offered(
+        self,
+        posterior: DictionaryPosterior,
+        state: OnlineState,
+        places: Places,
+        uniforms: Array,
+        room: float = math.inf,
+    ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
+        """Return the posterior and the state once known points (q,) were offered, while there is room for those drawn.
+
+        Also the number of the first for which there was none, with its probability; None if there was.
+        """
+        in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
+        left = state.variances(posterior, places)
+        drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
+        refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
+        joining = drawn if has_room else drawn[:-1]
+        if len(joining):
+            weights = state.by_place(posterior)
+            np.add.at(weights, places[joining], 1.0 / probabilities[: len(joining)])
+            posterior, state = state.at_weights(posterior, weights)
+        return posterior, state, refused
+
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
     ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at its dictionary once known points were offered one after another, and the state of that.
-
-        Args:
-            posterior: it knows the points.
-            state: of its dictionary.
-            places: of the points, (q,).
-            uniforms: (q,) in [0, 1).
+        """Return a posterior at its dictionary, and its state, once known points (q,) were offered one after another.
 
         Cost: O(m²) for each point offered, and that of a dictionary that changes for each that is drawn.
         """
-        drawn, probabilities, _ = self.draw(*state.offer(posterior, places, uniforms))
-        return state.with_drawn(posterior, places[drawn], probabilities)
+        return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.

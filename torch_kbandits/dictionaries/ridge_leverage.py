@@ -62,10 +62,7 @@ class RidgeLeverageSampling(DictionaryRule):
             object.__setattr__(self, "is_coupled", True)
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
-        """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
-
-        If points never leave, it is 1 for those that are there.
-        """
+        """Return the probability (u,) with which the next dictionary holds each point, 1 for those that stay."""
         merged = self._merged_probabilities(played, generator)
         stay = played.in_dictionary if self.resampling == "growth" else None
         return merged if stay is None else merged.masked_fill(stay, 1.0)
@@ -77,7 +74,6 @@ class RidgeLeverageSampling(DictionaryRule):
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
-        # They are in order: no need to sort.
         return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
@@ -110,10 +106,7 @@ def theoretical_oversampling(failure_probability: float, horizon: int, accuracy:
 
     Source: Calandriello et al., COLT 2019, Theorem 1.
 
-    Args:
-        failure_probability: δ in (0, 1).
-        horizon: T, the number of rounds.
-        accuracy: ε in (0, 1): the variances are within a factor α of the exact ones.
+    With probability 1 − δ the variances are then within a factor α of the exact ones.
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     epsilon = checks.open_unit_interval("accuracy", accuracy)
@@ -134,8 +127,7 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
         dictionary: (..., m, d).
 
     Returns:
-        (u,) in [0, ∞), and c τ <= 1 where the dictionary holds the point; with batch dimensions the largest over them,
-        so that each member gets at least its due.
+        (u,), and c τ <= 1 where the dictionary holds the point; with batch dimensions the largest over them.
 
     Cost: O(u m²) time, O(u m) memory.
     """

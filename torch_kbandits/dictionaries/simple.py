@@ -12,11 +12,7 @@ from torch_kbandits.errors import InputError
 
 @dataclass(frozen=True)
 class UniformDictionary(DictionaryRule):
-    """Keep ``size`` of the played points, drawn uniformly without replacement: the baseline of the other rules.
-
-    Args:
-        size: number of points, fewer only while fewer were played.
-    """
+    """Keep ``size`` of the played points, fewer while fewer were played, drawn uniformly: the others' baseline."""
 
     size: int
 
@@ -52,9 +48,9 @@ class FixedDictionary(DictionaryRule):
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Return the given points; the generator is not used."""
-        words = {"dimension": played.points.shape[-1], "like": played.points}
-        points = checks.rows("the fixed dictionary", self.points.to(played.points.device), **words)
-        points = points.expand(*played.points.shape[:-2], *points.shape)
+        points, like = self.points.to(played.points.device), played.points
+        points = checks.rows("the fixed dictionary", points, dimension=like.shape[-1], like=like)
+        points = points.expand(*like.shape[:-2], *points.shape)
         return Selection(points, points.new_ones(len(self.points)), None)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
