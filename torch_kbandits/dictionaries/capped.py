@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.exchanges import exchanged
+from torch_kbandits.dictionaries.k_dpp import exchanged
 from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
@@ -75,6 +75,10 @@ class CappedDictionary(DictionaryRule):
     def projection_noise(self, noise: float) -> float:
         """Return that of an online rule; see ``OnlineRule``."""
         return cast(OnlineRule, self.rule).projection_noise(noise)
+
+    def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
+        """Return those of an online rule; see ``OnlineRule``."""
+        return cast(OnlineRule, self.rule).probabilities(variance, prior, noise)
 
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array

@@ -28,11 +28,7 @@ class OnlineState(NamedTuple):
 
         r(x) = k(x, x) − zᵀz + zᵀ cov z = k(x, x) − k_Z(x)ᵀ (K_ZZ + μ diag(1/w))⁻¹ k_Z(x)
 
-    Attributes:
-        gaussian: what is left.
-        weights: w, (m,), in the order of the posterior's dictionary.
-        noise: μ, in reward units squared; where it is 0, the points of Z are known.
-        memory: see ``PlayedPoints``.
+    The weights are in the order of the posterior's dictionary; where μ, the noise, is 0, the points of Z are known.
     """
 
     gaussian: Gaussian
@@ -105,12 +101,9 @@ class OnlineRule(DictionaryRule):
 
     @abstractmethod
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return the probability (q,) with which each of q points is drawn if it is offered next.
+        """Return the probability (q,) with which each point is drawn if it is offered next.
 
-        Args:
-            variance: r, (..., q); see ``OnlineState``.
-            prior: k(x, x), (..., q).
-            noise: μ.
+        It is given r of ``OnlineState``, (..., q), k(x, x), (..., q), and μ.
         """
 
     @abstractmethod
@@ -131,14 +124,13 @@ class OnlineRule(DictionaryRule):
         Args:
             left: r of them.
             names: equal for plays of one point, (q,).
-            uniforms: (q,) in [0, 1), the only randomness: a point is drawn if its probability is above its uniform.
+            uniforms: (q,) in [0, 1): a point is drawn if its probability is above its uniform.
             noise: μ.
             room: how many may join.
             in_dictionary: says of a name whether its point is in the dictionary; None if that is empty.
 
         Returns:
-            Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
-            else the last had none.
+            Which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
@@ -159,12 +151,7 @@ class OnlineRule(DictionaryRule):
         return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
     def offered(
-        self,
-        posterior: DictionaryPosterior,
-        state: OnlineState,
-        places: Places,
-        uniforms: Array,
-        room: float = math.inf,
+        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
         """Return the posterior and the state once known points (q,) were offered, while there is room for those drawn.
 

@@ -30,8 +30,7 @@ class RidgeLeverageSampling(DictionaryRule):
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
-    well, see the page on BKB. The fallback above. The resampling other than "fresh": BKB's theorem draws each round's
-    dictionary independently of those before, so it does not cover them.
+    well, see the page on BKB. The fallback above, and resampling other than "fresh", which the theorem does not cover.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
@@ -39,15 +38,14 @@ class RidgeLeverageSampling(DictionaryRule):
         resampling: how the dictionary of a round depends on the last one.
             "fresh": not at all; every selection draws anew for all points.
             "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
-            is in the dictionary while that is below its inclusion probability. For given scores the inclusion
-            probabilities are those of "fresh", and far fewer points come and go. The points must keep their order, or
-            their ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
-            "growth": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below
-            its inclusion probability in any round, and surely once q̄ c τ >= 1.
+            is in the dictionary while that is below its inclusion probability. For given scores the law is that of
+            "fresh", and far fewer points come and go. The points must keep their order, or their ``numbers``, and each
+            round must hand in an equal generator, as ``Bandit`` does.
+            "growth": as "coupled", but points of the dictionary stay.
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
     the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
-    instead, given all of them; in a batch of BBKB that is only if q̄ (C − 1) + 1 is more than 256.
+    instead, given all of them.
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else O(u m²).
     """
@@ -122,14 +120,12 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     Args:
         points: (..., u, d), each observed ``counts`` times.
         noise: noise variance of one observation, (..., u) or broadcastable to it.
-        counts: (u,).
+        counts: c, (u,).
         kernel: the prior covariance.
         dictionary: (..., m, d).
 
     Returns:
-        (u,), and c τ <= 1 where the dictionary holds the point; with batch dimensions the largest over them.
-
-    Cost: O(u m²) time, O(u m) memory.
+        (u,), at most 1/c where the dictionary holds the point; with batch dimensions the largest. Cost: O(u m²).
     """
     with torch.no_grad():
         targets = points.new_zeros(points.shape[-2])
