@@ -348,7 +348,8 @@ class BanditReports(ABC):
             functions.append(self._weighed_function(state, self._config.objective, rule, domain, seed))
         for part, own_seed in [] if functions else offering(state.belief, seed):
             model = self._shown_by(part, state.ledger)
-            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
+            scaled = rule.scaled_to(part) if rule.needs_incumbent else rule
+            functions.append(scaled.function(model, self.width(part), pending, domain, own_seed))
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
         return domain.of_action(function, self.candidates.example.shape[-1])
