@@ -166,7 +166,7 @@ def test_rows_that_are_no_context():
     for row, *parts in (
         ({"hour": 3.0, "device": "tablet"}, "'device'", "one of its 2 levels", "'tablet'", "other=True"),
         (pd.DataFrame({"hour": [1.0, 2.0], "device": ["phone", "phone"]}), "one context, (3,)", "2 rows"),
-        (3.0, "a pandas DataFrame or Series, a mapping", "3.0"),
+        (3.0, "a data frame, a mapping", "3.0"),
     ):
         assert_refused(bandit, lambda b, r=row: b.ask(context=r), *parts)
 

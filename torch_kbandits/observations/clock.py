@@ -68,12 +68,7 @@ class Clock(NamedTuple):
     matters: bool = True
 
     def moved_to(self, time: Any, round_number: int) -> "Clock":
-        """Return the clock at the time of an ``ask``: a number or a date; None for the current round.
-
-        Raises:
-            InputError: if the time is before the latest, or of another kind than those before it; if one is given
-                where it does not matter.
-        """
+        """Return the clock at the time of an ``ask``: a number or a date; None for the current round."""
         if not self.matters:
             if time is not None:
                 raise InputError("This bandit has no memory, so it knows no time: give it memory=, or leave out time.")
@@ -88,19 +83,13 @@ class Clock(NamedTuple):
         return Clock(now, kind)
 
     def at_rewards(self, time: Any, round_number: int, asked: Sequence[float]) -> tuple["Clock", Tensor | None]:
-        """Return the clock once rewards are told, and when their points were played, (q,).
+        """Return the clock once rewards are told, and when their points were played, (q,); None if it does not matter.
 
         Args:
             time: when they were played: one time for all or one for each, before now or after it, which moves now; None
                 for when they were asked for, and for what was not asked for the current time.
             round_number: the current round.
             asked: when each of q points was asked for; NaN for what was not.
-
-        Returns:
-            The times in double precision, none of them after the clock's; None if it does not matter.
-
-        Raises:
-            InputError: if the times are of another kind than those before, or not one for each.
         """
         if not self.matters:
             return self.moved_to(time, round_number), None
@@ -129,17 +118,10 @@ class Clock(NamedTuple):
             raise InputError(f"Time must not go backwards: the latest was {latest}, {what} {earlier}.")
 
     def replayed(self, times: Tensor | None, told_at: Tensor | None, rounds: Tensor) -> tuple["Clock", ...]:
-        """Return the clock at each round of a recorded history.
+        """Return the clock at each round of a recorded history, given its columns (n,) or None.
 
-        Times told at that are the numbers of their rounds are taken for rounds, unless times were given already.
-
-        Args:
-            times: at which each point was played, (n,); None if the history has none.
-            told_at: when each reward was told, (n,), in order; None for the latest time of play so far.
-            rounds: of each reward, counted from 0, (n,), in order.
-
-        Raises:
-            InputError: if there are no times, or the history begins before the latest time.
+        Times told at that are the numbers of their rounds are taken for rounds, unless times were given already. They
+        are the latest times of play so far where they are not known.
         """
         if not self.matters:
             return (self,) * len(rounds.unique_consecutive())

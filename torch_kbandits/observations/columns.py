@@ -30,10 +30,8 @@ class Number:
         name: of the column.
         low: what becomes 0. Without a range a value is encoded as it is.
         high: what becomes 1, above ``low``.
-        log: whether ratios matter rather than differences; the range and all values must then be above 0.
-
-    Raises:
-        InputError: if the range is not finite, upside down, or missing while ``log`` is true.
+        log: whether ratios matter rather than differences; the range, which then must be there, and all values must
+            be above 0.
     """
 
     name: str
@@ -42,8 +40,7 @@ class Number:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        checks.instance(f"log of column {self.name!r}", self.log, bool, "True or False")
+        _check(self.name, "log", self.log)
         if self.low is None and self.high is None and not self.log:
             return
         low, high = _as_float(self.low), _as_float(self.high)
@@ -59,11 +56,6 @@ class Number:
     def names(self) -> tuple[str, ...]:
         """The name of the encoded column."""
         return (self.name,)
-
-    @property
-    def encoded_range(self) -> tuple[float, float]:
-        """The ends of the range once encoded; ∞ and −∞ without one."""
-        return (math.inf, -math.inf) if self.low is None else (0.0, 1.0)
 
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, 1), in double precision."""
@@ -101,12 +93,9 @@ class Category:
 
     Args:
         name: of the column.
-        levels: all values it may take: strings, booleans or finite numbers, in an order that stays.
+        levels: all values it may take: different strings, booleans or finite numbers, in an order that stays.
         other: whether a value that is no level is encoded as all zeros; otherwise it is refused. A missing value is
             refused either way.
-
-    Raises:
-        InputError: if there are no levels, levels that repeat, also as text, or levels of other kinds.
     """
 
     name: str
@@ -114,15 +103,11 @@ class Category:
     other: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        checks.instance(f"other of column {self.name!r}", self.other, bool, "True or False")
+        _check(self.name, "other", self.other)
         levels = tuple(map(_plain, _entries(f"levels of column {self.name!r}", self.levels)))
-        for level in levels:
-            if not _may_be_level(level):
-                raise InputError(
-                    f"levels of column {self.name!r} must be strings, booleans or finite numbers, "
-                    f"got {checks.describe(level)}."
-                )
+        if wrong := [level for level in levels if not _may_be_level(level)]:
+            kinds = "strings, booleans or finite numbers"
+            raise InputError(f"levels of column {self.name!r} must be {kinds}, got {checks.describe(wrong[0])}.")
         if again := _repeated(levels) or _repeated(map(str, levels)):
             raise InputError(f"levels of column {self.name!r} must differ, also as text; these repeat: {again}.")
         object.__setattr__(self, "levels", levels)
@@ -131,11 +116,6 @@ class Category:
     def names(self) -> tuple[str, ...]:
         """The names of the encoded columns, such as ``"city=Paris"``."""
         return tuple(f"{self.name}={level}" for level in self.levels)
-
-    @property
-    def encoded_range(self) -> tuple[float, float]:
-        """The least and the largest value of each encoded column."""
-        return 0.0, 1.0
 
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, number of levels), in double precision."""
@@ -169,10 +149,7 @@ class ColumnSpec:
     whatever the order in the rows.
 
     Args:
-        columns: ``Number`` and ``Category`` objects with different names.
-
-    Raises:
-        InputError: if there are none, or if names of columns or of encoded columns repeat.
+        columns: ``Number`` and ``Category`` objects with different names, also of encoded columns.
     """
 
     columns: Sequence[Number | Category]
@@ -201,7 +178,8 @@ class ColumnSpec:
 
         ∞ and −∞ of a ``Number`` without a range.
         """
-        ends = [end for column in self.columns for end in [column.encoded_range] * len(column.names)]
+        unknown = [isinstance(column, Number) and column.low is None for column in self.columns for _ in column.names]
+        ends = [(math.inf, -math.inf) if nothing else (0.0, 1.0) for nothing in unknown]
         return torch.tensor(ends, dtype=torch.float64).mT
 
     @property
@@ -218,17 +196,11 @@ class ColumnSpec:
         return range(self.groups.index(place), self.groups.index(place) + self.groups.count(place))
 
     def encode(self, rows: Any, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return rows as a tensor (n, width).
-
-        Args:
-            rows: a pandas DataFrame; a pandas Series or a mapping, which is one row; or a sequence of such rows.
-            dtype: ``torch.float64`` or ``torch.float32``.
+        """Return rows as a tensor (n, width): a pandas DataFrame, a Series or mapping as one row, or a list of these.
 
         Raises:
             InputError: if a column is not there or there twice, or a value is missing, infinite, not of the column's
                 kind or no level of it. The message names the column and the row, counted from 0.
-
-        Cost: O(n width).
         """
         dtype = checks.precision("dtype", dtype)
         records = _records(rows, [column.name for column in self.columns])
@@ -266,10 +238,7 @@ def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
         return rows[names].to_dict(orient="records")
     rows = [rows] if isinstance(rows, Mapping) or is_pandas(rows) else rows
     if not isinstance(rows, Sequence) or isinstance(rows, (str, bytes)):
-        raise InputError(
-            "rows must be a pandas DataFrame or Series, a mapping from column names to values, or a list of these, "
-            f"got {checks.describe(rows)}."
-        )
+        raise InputError(f"rows must be a data frame, a mapping, or a list of these, got {checks.describe(rows)}.")
     records = []
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping) and (not is_pandas(row) or hasattr(row, "columns")):
@@ -311,9 +280,10 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
-def _check_name(name: str) -> None:
+def _check(name: str, flag: str, value: bool) -> None:
     if not isinstance(name, str) or not name:
         raise InputError(f"the name of a column must be a non-empty string, got {checks.shown(name)}.")
+    checks.instance(f"{flag} of column {name!r}", value, bool, "True or False")
 
 
 def _plain(value: Any) -> Any:

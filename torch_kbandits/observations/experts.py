@@ -19,13 +19,7 @@ Expert = Callable[[Tensor, float], tuple[Any, Any] | None]
 
 
 class Answers(NamedTuple):
-    """What an expert said about the current function.
-
-    Attributes:
-        X: the points asked about, (Q, d).
-        Y: noisy values of the current function there, (Q,), in reward units.
-        variance: of their noise, (Q,), in reward units squared.
-    """
+    """What an expert said: noisy values Y (Q,) of the current function at points X (Q, d), and variances."""
 
     X: Tensor
     Y: Tensor
@@ -34,8 +28,7 @@ class Answers(NamedTuple):
     @classmethod
     def none(cls, example: Tensor) -> Self:
         """Return no answers, about points of the kind of the example (1, d)."""
-        nothing = example.new_zeros(0)
-        return cls(example[:0], nothing, nothing.double())
+        return cls(example[:0], example.new_zeros(0), example.new_zeros(0, dtype=torch.float64))
 
     def copied(self) -> "Answers":
         """Return a copy that shares no memory."""
@@ -46,16 +39,12 @@ class GuardedExpert:
     """An expert whose mistakes cost a round its answers and nothing else.
 
     A failure is an exception, or answers of a wrong kind or shape, that are not finite, or of a negative variance. Each
-    kind of failure draws one ``ExpertWarning``; ``num_failures`` counts all.
+    kind of failure draws one ``ExpertWarning``; ``num_failures`` counts all calls that failed, ``num_late`` those that
+    were answered by None, "not yet", and ``num_questions`` the points asked about, answered or not.
 
     Args:
         expert: see ``Expert``.
         max_questions: how many points it may be asked about in all, answered or not; None for any number.
-
-    Attributes:
-        num_questions: points that it was asked about, answered or not.
-        num_failures: calls that failed.
-        num_late: calls that were answered by None, "not yet".
     """
 
     def __init__(self, expert: Expert, max_questions: int | None = None) -> None:
@@ -75,16 +64,15 @@ class GuardedExpert:
 
     def answers(self, X: Tensor, time: float) -> Answers:
         """Return what the expert says about points X (Q, d), Q >= 1, now; no answers if it fails or says "not yet"."""
-        fault, answers = "", None
+        fault, answers, given = "", None, None
         try:
             given = self._expert(X.clone(), time)
         except Exception as error:
             fault = f"The expert raised {type(error).__name__}: {error}"
-        else:
-            try:
-                answers = None if given is None else _checked(given, X)
-            except InputError as error:
-                fault = str(error).removesuffix(".")
+        try:
+            answers = None if given is None else _checked(given, X)
+        except InputError as error:
+            fault = str(error).removesuffix(".")
         self.num_questions += len(X)
         if fault:
             self.num_failures += 1

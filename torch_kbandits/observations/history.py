@@ -20,12 +20,11 @@ class History(NamedTuple):
         Y: rewards (n,); NaN of a play that failed, or of which only outcomes were told.
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
-        times: (n,) when the point of each was played, in double precision, in any order; None where the bandit has no
-            clock.
+        times: (n,) when the point of each was played, in double precision, in any order; None without a clock.
         outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
             where no outcome is declared.
-        told_at: (n,) the time when each was told, in double precision like the times and not before them; None
-            where the bandit has no clock, or for rewards told in the order played, when their points were.
+        told_at: (n,) when each was told, in double precision, not before it was played; None without a clock, or for
+            rewards told in the order played, when their points were.
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
     """
 
@@ -88,18 +87,10 @@ def joined(parts: Sequence[History]) -> History:
 def checked_history(
     history: Any, example: Tensor, num_stages: int, num_outcomes: int, *, timed: bool, dated: bool
 ) -> History:
-    """Return a copy of a recorded history, its columns checked as if it was told.
+    """Return a copy of a recorded history, its columns checked as if it was told to a bandit.
 
-    Args:
-        history: recorded.
-        example: a point (1, d) of the bandit that takes it.
-        num_stages: of that bandit.
-        num_outcomes: how many outcomes it has.
-        timed: whether it has a clock.
-        dated: whether its points know the time, so that they are in double precision.
-
-    Raises:
-        InputError: if its parts do not belong together, or do not fit that bandit.
+    That has points of the kind of the example (1, d), so many stages and outcomes, and maybe a clock, or points that
+    know the time and so are in double precision.
     """
     _check_columns(history)
     X = history.X.to(example.device, torch.float64 if dated else None, copy=True)
@@ -157,29 +148,21 @@ def _check_columns(history: Any) -> None:
 
 
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
-    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages.
-
-    Raises:
-        InputError: if they are not a whole number from 0 to ``num_stages`` for each point.
-    """
+    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages."""
     if num_stages == 0:
         return None
     if stages is None:
         return torch.zeros(len(X), dtype=torch.long)
     if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
+        got = f"{checks.describe(stages)}: {stages.tolist()[:10]}"
         raise InputError(
-            f"stages must be a whole number from 0 to {num_stages} for each of the {len(X)} point(s), got "
-            f"{checks.describe(stages)}: {stages.tolist()[:10]}."
+            f"stages must be a whole number from 0 to {num_stages} for each of {len(X)} point(s), got {got}."
         )
     return stages.clone()
 
 
 def rewards(y: Any, X: Tensor) -> Tensor:
-    """Return rewards (q,) of the points X (q, d), converted to their kind: y of shape (q,) or (q, 1), or () if q = 1.
-
-    Raises:
-        InputError: if they are no real numbers, not finite or beyond the range of the dtype, or not one for each point.
-    """
+    """Return rewards (q,) of the points X (q, d), converted to their kind; y is (q,), (q, 1), or () if q = 1."""
     given = checks.real_numbers("y", y)
     if isinstance(given, Tensor) and given.dtype == X.dtype:
         Y = checks.finite("y", given.detach().cpu()).clone()
@@ -203,16 +186,7 @@ def _one_for_each(name: str, values: Tensor, number: int) -> Tensor:
 
 
 def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
-    """Return rewards (q,) of the points X (q, d), NaN of those that failed.
-
-    Args:
-        y: as ``rewards`` takes it; with several that failed or not None or NaN for those that did; None for none.
-        failed: whether all failed, or which of them did, (q,).
-        X: (q, d).
-
-    Raises:
-        InputError: if a reward is missing, or there is one of a play that failed.
-    """
+    """Return rewards (q,) of the points X (q, d), NaN of those that failed, where y may have None or NaN."""
     lost, Y = _which(failed, len(X)), X.new_full((len(X),), torch.nan)
     if y is None:
         if all(lost):
@@ -252,16 +226,9 @@ def _which(failed: Any, number: int) -> list[bool]:
 
 
 def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor) -> Tensor | None:
-    """Return outcomes (q, k) of the points X (q, d), in the order of their names, NaN where one was not measured.
+    """Return outcomes (q, k) of the points X (q, d), in the order of the names declared; None if none is.
 
-    Args:
-        outcomes: for each name a number, or one for each point; None or NaN where it was not measured. Names may be
-            missing; None for all of them.
-        names: of the outcomes that are declared; if none is, None is returned.
-        X: (q, d).
-
-    Raises:
-        InputError: if a name is not declared, or there is not one number for each point.
+    For each name there is a number, or one for each point; None, NaN or no name where it was not measured.
     """
     given = {} if outcomes is None else outcomes
     checks.instance("outcomes", given, Mapping, "a mapping from names to numbers")

@@ -37,10 +37,7 @@ class Pending(NamedTuple):
     stages: Tensor | None = None
 
     def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
-        """Return which row each row of ``told`` (q, d) is, the one asked first of equal ones; -1 if it is not pending.
-
-        Rows are equal if they are from column ``first`` on.
-        """
+        """Return which row each row of ``told`` (q, d) is from column ``first`` on, of equal ones the first; or -1."""
         if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
             return list(range(len(self.ids)))
         left, rows = list(range(len(self.ids))), [-1] * len(told)
@@ -51,10 +48,7 @@ class Pending(NamedTuple):
         return rows
 
     def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
-        """Return points told (q, d) as nobody else has them, and which rows they are; see ``rows_of``.
-
-        They are the very points asked for where they are all of these, so that who remembers them need not look again.
-        """
+        """Return points told (q, d) as nobody else has them, and their ``rows_of``; the points asked for if all."""
         if not first and torch.equal(self.points, told):
             return self.points, list(range(len(self.ids)))
         rows = self.rows_of(told, first)
@@ -88,13 +82,12 @@ class Pending(NamedTuple):
         """Warn, so many calls above this one, if points pile up of which none is what was told; say whether they do."""
         is_stale = len(self.ids) == len(remaining.ids) >= _STALE_POINTS
         if is_stale:
-            warnings.warn(
+            message = (
                 f"What was told is not among the {len(remaining.ids)} pending points: they make every ask slower and "
                 "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
-                "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
-                KernelBanditWarning,
-                stacklevel=stacklevel,
+                "evaluated, or ask(remember=False) if nothing is evaluated in parallel."
             )
+            warnings.warn(message, KernelBanditWarning, stacklevel)
         return is_stale
 
 
@@ -129,8 +122,7 @@ class Ledger:
         cls, history: History, pending: Pending, num_asked: int, num_learned: int, num_forgotten: int = 0
     ) -> Self:
         """Return the ledger of a saved bandit, which had learned all but the last rewards and forgotten the first."""
-        held = history.rows(slice(num_learned, None))
-        number = len(history.X)
+        number, held = len(history.X), history.rows(slice(num_learned, None))
         return cls((history,), (held,) if len(held.X) else (), pending, num_asked, number, num_forgotten)
 
     @property
@@ -173,10 +165,7 @@ class Ledger:
         return None if pending is None else torch.cat([*held, pending])
 
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none.
-
-        Nobody may write to the points. They are asked for at the current time, or round where a bandit has no clock.
-        """
+        """Return the ledger with points (q, d), to which nobody may write, pending since now."""
         before, end = self.pending, self.num_asked + X.shape[0]
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
@@ -191,11 +180,7 @@ class Ledger:
         return changed(self, told=parts, held=held, pending=pending, num_observations=self.num_observations + number)
 
     def pending_rows(self, ids: Any, expires: str | None = None) -> list[int]:
-        """Return the rows of pending points of one id or several, in the order given.
-
-        Raises:
-            InputError: if one is not pending; ``expires`` says what else may have become of it, and what to do.
-        """
+        """Return the rows of pending points of ids; ``expires`` says what else may have become of them."""
         numbers = checks.whole_numbers("ids", ids)
         if not numbers or len(set(numbers)) != len(numbers):
             raise InputError(f"ids must be one or more that differ, as ask returns; got {checks.describe(ids)}.")
