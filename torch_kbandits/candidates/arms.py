@@ -46,10 +46,8 @@ class MappedFile:
     def of(cls, array: np.memmap) -> "MappedFile":
         """Return the place of an array that was mapped; no part of another, and none that may differ from the file."""
         if not isinstance(array.base, mmap) or array.mode == "c" or array.filename is None:
-            raise InputError(
-                f"candidates must be the whole array of a file, as numpy.load(path, mmap_mode='r') returns it, got a "
-                f"part or a copy of {array.filename}. Save it by itself first."
-            )
+            hint = "the whole array of a file, as numpy.load(path, mmap_mode='r') returns it"
+            raise InputError(f"candidates must be {hint}, got a part or a copy of {array.filename}: save that first.")
         order = "C" if array.flags.c_contiguous else "F"
         return cls(str(Path(array.filename).absolute()), array.dtype.str, array.offset, array.shape, order)
 
@@ -72,9 +70,8 @@ class MappedFile:
 class ArmSource:
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
 
-    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read; a
-    change that keeps both is not seen. It is mapped for each read, so that pages already read do not stay with the
-    process.
+    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read. It
+    is mapped for each read, so that pages already read do not stay with the process.
 
     Args:
         arms: (A, d), A >= 1, finite, as ``checks.points`` takes them, of which a copy is kept; or an array of a file,
@@ -124,11 +121,7 @@ class ArmSource:
         return self._size
 
     def block(self, start: int, stop: int) -> Tensor:
-        """Return the arms of rows start … stop − 1, (stop − start, d), for 0 <= start <= stop <= A.
-
-        Raises:
-            ArmsChangedError: if the arms are no longer what they were; so do the other methods that read.
-        """
+        """Return the arms of rows start … stop − 1; as all that reads, ``ArmsChangedError`` if they are others now."""
         return self._read(slice(start, stop)) if self.tensor is None else self.tensor[start:stop]
 
     def rows(self, index: Tensor) -> Tensor:
@@ -150,13 +143,9 @@ class ArmSource:
             now = self.file.stamp()
         except OSError as error:
             raise ArmsChangedError(f"The file of the arms is gone: {error}. {_ADVICE}") from error
-        changes = [
-            f"{name} was {old}, is {new}"
-            for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True)
-            if old != new
-        ]
-        if changes:
-            raise ArmsChangedError(f"{self.file.path} changed under the bandit: {'; '.join(changes)}. {_ADVICE}")
+        for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True):
+            if old != new:
+                raise ArmsChangedError(f"{self.file.path} changed: its {name} was {old}, is {new}. {_ADVICE}")
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
@@ -186,10 +175,8 @@ class ArmSource:
         """Refuse a block of a file that is not finite, or out of reach."""
         if len(bad := (~torch.isfinite(block)).nonzero()):
             row, column = bad[0].tolist()
-            raise InputError(
-                f"{path} must have finite numbers only; in {self.dtype} the first that is not is "
-                f"{float(block[row, column])} in row {start + row}, column {column}."
-            )
+            what = f"in {self.dtype} the first that is not is {float(block[row, column])}"
+            raise InputError(f"{path} must have finite numbers; {what} in row {start + row}, column {column}.")
         checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
 
     def _read(self, rows: Any) -> Tensor:
@@ -209,10 +196,8 @@ def _dtype_of(file: MappedFile, wanted: torch.dtype | None) -> torch.dtype:
         raise InputError(f"{file.path} must have real numbers, got the NumPy dtype {array.dtype}.")
     found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
     if found is None:
-        raise InputError(
-            f"{file.path} must have dtype float64 or float32, got {array.dtype}: give Arms(..., dtype=torch.float64), "
-            "which converts its blocks."
-        )
+        hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
+        raise InputError(f"{file.path} must have dtype float64 or float32, got {array.dtype}: {hint}.")
     return found
 
 
@@ -223,9 +208,6 @@ class Arms(LastingCandidates):
         arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or an
             array of a file that need not fit into memory, ``numpy.load(path, mmap_mode="r")``; or an ``ArmSource``.
         dtype: to which numbers are converted, those of a file block by block; see ``ArmSource``.
-
-    Raises:
-        InputError: if there is no arm, or they do not fit.
     """
 
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:

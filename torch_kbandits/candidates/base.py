@@ -20,13 +20,10 @@ class Candidates(ABC):
     and told is the action. Where points know when they are played, the time comes before both.
     """
 
-    #: Whether a round brings a context, actions of its own or a time that points know.
+    #: Whether a round brings a context, actions of its own or a time; whether points know that; whether the same may be
+    #: played in every round.
     is_contextual: bool = False
-
-    #: Whether points know when they are played, so that the kernel sees it.
     is_timed: bool = False
-
-    #: Whether the same may be played in every round.
     is_lasting: bool = False
 
     #: Whether what may be played in a round is a finite set, and whether that is not in memory, so that it is read part
@@ -35,10 +32,9 @@ class Candidates(ABC):
     is_stored: bool = False
     is_split: bool = False
 
-    #: Of each column of points without the time the number of its parameter, (d,), where one takes several; else None.
+    #: Of each column of points without the time the number of its parameter, (d,), where one takes several, else None;
+    #: and the names of these columns, (d,), an empty one where it is not known, None where none is.
     groups: Sequence[int] | None = None
-
-    #: The names of these columns, (d,), an empty one where it is not known; None: none is.
     names: Sequence[str] | None = None
 
     #: Number of columns before the action: of the time and of the context.
@@ -47,33 +43,21 @@ class Candidates(ABC):
     #: Where arms in memory lie, and what is asked for and told. All else is on the CPU, points as well.
     device: torch.device = torch.device("cpu")
 
-    #: One point (1, d) that has the dtype and dimension of all, on the CPU like them.
+    #: One point (1, d) that has the dtype and dimension of all, on the CPU like them; and of each column without the
+    #: time the least and the largest value, (2, d), in double precision, ∞ and −∞ of what rounds bring.
     example: Tensor
-
-    #: The least and the largest value of each column of points without the time, (2, d), in double precision; ∞ and −∞
-    #: of what rounds bring.
     ranges: Tensor
 
     @abstractmethod
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
-        """Return what may be played in a round.
+        """Return what may be played in a round, given its context, its actions, and the time for points that know it.
 
-        Args:
-            context: what is known before the choice; None where there is no context.
-            candidates: the actions of this round; None where they are always the same.
-            now: the time, which points have that know it.
-
-        Raises:
-            InputError: if something is missing or does not fit.
+        The context, or the actions, are None where there is none or they stay.
         """
 
     @abstractmethod
     def points(self, x: Any, context: Any, now: float) -> Tensor:
-        """Return the points (q, d) that were played, from what was asked for, the context and the time.
-
-        Raises:
-            InputError: if something is missing or does not fit.
-        """
+        """Return the points (q, d) that were played, from what was asked for, the context and the time."""
 
     @abstractmethod
     def actions(self, X: Tensor) -> Any:
@@ -98,10 +82,8 @@ class Candidates(ABC):
         if value.device == self.device:
             return to_host(value)
         checks.in_memory(name, value)
-        raise InputError(
-            f"{name} must be on {self.device} like the candidates, got {checks.describe(value)} on {value.device}; "
-            f'convert it with {name}.to("{self.device}").'
-        )
+        got = f"{checks.describe(value)} on {value.device}"
+        raise InputError(f'{name} must be on {self.device} like the candidates, got {got}: {name}.to("{self.device}").')
 
 
 class LastingCandidates(Candidates):

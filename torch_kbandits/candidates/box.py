@@ -19,9 +19,7 @@ _NEARER, _RADII = 16, (0.1, 0.03, 0.01, 0.003)
 
 
 class Box(LastingCandidates):
-    """A box of points, searched by BoTorch's ``optimize_acqf``.
-
-    The search also starts where the last one may have ended; see ``BoxSearch.domain``.
+    """A box of points, searched by BoTorch's ``optimize_acqf``, also from where the last search may have ended.
 
     Args:
         bounds: (2, d), finite lower bounds, then upper bounds above them: a tensor, a list, an array or a data frame.
@@ -49,12 +47,8 @@ class Box(LastingCandidates):
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""
-        return {
-            "bounds": str(self.bounds.tolist()),
-            "dtype": str(self.bounds.dtype),
-            "num_restarts": self.num_restarts,
-            "raw_samples": self.raw_samples,
-        }
+        words = {"bounds": str(self.bounds.tolist()), "dtype": str(self.bounds.dtype)}
+        return {**words, "num_restarts": self.num_restarts, "raw_samples": self.raw_samples}
 
 
 class UnitCube(LastingCandidates):
@@ -70,9 +64,6 @@ class UnitCube(LastingCandidates):
             unless given where there is a ``snap``, else all.
         neighbours: takes a point (1, d) to playable ones (k, d) that a search tries in its place, such as those of
             which one choice is another. Unless given, points drawn near it.
-
-    Raises:
-        InputError: if an argument does not fit, or ``snap`` does not return points of the cube.
     """
 
     is_finite = False

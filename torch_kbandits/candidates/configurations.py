@@ -28,19 +28,12 @@ class Configurations(Candidates):
         space: of at least one parameter of several values.
         context_dim: c, the number of context columns.
         context_columns: how rows of a data frame, or mappings, become contexts; then c is its width.
-
-    Raises:
-        InputError: if an argument does not fit, or no configuration satisfies the constraints.
     """
 
     is_finite = False
 
     def __init__(
-        self,
-        space: ParameterSpace,
-        *,
-        context_dim: int | None = None,
-        context_columns: ColumnSpec | None = None,
+        self, space: ParameterSpace, *, context_dim: int | None = None, context_columns: ColumnSpec | None = None
     ) -> None:
         checks.instance("space", space, ParameterSpace, "a ParameterSpace")
         if not space.dimension:
@@ -77,10 +70,8 @@ class Configurations(Candidates):
         elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
             X = self.space.encode(given)
         else:
-            raise InputError(
-                "x must be a configuration, a mapping from names of parameters to values, or a list of them, as ask "
-                f"returns, or a data frame; got {checks.describe(x)}."
-            )
+            hint = "a configuration, a mapping from names to values, or a list of them, as ask returns, or a data frame"
+            raise InputError(f"x must be {hint}; got {checks.describe(x)}.")
         self._refuse_context(context)
         return self._joint.points(X, context, now)
 

@@ -73,16 +73,13 @@ class ContextualActions(Candidates):
             known = actions = checks.points("actions", actions)
         if known is not None:
             self._dtype, self.device = known.dtype, known.device
-        width = None if known is None else known.shape[-1]
+        widths = {"actions": None if bounds is not None or known is None else known.shape[-1]}
+        widths["bounds"] = None if bounds is None else bounds.shape[-1]
         self.context_dim = _width("context", 0, context_columns=context_columns, context_dim=context_dim)
-        widths = {"actions": width if bounds is None else None, "bounds": None if bounds is None else width}
         self.action_dim = _width("action", 1, **widths, action_columns=action_columns, action_dim=action_dim)
         self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
-        unknown = unknown_ranges(self.context_dim), unknown_ranges(self.action_dim)
-        ranges = [
-            nothing if columns is None else columns.ranges
-            for columns, nothing in zip((context_columns, action_columns), unknown, strict=True)
-        ]
+        parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
+        ranges = [unknown_ranges(width) if columns is None else columns.ranges for columns, width in parts]
         if bounds is not None:
             self.bounds = known = bounds.cpu().clone()
             ranges[1] = known.double()
@@ -96,7 +93,6 @@ class ContextualActions(Candidates):
         self.is_finite = bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
-            parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
@@ -104,10 +100,7 @@ class ContextualActions(Candidates):
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in a round: joint points (A, c + a), or a box beside the context.
 
-        Args:
-            context: (c,) or (1, c), as a tensor, a list or an array, or a row that ``context_columns`` understands.
-            candidates: (A, a), A >= 1, if the actions differ from round to round, else None.
-            now: the time, which these points do not know.
+        The context is (c,) or (1, c), or a row that ``context_columns`` understands; candidates are (A, a), if any.
         """
         contexts = self._checked_contexts(context)
         if contexts.shape[0] != 1:
@@ -206,10 +199,7 @@ class ContextualActions(Candidates):
 
 
 def joint_groups(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[int]:
-    """Return the numbers of what columns encode: those of parts of points, each with so many, one after the other.
-
-    A column of which nothing is known is something of its own.
-    """
+    """Return the numbers of what the columns of parts encode; where nothing is known, each is something of its own."""
     groups: list[int] = []
     for known, width in parts:
         start = max(groups, default=-1) + 1

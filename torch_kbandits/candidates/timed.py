@@ -21,10 +21,7 @@ class Timed(Candidates):
     time.
 
     Args:
-        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind.
-
-    Raises:
-        InputError: if they are none, know the time already, or are arms split over workers.
+        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind; not split over workers.
     """
 
     is_contextual = True
@@ -36,9 +33,8 @@ class Timed(Candidates):
             raise InputError("The points of these candidates know the time already: give them as they are.")
         if candidates.is_split:
             raise InputError(
-                f"The arms of {type(candidates).__name__} are not read here, and as points that know the time all of "
-                "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
-                "SlidingWindow(500), and a mean= that does not depend on the time."
+                f"The arms of {type(candidates).__name__} are not read here, and all are new in every round: give Arms,"
+                " or take a memory that is no prior on time, and a mean= that does not depend on the time."
             )
         self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
         self.device, self.ranges = candidates.device, candidates.ranges
@@ -85,10 +81,7 @@ def untimed(candidates: Candidates) -> Candidates:
 
 
 def as_told(candidates: Candidates, X: Tensor) -> Tensor:
-    """Return points (q, 1 + d) of candidates that know the time as they come back once they are told.
-
-    All but the time have the precision in which they are asked for.
-    """
+    """Return points (q, 1 + d) as they come back once told: all but the time in the precision they are asked for in."""
     return torch.cat([X[:, :1], X[:, 1:].to(untimed(candidates).example.dtype).to(X)], dim=-1)
 
 

@@ -50,10 +50,8 @@ def checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constraint
     checks.instance("constraints", constraints, (list, tuple), "a list")
     for constraint in constraints:
         if not callable(constraint):
-            raise InputError(
-                "constraints must be LinearConstraint(weights, bound) or functions of a configuration, a mapping, that "
-                f"return True or False; got {checks.describe(constraint)}."
-            )
+            hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
+            raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
         for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
             if not isinstance(getattr(parameters.get(name), "low", None), Real):
                 raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
@@ -64,7 +62,5 @@ def says(constraint: Constraint, configuration: Mapping[str, Any]) -> bool:
     """Return what a constraint says of a configuration, which must be True or False."""
     answer = constraint(configuration)
     if not isinstance(answer, (bool, np.bool_)):
-        raise InputError(
-            f"a constraint must return True or False, got {checks.describe(answer)} of {dict(configuration)!r}."
-        )
+        raise InputError(f"a constraint must return True or False, got {answer!r} of {dict(configuration)!r}.")
     return bool(answer)

@@ -65,11 +65,7 @@ class Parameter(ABC):
         return self._centres(self._cells(numbers))
 
     def others(self, number: Tensor) -> Tensor:
-        """Return the numbers (k,) of other values that are to be tried in the place of one, ().
-
-        All others where they are few; of many numbers those 1, 2, 4, … steps away, of many choices some; none where
-        there are no steps.
-        """
+        """Return the numbers (k,) of other values that are to be tried in the place of one, (); none without steps."""
         if self.count == math.inf:
             return number.new_zeros(0)
         cell, count = int(self._cells(number.reshape(1))), int(self.count)
@@ -83,21 +79,19 @@ class Parameter(ABC):
         found = [other for other in cells if other != cell and 0 <= other < count]
         return self._centres(torch.tensor(found, dtype=torch.float64))
 
-    @abstractmethod
-    def _cell(self, name: str, value: Any) -> float:
-        """Return the cell of a value, or refuse it."""
+    # The cell of a value, which may be refused, and the value of a cell; the cells in which numbers (n,) lie, and back.
 
     @abstractmethod
-    def _value(self, cell: float) -> Any:
-        """Return the value of a cell."""
+    def _cell(self, name: str, value: Any) -> float: ...
 
     @abstractmethod
-    def _cells(self, numbers: Tensor) -> Tensor:
-        """Return the cells in which numbers (n,) lie."""
+    def _value(self, cell: float) -> Any: ...
 
     @abstractmethod
-    def _centres(self, cells: Tensor) -> Tensor:
-        """Return the centres of cells (n,)."""
+    def _cells(self, numbers: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _centres(self, cells: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -111,9 +105,6 @@ class Float(Parameter):
         step: the distance between neighbouring values low, low + step, …, as decimal fractions; None for all between.
         when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
             always unless given.
-
-    Raises:
-        InputError: if the range is not finite or upside down, or the step does not fit.
     """
 
     low: float
@@ -138,10 +129,7 @@ class Float(Parameter):
         number = int((Decimal(repr(self.high)) - Decimal(repr(self.low))) / Decimal(repr(self.step)))
         too_many = number >= (_MOST_ROLLED if self.when else _MOST_CELLS)
         if too_many or (number and self.step < 4.0 * math.ulp(max(abs(self.low), abs(self.high)))):
-            raise InputError(
-                f"step={self.step!r} is too small for a range from {self.low!r} to {self.high!r}: numbers in double "
-                "precision do not tell the values apart. Leave it out."
-            )
+            raise InputError(f"step={self.step!r} is too small for {self.low!r} to {self.high!r}: leave it out.")
         object.__setattr__(self, "high", self._value(number))
 
     @property
@@ -164,10 +152,8 @@ class Float(Parameter):
             if abs(number - self._value(cell)) <= slack:
                 return cell
         steps = "" if self.step is None else f", the least plus a multiple of {self.step!r}"
-        raise InputError(
-            f"parameter {name!r} must be a number from {self.low!r} to {self.high!r}{steps}, got "
-            f"{checks.describe(value)}."
-        )
+        words = f"a number from {self.low!r} to {self.high!r}{steps}"
+        raise InputError(f"parameter {name!r} must be {words}, got {checks.describe(value)}.")
 
     def _value(self, cell: float) -> float:
         """Return a number: of steps the decimal fraction that a person would write, 0.3, not 0.30000000000000004."""
@@ -212,9 +198,6 @@ class Integer(Parameter):
         log: whether ratios matter rather than differences; the range must then begin at 1 or above.
         step: the distance between neighbouring values low, low + step, …; 1 where ``log`` is true.
         when: when it is there, as in ``Float``.
-
-    Raises:
-        InputError: if the range is upside down or too large, or the step does not fit.
     """
 
     low: int
@@ -229,10 +212,8 @@ class Integer(Parameter):
         if self.low > self.high:
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
         if self.log and not (self.step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
-            raise InputError(
-                f"an Integer with log=True must have step 1 and a range from 1 or above to at most 2^40, got "
-                f"{self.low} to {self.high} and step {self.step}. Use a Float, and round it."
-            )
+            got = f"{self.low} to {self.high} and step {self.step}"
+            raise InputError(f"an Integer with log=True must have step 1 and a range within 1 to 2^40, got {got}.")
         object.__setattr__(self, "high", self.high - (self.high - self.low) % self.step)
         if self.count > (_MOST_ROLLED if self.when else _MOST_CELLS):
             most = "2^44 values where it has conditions" if self.when else "2^50 values"
@@ -246,11 +227,8 @@ class Integer(Parameter):
     def _cell(self, name: str, value: Any) -> int:
         number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else self.low - 1
         if not self.low <= number <= self.high or (number - self.low) % self.step:
-            steps = "" if self.step == 1 else f" in steps of {self.step}"
-            raise InputError(
-                f"parameter {name!r} must be a whole number from {self.low} to {self.high}{steps}, got "
-                f"{checks.describe(value)}."
-            )
+            words = f"a whole number from {self.low} to {self.high} in steps of {self.step}"
+            raise InputError(f"parameter {name!r} must be {words}, got {checks.describe(value)}.")
         return (number - self.low) // self.step
 
     def _value(self, cell: float) -> int:
@@ -334,11 +312,7 @@ def _likeness(choice: Any, value: Any) -> int:
 
 def _conditions(name: str, when: Any) -> Conditions:
     """Return conditions as names with values, from a mapping of names to a value or to several."""
-    if not isinstance(when, (Mapping, tuple)):
-        raise InputError(
-            f'{name} must map names of parameters to the values that they must have, such as {{"model": "svm"}}; got '
-            f"{checks.describe(when)}."
-        )
+    checks.instance(name, when, (Mapping, tuple), 'a mapping of names to values, such as {"model": "svm"}')
     several = (list, tuple, set, frozenset, range)
     pairs = when.items() if isinstance(when, Mapping) else when
     found = tuple((other, tuple(values) if isinstance(values, several) else (values,)) for other, values in pairs)

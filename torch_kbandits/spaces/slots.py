@@ -24,11 +24,7 @@ class Slot:
     numbers on an arc, choices on an axis each. So a point without it is as far from all points with it, by 1/√2, and
     the ends of a range, as any two choices, are at distance 1.
 
-    Attributes:
-        name: of the parameter.
-        parameter: the values that it may take.
-        start: its first column.
-        conditions: the places of slots that it depends on, and the numbers (v,) of the values with which it is there.
+    Conditions are the places of slots that it depends on, and the numbers (v,) of the values with which it is there.
     """
 
     name: str
@@ -91,11 +87,9 @@ class Slot:
 def rolled(numbers: Tensor) -> Tensor:
     """Return points (..., 2) of a quarter of a circle, in [0, 1]², for numbers (...,) in [0, 1].
 
-    The arc is run through at nearly constant speed, within 17 %. All of it is sums, products and quotients, so that the
-    same number has the same bits wherever it stands in a tensor; that does not hold for cosines.
-
     Source: Swersky et al., "Raiders of the lost architecture", 2013, the arc kernel, whose points are at angles
-    proportional to the number. Differs: the tangent of half the angle from the middle is.
+    proportional to the number. Differs: the tangent of half the angle from the middle is, within 17 % of that speed; of
+    sums, products and quotients alone the same number has the same bits wherever it stands in a tensor.
     """
     tangent = _END * (2.0 * numbers - 1.0)
     square = tangent * tangent

@@ -46,8 +46,6 @@ class ParameterSpace:
             return True or False, always the same. Points are drawn until they satisfy them, so a part of all
             configurations should, and more than a thousandth.
 
-    Raises:
-        InputError: if there are none, one is something else, or conditions or constraints do not fit.
     """
 
     parameters: Mapping[str, Parameter]
@@ -62,10 +60,8 @@ class ParameterSpace:
         start = 0
         for name, parameter in self.parameters.items():
             if not isinstance(name, str) or not isinstance(parameter, Parameter):
-                raise InputError(
-                    f"parameters must map names to Float, Integer or Categorical; {name!r} is "
-                    f"{checks.describe(parameter)}."
-                )
+                got = f"{name!r} is {checks.describe(parameter)}"
+                raise InputError(f"parameters must map names to Float, Integer or Categorical; {got}.")
             slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
             start += slots[name].width
         object.__setattr__(self, "parameters", dict(self.parameters))
@@ -82,11 +78,8 @@ class ParameterSpace:
     @property
     def names(self) -> list[str]:
         """Of each coordinate the name of its parameter, with a number where that takes several, (d,)."""
-        return [
-            slot.name if slot.width == 1 else f"{slot.name} {number}"
-            for slot in self._slots
-            for number in range(1, slot.width + 1)
-        ]
+        numbered = [(slot, number) for slot in self._slots for number in range(1, slot.width + 1)]
+        return [slot.name if slot.width == 1 else f"{slot.name} {number}" for slot, number in numbered]
 
     @property
     def groups(self) -> list[int]:
@@ -113,19 +106,15 @@ class ParameterSpace:
     def encode(self, configurations: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return n configurations as points (n, d), in double precision.
 
-        Names that are no parameters are left out, and so are parameters that are not there.
-
-        Raises:
-            InputError: if a parameter is missing, or its value is not one that it may take.
+        Names that are no parameters are left out, and so are parameters that are not there; none may be missing.
         """
         numbers = torch.full((len(configurations), len(self._slots)), torch.nan, dtype=torch.float64)
         for place, slot in enumerate(self._slots):
             rows = slot.is_there(numbers).nonzero().flatten().tolist()
             for row in rows:
                 if slot.name not in configurations[row]:
-                    raise InputError(
-                        f"parameter {slot.name!r} is missing in configuration {row}: {dict(configurations[row])!r}."
-                    )
+                    where = f"configuration {row}: {dict(configurations[row])!r}"
+                    raise InputError(f"parameter {slot.name!r} is missing in {where}.")
             numbers[rows, place] = slot.parameter.encode(slot.name, [configurations[row][slot.name] for row in rows])
         return self._written(numbers)
 
@@ -162,9 +151,6 @@ class ParameterSpace:
 
         Each parameter is uniform on its scale: logarithmic ones in the logarithm. Where few of all configurations
         satisfy the constraints there may be fewer, one at least. So many points of the sequence are left out first.
-
-        Raises:
-            InputError: if of 16,384 configurations none satisfies the constraints.
         """
         wanted, found, tried, known = first + n, [], 0, 0
         for drawn in self._drawn(wanted, generator):
@@ -173,10 +159,7 @@ class ParameterSpace:
             if known >= wanted or (tried >= _TRIED and (known or tried >= 4 * wanted)):
                 break
         if not known:
-            raise InputError(
-                f"Of {tried} configurations none satisfies the constraints: widen them, or narrow the ranges of the "
-                "parameters to where they hold."
-            )
+            raise InputError(f"Of {tried} configurations none satisfies the constraints: widen them, or narrow ranges.")
         return torch.cat(found)[first:wanted] if known >= wanted else torch.cat(found)[-n:]
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
@@ -186,18 +169,14 @@ class ParameterSpace:
     def neighbours(self, points: Tensor) -> Tensor:
         """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
 
-        Choices are exchanged for any other, of more than 256 for so many, spread evenly over them; numbers on steps for
-        any other where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters
-        stay. Parameters that are there only since another was exchanged take several values. What is not allowed is
-        left out.
+        Choices are exchanged for any other, of more than 256 for so many, spread evenly; numbers on steps for any other
+        where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters stay.
+        Parameters that are there only since another was exchanged take several values.
         """
         return self._placed(self._exchanged(points))
 
     def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return playable points (k, d) that a search may try in the place of one, (1, d).
-
-        The neighbours, and with constraints points near it, by which a search moves along them.
-        """
+        """Return the neighbours of a point (1, d), and with constraints points near it, by which a search moves on."""
         latents = self._exchanged(point)
         if self.constraints:
             latents = torch.cat([latents, self._near(point, _RADII, _NEARER, generator)])
@@ -208,8 +187,7 @@ class ParameterSpace:
     def unrolled(self, points: Tensor) -> Tensor:
         """Return encodings (..., d) in which each continuous number on an arc has its place on it and 0 or 1.
 
-        A search along gradients moves the former, a coordinate of ``continuous``, and leaves the latter: whether the
-        number is there.
+        A search along gradients moves the former, and leaves the latter: whether the number is there.
         """
         first = self._rolled
         if not len(first):
@@ -313,12 +291,7 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
     Numbers without an order are drawn anew where a few others move. NaN stands for a number that is not there, and is
     drawn, in case it will be.
 
-    Args:
-        numbers: (1, P).
-        ordered: which of them have an order, (P,).
-        radii: the deviations of moves, (r,).
-        size: how many points of each of the three kinds for each of the radii.
-        generator: the only source of randomness.
+    There are so many of each of the three kinds for each of the radii (r,), the deviations of moves.
     """
     shape = 3 * size * len(radii), numbers.shape[-1]
     kind: Any = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
@@ -337,10 +310,8 @@ def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tupl
     found, names = [], [slot.name for slot in before]
     for other, values in parameter.when:
         if other not in names or before[names.index(other)].is_continuous:
-            raise InputError(
-                f"parameter {name!r} depends on {other!r}, which must be a parameter that comes before it, a choice or "
-                f"a number on steps; there are {names} before."
-            )
+            hint = f"a choice or a number on steps that comes before it; there are {names} before"
+            raise InputError(f"parameter {name!r} depends on {other!r}, which must be {hint}.")
         place = names.index(other)
         found.append((place, before[place].parameter.encode(other, values)))
     return tuple(found)
