@@ -36,12 +36,9 @@ class PlayedPoints:
         in_dictionary: (u,) bool, which points the current dictionary holds; None where it is not known.
         new_counts: how often each point was played since the current dictionary was chosen, (u,), at most ``counts``;
             None where it is not known.
-        numbers: (u,) whole numbers that stay with a point for good, from 0; None where those are its position, which
-            changes where points are forgotten.
-        max_size: how many points of the dictionary will be kept; None for all. A rule need not find out how many more
-            it wants.
-        memory: what a rule keeps from one round to the next to be faster, as long as the kernel is the same: what it
-            chooses must not depend on it.
+        numbers: (u,) whole numbers from 0 that stay with a point, also where others are forgotten; None: its position.
+        max_size: how many points of the dictionary will be kept; None for all.
+        memory: what a rule keeps from round to round to be faster; what it chooses must not depend on it.
     """
 
     points: Tensor
@@ -99,9 +96,8 @@ class Selection(NamedTuple):
 class DictionaryRule(InducingPointAllocator):
     """Chooses which played points span the Nyström approximation.
 
-    A rule is a value: it holds settings and no state. All randomness comes from the generator it is handed, so equal
-    generators give equal dictionaries. Every rule is a BoTorch ``InducingPointAllocator`` as well, for use with
-    ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
+    A rule is a value: it holds settings and no state; equal generators give equal dictionaries. Every rule is a BoTorch
+    ``InducingPointAllocator`` as well, for use with ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
 
     #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.

@@ -44,14 +44,13 @@ class CappedDictionary(DictionaryRule):
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about.
 
     Source: ours; no theorem on the other rule covers a dictionary that was cut. Exchanges for a larger determinant are
-    those of the k-DPP's chain, see ``KDPP``, with nothing random; the counts make it the merged law's.
+    those of the k-DPP's chain, see ``KDPP``, with nothing random.
 
     Args:
         rule: which points are wanted.
         max_size: the most points that the dictionary may have.
-        when_full: what happens besides when more are wanted. "stop": nothing is said. "warn": a
-            ``KernelBanditWarning``, once for each object of this class. "raise": a ``DictionaryFullError``; a bandit
-            then is as it was before.
+        when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
+            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
         learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 

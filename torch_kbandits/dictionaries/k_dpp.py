@@ -108,13 +108,10 @@ def sample_k_dpp(
     Args:
         points: (..., n, d), n >= 1. Members of a batch share the rows drawn; K is then their mean.
         kernel: the prior covariance.
-        size: m >= 1.
+        size: m >= 1; distinct rows in ascending order are returned, (min(m, n, rank),).
         num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
             theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
         generator: the only source of randomness; None is torch's global generator.
-
-    Returns:
-        Distinct rows in ascending order, (min(m, n, rank),).
 
     Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
@@ -134,9 +131,7 @@ def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
     """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
 
     It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)) for m of n points and ε in (0, 1), with ln(1/π) <= ln C(n, m) + 2 ln m! for
-    the greedy start: the chain's spectral gap is at least 1 / (2 m (n − m)).
-
-    Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1.
+    the greedy start. Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1: the spectral gap.
     """
     n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
     epsilon = checks.open_unit_interval("accuracy", accuracy)
@@ -169,10 +164,7 @@ def _chain(
 
 
 def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
-    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows in place.
-
-    ``values[places]`` is the Gram matrix of the points, first those of the set, (m,), and then the candidates.
-    """
+    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows."""
     inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
     for slot, candidate, uniform in steps:
         if uniform >= 0.5:  # whatever the determinants are

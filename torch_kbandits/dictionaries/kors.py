@@ -97,8 +97,7 @@ class KORS(OnlineRule):
 class SpanningDictionary(OnlineRule):
     """Take each played point that the dictionary does not span: then the Nyström posterior is the exact one.
 
-    For kernels of F features the dictionary has at most F points however many were played, so that the exact posterior
-    costs O(F²) a round. For other kernels it has every distinct point.
+    For kernels of F features it has at most F points, so that the exact posterior costs O(F²) a round; for others all.
     """
 
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:

@@ -102,9 +102,8 @@ class RidgeLeverageSampling(DictionaryRule):
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
     """Return q̄ = 6 α ln(4T/δ) / ε² with α = (1 + ε) / (1 − ε): enough for BKB's theorem over T rounds.
 
-    Source: Calandriello et al., COLT 2019, Theorem 1.
-
-    With probability 1 − δ the variances are then within a factor α of the exact ones.
+    With probability 1 − δ variances are within a factor α of the exact ones. Source: Calandriello et al., COLT 2019,
+    Theorem 1.
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     epsilon = checks.open_unit_interval("accuracy", accuracy)
@@ -117,15 +116,8 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
 
     Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
 
-    Args:
-        points: (..., u, d), each observed ``counts`` times.
-        noise: noise variance of one observation, (..., u) or broadcastable to it.
-        counts: c, (u,).
-        kernel: the prior covariance.
-        dictionary: (..., m, d).
-
-    Returns:
-        (u,), at most 1/c where the dictionary holds the point; with batch dimensions the largest. Cost: O(u m²).
+    Points (..., u, d), each observed c times, counts (u,), with a noise variance (..., u), have scores (u,), at most 1/c
+    where the dictionary (..., m, d) holds the point; with batch dimensions the largest. Cost: O(u m²).
     """
     with torch.no_grad():
         targets = points.new_zeros(points.shape[-2])
@@ -162,7 +154,7 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
 
 
 def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
-    """Return min(1, q̄ c τ): a point played c >= 0 times is one point of c times the score. Shapes (u,)."""
+    """Return min(1, q̄ c τ), (u,)."""
     return (oversampling * counts * scores).clamp(0.0, 1.0)
 
 
@@ -178,19 +170,12 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 
-def fixed_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
-    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
+def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    """Return the uniform that each point keeps for good, (u,).
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
-    blocks = range(-(-number // _BLOCK))
+    numbers = torch.arange(played.size) if played.numbers is None else played.numbers.cpu()
+    blocks = range(-(-(int(numbers.max()) + 1) // _BLOCK))
     drawn = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in blocks]
-    return (drawn[0] if len(drawn) == 1 else torch.cat(drawn))[:number]
-
-
-def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
-    """Return the uniform that each point keeps for good, (u,)."""
-    if played.numbers is None:
-        return fixed_uniforms(played.size, generator)
-    numbers = played.numbers.cpu()
-    return fixed_uniforms(int(numbers.max()) + 1, generator)[numbers]
+    return (drawn[0] if len(drawn) == 1 else torch.cat(drawn))[numbers]
