@@ -116,7 +116,7 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
 
     Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
 
-    Points (..., u, d), each observed c times, counts (u,), with a noise variance (..., u), have scores (u,), at most 1/c
+    Points (..., u, d), observed c times, counts (u,), with noise variances (..., u), have scores (u,), at most 1/c
     where the dictionary (..., m, d) holds the point; with batch dimensions the largest. Cost: O(u m²).
     """
     with torch.no_grad():
