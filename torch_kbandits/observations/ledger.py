@@ -128,7 +128,7 @@ class Ledger:
     @property
     def num_learned(self) -> int:
         """How many rewards were learned, those forgotten since included."""
-        return self.num_observations - sum(len(held.X) for held in self.held)
+        return self.num_observations - sum(len(held.X) for held in self.held) if self.held else self.num_observations
 
     @property
     def restarted(self) -> Self:
@@ -160,9 +160,9 @@ class Ledger:
     @property
     def outstanding_stages(self) -> Tensor | None:
         """The stage that chose each of the ``outstanding`` points, (k,), 0 for none; None where there are no stages."""
-        pending = self.pending.stages
-        held = [stages for part in self.held if (stages := part.over.stages) is not None]
-        return None if pending is None else torch.cat([*held, pending])
+        if self.pending.stages is None:
+            return None
+        return torch.cat([*(part.over.stages for part in self.held), self.pending.stages])  # pyright: ignore
 
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
         """Return the ledger with points (q, d), to which nobody may write, pending since now."""
