@@ -10,6 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from torch_kbandits.errors import FileError, InputError
 
 #: What ``write_whole`` calls the file beside that of a name.
@@ -62,6 +64,23 @@ def put_in_place(draft: Path, file: Path) -> None:
     except OSError as error:
         raise file_error("written", file, error) from error
     _settle(file.parent)
+
+
+def locked(path: Path, refusal: str) -> FileLock:
+    """Return a lock that this process holds, and that the system frees with it, however that ends.
+
+    Raises:
+        InputError: with what is said, if another holds it.
+        FileError: if its file cannot be written.
+    """
+    lock = FileLock(path, timeout=0, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise InputError(refusal) from None
+    except OSError as error:
+        raise file_error("written", path, error) from error
+    return lock
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
