@@ -44,9 +44,7 @@ def plot_saved(
 
     Raises:
         InputError: if an argument does not fit.
-        FileError: if the file cannot be read, or a figure not be written.
-        DamagedFileError: if it is cut, changed or no bandit's.
-        StateMismatchError: if it is of a newer format, or of a bandit that cannot be made again from a file.
+        FileError: if a figure cannot be written; for the bandit's file see ``Bandit.load``.
         MissingExtraError: if matplotlib is not installed.
     """
     checks.one_of("format", format, FORMATS)
@@ -54,23 +52,18 @@ def plot_saved(
     if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
         at = bandit.history.X[-1]
     words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
-    drawn = {}
-    if not coordinates:
-        drawn["line"] = plot_line(bandit, **words)
-        with suppress(InputError):  # there may be no second coordinate to draw over
-            drawn["plane"] = plot_plane(bandit, **words)
-    for each in coordinates:
-        drawn[f"line-{str(each).replace(' ', '-').replace('/', '-')}"] = plot_line(bandit, each, **words)
-    if len(coordinates) > 1:
-        drawn["plane"] = plot_plane(bandit, coordinates[:2], **words)
+    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
+    drawn = {name: plot_line(bandit, coordinate, **words) for name, coordinate in lines.items()}
+    if len(coordinates) != 1:
+        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
+            drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
     for name, draw in (("leverage", plot_leverage), ("dictionary", plot_dictionary)):
         with suppress(EmptyHistoryError):
             drawn[name] = draw(bandit)
-    files = {Path(directory) / f"{name}.{format}": figure for name, figure in drawn.items()}
     try:
         Path(directory).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise file_error("written", directory, error) from error
-    for file, figure in files.items():
-        write_figure(file, figure, bbox_inches="tight")
-    return list(files)
+    for name, figure in drawn.items():
+        write_figure(Path(directory) / f"{name}.{format}", figure, bbox_inches="tight")
+    return [Path(directory) / f"{name}.{format}" for name in drawn]
