@@ -16,8 +16,8 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 
-#: Signs of a value that a message shows.
-_LONGEST_SHOWN = 200
+#: Signs of a value that a message shows; how deep lists may be in lists to be arrays.
+_LONGEST_SHOWN, _DEEPEST = 200, 8
 #: Bits of a whole number: so many a float holds.
 LARGEST_BITS = 1023
 #: Whole numbers up to this are the same in double precision.
@@ -26,17 +26,10 @@ LARGEST_EXACT = 2**53
 LARGEST_SIZE = 10**6
 #: Squares of what is larger, times some factors, overflow.
 _LARGEST_SCALE = 1e150
-#: Lists in lists are arrays, unless they are deeper.
-_DEEPEST = 8
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
 _REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
 _MOST_EXPANDED = 2**27
-#: Dtypes of real numbers, of which truth values are 0 and 1.
-_REAL = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
-)
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
@@ -67,15 +60,7 @@ def shown(value: Any) -> str:
 
 
 def keep(record: Any, **kinds: Callable[[str, Any], Any]) -> None:
-    """Check fields of a frozen dataclass, each by the function of its name, and keep what the checks return.
-
-    Args:
-        record: a value under construction.
-        kinds: such as ``failure_probability=open_unit_interval``.
-
-    Raises:
-        InputError: if a field does not fit.
-    """
+    """Check fields of a frozen dataclass under construction, as by ``size=positive``; keep what the checks return."""
     for name, kind in kinds.items():
         object.__setattr__(record, name, kind(name, getattr(record, name)))
 
@@ -92,19 +77,16 @@ def optional(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def number(name: str, value: Any) -> float:
-    """Return any real number as a float: of Python, a fraction, a decimal, of NumPy, or a 0-dim tensor.
-
-    Texts and booleans are refused, also those that would convert.
-    """
+    """Return any real number, also a fraction, a decimal or a 0-dim tensor, as a float; no text and no boolean."""
     plain = scalar(value)
-    if isinstance(plain, bool) or not isinstance(plain, (Real, Decimal)):
-        raise InputError(f"{name} must be a number, got {describe(value)}.")
     try:
-        return float(plain)
+        if isinstance(plain, (Real, Decimal)) and not isinstance(plain, bool):
+            return float(plain)
     except OverflowError:
         raise InputError(f"{name} must be a number that a float holds, got {shown(value)}.") from None
-    except ValueError:
-        raise InputError(f"{name} must be a number, got {describe(value)}.") from None
+    except ValueError:  # a signalling NaN
+        pass
+    raise InputError(f"{name} must be a number, got {describe(value)}.")
 
 
 def _real(words: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
@@ -222,19 +204,14 @@ def precision(name: str, value: Any) -> torch.dtype:
 
 
 def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
-    """Return real numbers in any form: tensors as they are, all else as a NumPy array in double or single precision.
+    """Return real numbers in any form: dense tensors as they are, without gradients, all else as a NumPy array.
 
-    Args:
-        name: of the argument.
-        value: a number of Python, NumPy, ``fractions`` or ``decimal``; or a dense tensor, an array, a list, or a series
-            or data frame of them. Truth values are 0 and 1. What is in single precision stays so.
-
-    Raises:
-        InputError: if it is anything else.
+    Numbers are those of Python, NumPy, ``fractions`` and ``decimal``, one or in arrays, lists, series or data frames.
+    Truth values are 0 and 1. What is in single precision stays so; all else is in double precision.
     """
     if isinstance(value, Tensor):
         in_memory(name, value)
-        if value.dtype not in _REAL:
+        if value.is_complex():
             raise InputError(f"{name} must have a dtype of real numbers, got {describe(value)}.")
         return value.detach()
     if isinstance(value, float):
@@ -246,13 +223,10 @@ def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
     if array is None or array.dtype.kind not in "biufO":
         raise InputError(f"{hint}; got {describe(value)}.")
     if array.dtype.kind == "O":
-        numbers = np.empty(array.shape)
-        for place, entry in np.ndenumerate(array):
-            plain = scalar(entry)
-            if not isinstance(plain, (Real, Decimal)):
-                raise InputError(f"{hint}; got {describe(entry)}.")
-            numbers[place] = number(name, int(plain) if isinstance(plain, bool) else plain)
-        return numbers
+        plain = [int(each) if isinstance(each, bool) else each for each in map(scalar, array.flat)]
+        if wrong := [each for each in plain if not isinstance(each, (Real, Decimal))]:
+            raise InputError(f"{hint}; got {describe(wrong[0])}.")
+        return np.array([number(name, each) for each in plain], dtype=float).reshape(array.shape)
     with np.errstate(over="ignore"):
         return array.astype(np.float32 if array.dtype.type is np.float32 else np.float64)
 
@@ -301,8 +275,7 @@ def _is_expanded(number: int, strides: Sequence[int]) -> bool:
 def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
     """Return numbers as a tensor in double or single precision; factorisations need no less.
 
-    A tensor must be that. All else is converted, see ``real_numbers``: to the dtype and the device of ``like``, and
-    without it to single precision what is given in it, to double what is not.
+    A tensor must be that. All else is converted, see ``real_numbers``, to the dtype and the device of ``like``.
     """
     if not isinstance(value, Tensor):
         if value is None:
@@ -330,8 +303,7 @@ def precise_times(times: Tensor) -> None:
 
 def own_numbers(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
-    if not isinstance(value, Tensor):
-        raise InputError(f"{name} must be a torch tensor, got {describe(value)}.")
+    instance(name, value, Tensor, "a torch tensor")
     in_memory(name, value)
     if value.nbytes > value.untyped_storage().nbytes():
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
@@ -341,12 +313,9 @@ def own_numbers(name: str, value: Any) -> Tensor:
 def finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` if no entry is NaN or infinite."""
     if not all_finite(value):
-        bad = ~torch.isfinite(value)
-        first = tuple(int(i) for i in bad.nonzero()[0])
-        raise InputError(
-            f"{name} must be finite: {int(bad.sum())} of {value.numel()} entries are NaN or infinite, "
-            f"the first at index {first}."
-        )
+        bad = (~torch.isfinite(value)).nonzero()
+        number, first = f"{len(bad)} of {value.numel()}", tuple(bad[0].tolist())
+        raise InputError(f"{name} must be finite: {number} entries are NaN or infinite, the first at index {first}.")
     return value
 
 
