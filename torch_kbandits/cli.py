@@ -338,7 +338,6 @@ def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_reque
     token = os.environ.get("KBANDITS_TOKEN") or None
     if token_file is not None:
         token = read_whole(token_file).decode(errors="replace").strip()
-    server.check_address(host, port, token)
     server.serve(
         server.Service.open(bandit, compact_after=compact_after),
         host=host,

@@ -20,7 +20,7 @@ from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.serving import Service
 from torch_kbandits.serving import service as service_module
-from torch_kbandits.serving.errors import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
+from torch_kbandits.serving.errors import KeyReusedError, NotPendingError, NotSavingError
 from torch_kbandits.serving.journal import parsed
 
 #: Asks of these differ by the rounding of a search after the posterior was computed afresh.
@@ -184,10 +184,10 @@ def test_an_id_is_told_once(service):
         ("tell", {"ids": [2], "y": 1.0}),
         ("forget", {"ids": [0]}),
     ):
-        with pytest.raises(AlreadyToldError, match="not pending"):
+        with pytest.raises(NotPendingError, match="not pending"):
             service.answer(operation, request)
     for number in (5, -1, 10**30):
-        with pytest.raises(UnknownIdError, match="5 point"):
+        with pytest.raises(NotPendingError, match="5 point"):
             service.answer("tell", {"ids": [number], "y": 0.0})
     assert service.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
     assert service.bandit.pending_ids == (4,)
@@ -201,7 +201,7 @@ def test_what_is_remembered_is_bounded_and_what_is_not_is_told_no_second_time(se
     for number in range(8):
         service.answer("tell", {"ids": number, "y": 1.0})
     assert service.answer("tell", {"ids": 7, "y": 1.0})["already"]
-    with pytest.raises(AlreadyToldError, match="latest 4"):
+    with pytest.raises(NotPendingError, match="latest 4"):
         service.answer("tell", {"ids": 0, "y": 1.0})
     service.compact()
     records, *_ = parsed(service.journal.path.read_bytes(), "journal")

@@ -8,8 +8,11 @@ class RefusedError(KernelBanditError):
 
     status = 422
 
+    def __init_subclass__(cls, *, status: int) -> None:
+        cls.status = status
 
-class MalformedRequestError(RefusedError):
+
+class MalformedRequestError(RefusedError, status=400):
     """The request is no HTTP that this server takes, or its body no JSON object within the limits."""
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -17,34 +20,20 @@ class MalformedRequestError(RefusedError):
         self.status = status
 
 
-class UnauthorizedError(RefusedError):
+class UnauthorizedError(RefusedError, status=401):
     """The token is missing or another."""
 
-    status = 401
+
+class NotPendingError(RefusedError, status=409):
+    """An id was never asked for, or is pending no more, and this is not the request that was answered before."""
 
 
-class UnknownIdError(RefusedError):
-    """No point of this id was ever asked for."""
-
-    status = 404
-
-
-class AlreadyToldError(RefusedError):
-    """An id is pending no more, and this is not the request that was answered before."""
-
-    status = 409
-
-
-class KeyReusedError(RefusedError):
+class KeyReusedError(RefusedError, status=409):
     """A key came with another request."""
 
-    status = 409
 
-
-class NotSavingError(RefusedError):
+class NotSavingError(RefusedError, status=503):
     """The journal could not be written, so nothing is answered any more until the server is started anew."""
-
-    status = 503
 
 
 def status_of(error: KernelBanditError) -> int:

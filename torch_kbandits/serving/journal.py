@@ -27,8 +27,8 @@ _ADVICE = (
 class Journal:
     """A file with one record of JSON a line, each with its length and a checksum of it and all before it.
 
-    ``append`` writes a record, one thread at a time; ``commit`` waits until it is on the disk, together with all that
-    was appended before the wait began: one ``fsync`` for all who wait. Neither costs more where more is there already.
+    ``append`` writes a record, one thread at a time. ``commit``, in any thread, waits until it is on the disk, together
+    with all that was appended before the wait began: one ``fsync`` for all who wait. Neither costs more in a long file.
 
     Where a record cannot be written nobody knows what the disk has. So then every later call is refused: what was
     committed is there, and opening the file again says what else is.
@@ -45,7 +45,7 @@ class Journal:
         #: Why nothing can be appended any more; None while all is well.
         self.failure: str | None = None
         self._file, self._digest = _opened(path), digest
-        self._appending, self._syncing, self._durable = Lock(), Lock(), 0
+        self._syncing, self._durable = Lock(), 0
 
     @classmethod
     def create(cls, path: Path, first: Mapping[str, Any]) -> Self:
@@ -72,28 +72,26 @@ class Journal:
 
     @property
     def displaced(self) -> bool:
-        """Whether others removed, cut or replaced the file under our hands, or wrote to it."""
-        with self._appending:
-            try:
-                there = os.stat(self.path)
-                return not os.path.samestat(os.fstat(self._file), there) or there.st_size != self.size
-            except OSError:
-                return True
+        """Whether others removed, cut or replaced the file under our hands, or wrote to it; between appends."""
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return True
+        return not os.path.samestat(os.fstat(self._file), there) or there.st_size != self.size
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Write a record behind all others; ``NotSavingError`` if that or one before failed."""
-        with self._appending:
+        self.require_working()
+        line, self._digest = _line(_payload(record), self._digest)
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError as error:
+            self.failure = error.strerror or str(error)
             self.require_working()
-            line, self._digest = _line(_payload(record), self._digest)
-            left = memoryview(line)
-            try:
-                while left:
-                    left = left[os.write(self._file, left) :]
-            except OSError as error:
-                self.failure = error.strerror or str(error)
-                self.require_working()
-            self.size += len(line)
-            self.position += 1
+        self.size += len(line)
+        self.position += 1
 
     def commit(self, position: int) -> None:
         """Return once so many records are on the disk, in any thread; ``NotSavingError`` if they may not be."""
@@ -139,12 +137,8 @@ def parsed(content: bytes, file: str) -> tuple[list[dict[str, Any]], int, bytes]
     What follows the whole ones is the beginning of a record that was never answered. The file's name is for messages.
     """
     if not content.startswith(_FIRST_LINE):
-        version = content.partition(b"\n")[0].removeprefix(_KIND)
-        if content.startswith(_KIND) and version.isdigit() and version != b"1":
-            raise StateMismatchError(
-                f"{file} has format {version[:20].decode()} and this version reads 1: serve it with the version of "
-                "torch_kbandits that wrote it."
-            )
+        if content.startswith(_KIND) and b"\n" in content:
+            raise StateMismatchError(f"{file} is of another format: serve it with the version that wrote it. {_ADVICE}")
         raise DamagedFileError(f"{file} is no journal, or its first line was changed. {_ADVICE}")
     records, size, digest = [], len(_FIRST_LINE), _SEED
     for line in io.BytesIO(content[size:]):

@@ -17,8 +17,6 @@ from torch_kbandits.serving.errors import MalformedRequestError
 LARGEST_BATCH = 1000
 #: Letters of a key.
 LONGEST_KEY = 200
-#: Lists and objects within each other.
-DEEPEST = 8
 
 #: The fields of requests.
 _FIELDS = {
@@ -38,9 +36,8 @@ def parsed(body: bytes) -> dict[str, Any]:
     """
     try:
         found = json.loads(body.decode() or "{}", parse_constant=_finite, parse_float=_finite)
-        _require_shallow(found, DEEPEST)
     except RecursionError:
-        raise MalformedRequestError(f"The body nests lists and objects deeper than {DEEPEST}.") from None
+        raise MalformedRequestError("The body nests lists and objects too deep.") from None
     except ValueError as error:  # also where it is no UTF-8
         raise MalformedRequestError(f"The body is no JSON: {str(error)[:200]}.") from None
     if not isinstance(found, dict):
@@ -129,11 +126,3 @@ def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"{digits[:40]} is beyond what a float holds")
     return number
-
-
-def _require_shallow(value: Any, left: int) -> None:
-    if not left:
-        raise RecursionError
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        if type(part) in (list, dict):
-            _require_shallow(part, left - 1)

@@ -40,6 +40,8 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _METHODS = dict.fromkeys(("/ask", "/tell", "/forget", "/recommend", "/belief"), "POST") | dict.fromkeys(
     ("/pending", "/health", "/metrics", "/ready"), "GET"
 )
+#: What a status says beside its message.
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "GET, POST"}, 503: {"Retry-After": "1"}}
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ def serve(
         OSError: if the address cannot be had.
     """
     with closing(service):
-        check_address(host, port, token)
+        _check_address(host, port, token)
         stop = Event()
         with _Server(service, host, port, token, checks.positive_integer("max_request", max_request)) as server:
             handlers = {
@@ -88,12 +90,8 @@ def serve(
                     signal.signal(number, handler)
 
 
-def check_address(host: str, port: int, token: str | None) -> None:
-    """Refuse an address that others can reach without a token, and a token that can be guessed.
-
-    Raises:
-        InputError: if so.
-    """
+def _check_address(host: str, port: int, token: str | None) -> None:
+    """Refuse an address that others can reach without a token, and a token that can be guessed."""
     if checks.non_negative_integer("port", port) > 65535:
         raise InputError(f"port must be at most 65535, got {checks.shown(port)}.")
     if token is not None and not (len(token) >= _SHORTEST_TOKEN and token.isascii() and token.isprintable()):
@@ -194,7 +192,8 @@ class _Connection(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse what is no request, or has a method that nothing here takes."""
         self.close_connection = True
-        self._refuse(MalformedRequestError(f"{message or 'That is no request'}.", 405 if code == 501 else 400))
+        status = 405 if code == 501 else 400
+        self._refuse(status, MalformedRequestError.__name__, f"{message or 'That is no request'}.")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep no log of requests."""
@@ -207,17 +206,18 @@ class _Connection(BaseHTTPRequestHandler):
             body = self._body()
             self.close_connection = closes
             self.server.waiting[self.connection] = math.inf
-            content, kind = self._answer(operation, parsed(body))
-            self.server.counts[operation] += 1
+            answer = self._answer(operation, parsed(body))
             self.server.seconds[operation].append(time.perf_counter() - start)
-            self._send(200, content, {"Content-Type": kind})
+            self.server.counts[operation] += 1
+            self._send(200, *answer)
         except KernelBanditError as error:
-            self._refuse(error)
+            self._refuse(status_of(error), type(error).__name__, str(error))
         except (ConnectionError, TimeoutError):
             raise
         except Exception:
             _log.exception("%s %s failed", self.command, self.path)
-            self._refuse(None)
+            message = "Something unexpected happened, which the log of the server shows; nothing changed."
+            self._refuse(500, "InternalError", message)
 
     do_POST = do_GET  # noqa: N815
 
@@ -284,22 +284,15 @@ class _Connection(BaseHTTPRequestHandler):
             return prometheus(found | self.server.state()).encode(), "text/plain; version=0.0.4"
         return _json(found | self.server.state() if operation == "health" else found)
 
-    def _refuse(self, error: KernelBanditError | None) -> None:
-        """Send an error, of which more is in the log where it is none of the package's."""
-        message = "Something unexpected happened, which the log of the server shows; nothing changed."
-        status, name, words = 500, "InternalError", message
-        if error is not None:
-            status, name, words = status_of(error), type(error).__name__, str(error)[:_LONGEST_MESSAGE]
-        content, kind = _json({"error": {"type": name, "message": words}})
-        more = {503: {"Retry-After": "1"}, 401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "GET, POST"}}
-        self._send(status, content, {"Content-Type": kind} | more.get(status, {}))
+    def _refuse(self, status: int, name: str, message: str) -> None:
+        self._send(status, *_json({"error": {"type": name, "message": message[:_LONGEST_MESSAGE]}}))
 
-    def _send(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+    def _send(self, status: int, content: bytes, kind: str) -> None:
         self.close_connection |= self.server.is_stopping
         self._wait_for_client(_LAST_SECONDS)
         self.send_response(status)
-        closing = {"Connection": "close"} if self.close_connection else {}
-        for name, value in {**headers, "Content-Length": str(len(content)), **closing}.items():
+        headers = {"Content-Type": kind, "Content-Length": str(len(content))} | _HEADERS.get(status, {})
+        for name, value in (headers | ({"Connection": "close"} if self.close_connection else {})).items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":

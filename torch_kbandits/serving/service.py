@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -16,7 +16,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.replay_log import ask_again, last_fits, recorded
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import locked, put_in_place, read_whole
-from torch_kbandits.serving.errors import AlreadyToldError, KeyReusedError, NotSavingError, UnknownIdError
+from torch_kbandits.serving.errors import KeyReusedError, NotPendingError, NotSavingError
 from torch_kbandits.serving.journal import Journal
 from torch_kbandits.serving.requests import arguments, fingerprint, key_of, plain, time_of
 from torch_kbandits.serving.views import VIEWS
@@ -38,9 +38,9 @@ class Service:
     exactly as they were answered. A request that comes again, known by its ids or its key, is answered again and not
     carried out again. One process at a time may have the file. Threads take turns. Use ``open``.
 
-    ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place. So
-    a crash at any moment leaves a pair of which it is known what to tell again. Once a learned prior was fitted, the
-    bandit is saved whole: so no fit is made again after a crash, but for one that the crash came upon.
+    ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place: a
+    crash leaves a pair of which it is known what to tell again. It is also saved whole once a prior was fitted: so no
+    fit is made again after a crash, but for one that the crash came upon.
     """
 
     def __init__(self, bandit: Bandit, path: Path, lock: FileLock, compact_after: int) -> None:
@@ -115,8 +115,12 @@ class Service:
     @property
     def failure(self) -> str | None:
         """Why nothing is answered any more; None while all is well."""
-        if self.journal.failure is None and (self.journal.displaced or _identity(self.path) != self._file):
-            return "another process removed, cut, replaced or wrote to the file or its journal"
+        if self.journal.failure is None and self._turns.acquire(blocking=False):  # else a request has just looked
+            try:
+                if self.journal.displaced or _identity(self.path) != self._file:
+                    return "another process removed, cut, replaced or wrote to the file or its journal"
+            finally:
+                self._turns.release()
         return self.journal.failure
 
     def compact(self) -> None:
@@ -172,25 +176,16 @@ class Service:
             reused = checks.shown(request["key"])
             raise KeyReusedError(f"The key {reused} came with another request: give each request its own.")
         if before != known:
-            self._require_pending(words.get("ids", []))
+            if wrong := [each for each in words.get("ids", []) if each not in self.bandit.pending_ids]:
+                raise NotPendingError(
+                    f"id {checks.shown(wrong[0])} is not pending: {self.bandit.num_asked} point(s) were asked for, and "
+                    "those told, forgotten or expired are not. The same request sent again is answered again, as long "
+                    f"as it is one of the latest {REMEMBERED:,}; this is another."
+                )
             answer = self._changed(words, request, {"op": operation, "key": key, "known": known})
         if operation == "ask":
             return answer
         return {"already": before == known} | ({"told": self.bandit.num_observations} if operation == "tell" else {})
-
-    def _require_pending(self, ids: Sequence[int]) -> None:
-        pending = set(self.bandit.pending_ids)
-        for number in ids:
-            if not 0 <= number < self.bandit.num_asked:
-                raise UnknownIdError(
-                    f"id {checks.shown(number)} is unknown: {self.bandit.num_asked} point(s) were asked for, numbered "
-                    "from 0."
-                )
-            if number not in pending:
-                raise AlreadyToldError(
-                    f"id {number} is not pending: it was told or forgotten, or expired. The same request sent again is "
-                    f"answered again, as long as it is one of the latest {REMEMBERED:,}; this is another."
-                )
 
     def _changed(self, words: Mapping[str, Any], request: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
         """Change the bandit, append the record of it, and remember; interrupted in between, no more is answered."""
@@ -233,11 +228,11 @@ class Service:
         if not place.exists():
             return Journal.create(place, self._beginning(snapshot))
         journal, records = Journal.open(place)
-        starts = [number for number, record in enumerate(records) if record.get("op") == "begin"]
-        known = [number for number in starts if records[number].get("snapshot") == snapshot]
+        begins = [number for number, record in enumerate(records) if record.get("op") == "begin"]
+        known = [number for number in begins if records[number].get("snapshot") == snapshot]
         if not known:
             journal.close()
-            if len(records) > len(starts):
+            if len(records) > len(begins):
                 raise StateMismatchError(
                     f"{str(self.path)!r} is not the file that its journal {str(place)!r} continues: put that one back, "
                     "or move the journal away, and what was answered since is lost."
