@@ -16,16 +16,14 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 
-#: Signs of a value that a message shows; how deep lists may be in lists to be arrays.
-_LONGEST_SHOWN, _DEEPEST = 200, 8
+#: Signs of a value that a message shows.
+_LONGEST_SHOWN = 200
 #: Bits of a whole number: so many a float holds.
 LARGEST_BITS = 1023
 #: Whole numbers up to this are the same in double precision.
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
-#: Squares of what is larger, times some factors, overflow.
-_LARGEST_SCALE = 1e150
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
 _REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
@@ -101,21 +99,14 @@ def _real(words: str, holds: Callable[[float], bool]) -> Callable[[str, Any], fl
     return check
 
 
-#: Each takes the name of an argument and its value, and returns it as a float.
+#: Each takes the name of an argument and its value, and returns it as a float. Squares of larger scales overflow.
 finite_number = _real("be a finite number", math.isfinite)
 positive = _real("be a finite number above 0", lambda value: 0.0 < value < math.inf)
 non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= value < math.inf)
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-
-
-def scale(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number above 0 whose square is one, too."""
-    checked = positive(name, value)
-    if checked > _LARGEST_SCALE:
-        raise InputError(f"{name} must be at most {_LARGEST_SCALE:g}, got {shown(value)}: give it in another unit.")
-    return checked
+scale = _real("be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -236,7 +227,7 @@ def _array(name: str, value: Any) -> np.ndarray | None:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, list, tuple)):
         value = list(value) if len(value) <= LARGEST_SIZE else None
     several = isinstance(value, (list, tuple)) or hasattr(value, "shape")
-    if (hasattr(value, "__len__") and not several) or not _is_shallow(value):
+    if hasattr(value, "__len__") and not several:
         return None
     for take in (np.asarray, lambda given: np.array(_plain(name, given))):
         try:
@@ -254,17 +245,6 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Tensor):
         return real_numbers(name, value).tolist()
     return [_plain(name, each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-def _is_shallow(value: Any) -> bool:
-    """Say whether lists are in lists no deeper than arrays are, as far as their first entries show."""
-    for _ in range(_DEEPEST):
-        if not isinstance(value, (list, tuple)):
-            return not hasattr(value, "__len__") or hasattr(value, "shape")
-        if not value:
-            return True
-        value = value[0]
-    return False
 
 
 def _is_expanded(number: int, strides: Sequence[int]) -> bool:

@@ -41,11 +41,6 @@ class ParetoFront:
     actions: Any
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The k objectives."""
-        return tuple(self.directions)
-
-    @property
     def values(self) -> Tensor:
         """The posterior means of the front, (m, k)."""
         return self.means[self.is_on_front]
@@ -97,30 +92,24 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     what lies on their better side would be new. Of more each panel shows two, and what looks dominated there is on the
     front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
 
-    Args:
-        bandit: as in ``pareto_front``, like the next; the errors are those, too.
-        objectives: at least two.
-        center: constant to add to rewards.
-
-    Returns:
-        The figure of matplotlib.
+    Arguments and errors are those of ``pareto_front``, of two objectives or more; ``center`` is added to rewards.
+    Returns the figure of matplotlib.
     """
     front = pareto_front(bandit, objectives)
-    if len(front.names) < 2:
-        raise InputError(f"A front is drawn of two objectives or more, and there is {list(front.names)} alone.")
-    pairs = list(combinations(range(len(front.names)), 2))
+    if len(front.directions) < 2:
+        raise InputError(f"A front is drawn of two objectives or more, and there is {list(front.directions)} alone.")
+    pairs = list(combinations(range(len(front.directions)), 2))
     columns = min(len(pairs), 3)
     rows = -(-len(pairs) // columns)
     figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.names])
+    shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.directions])
     star = _recommended(bandit, front)
     for panel, pair in zip(panels, pairs, strict=False):
         _draw(panel, front, pair, (front.means + shift).cpu(), star)
     for panel in panels[len(pairs) :]:
         panel.set_visible(False)
-    number = 3 if len(pairs) > 1 else 1
-    words = {"fontsize": SMALL, "ncols": number, "frameon": False, "loc": "outside lower center"}
+    words = {"fontsize": SMALL, "frameon": False, "loc": "outside lower center", "ncols": 3 if len(pairs) > 1 else 1}
     figure.legend(*panels[0].get_legend_handles_labels(), **words)
     return figure
 
@@ -133,17 +122,18 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
     ax.scatter(x[~best], y[~best], label=f"played ({int((~best).sum())})", **words)
     words = {"fmt": "none", "ecolor": POSTERIOR, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
     ax.errorbar(x[best], y[best], xerr=deviations[:, one], yerr=deviations[:, other], **words)
-    if len(front.names) == 2:
+    names = list(front.directions)
+    if len(names) == 2:
         order = x[best].argsort()
         # Between two of the front both are as bad as the worse: the corner lies on the side of what is not sought.
-        step = "post" if front.directions[front.names[one]] == "minimize" else "pre"
+        step = "post" if front.directions[names[one]] == "minimize" else "pre"
         ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
     words = {"s": 30, "color": POSTERIOR, "edgecolor": "white", "linewidths": 0.6, "zorder": 2.6}
     ax.scatter(x[best], y[best], label=f"Pareto front of the means, ± σ ({int(best.sum())})", **words)
     if star is not None:
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
         ax.scatter(x[star], y[star], s=150, label="recommended", **words)
-    labelled(ax, *(f"{front.names[i]} ({front.directions[front.names[i]]})" for i in pair))
+    labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))
 
 
 def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:

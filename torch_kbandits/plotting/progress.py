@@ -49,8 +49,8 @@ class Progress:
     """A line of progress on a terminal for your own loop; silent where the stream is no terminal.
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
-    number m of inducing points, or of distinct points that count if the posterior is exact, and β. A loop with a turn
-    for each round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
+    number m of inducing points, or of distinct points if the posterior is exact, and β. A loop with a turn for each
+    round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
 
     ::
 
@@ -70,8 +70,7 @@ class Progress:
         InputError: if an argument does not fit.
         MissingExtraError: if tqdm is not installed.
 
-    Cost: reading the clock in a round. A reading of the bandit costs O(rewards since the last one) for these, never the
-    whole history, O(m d) for the dictionary, and what the width costs, which ``ask`` computes as well.
+    Cost: reading the clock in a round; a reading costs O(rewards since the last one + m d), and what the width costs.
     """
 
     def __init__(

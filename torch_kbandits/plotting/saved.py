@@ -26,10 +26,10 @@ def plot_saved(
     center: float = 0.0,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the posterior of the bandit of a file, its leverage scores and its dictionary.
+    """Draw the posterior of the bandit of a file that ``bandit.save`` wrote, its leverage scores and its dictionary.
 
     Args:
-        path: of a file that ``bandit.save`` wrote.
+        path: of the file.
         directory: where the figures go; made if it does not exist.
         coordinates: by name or number, each of which gets a line; the first two get a plane. None for those of
             ``plot_line`` and, where there are several coordinates, ``plot_plane``.
@@ -40,12 +40,7 @@ def plot_saved(
 
     Returns:
         The files line (with the name of a coordinate that was asked for), plane, leverage and dictionary, the last two
-        only if something was told that counts.
-
-    Raises:
-        InputError: if an argument does not fit.
-        FileError: if a figure cannot be written; for the bandit's file see ``Bandit.load``.
-        MissingExtraError: if matplotlib is not installed.
+        only if something was told that counts. Errors are those of ``plot_line`` and ``Bandit.load``.
     """
     checks.one_of("format", format, FORMATS)
     bandit = Bandit.load(path)
