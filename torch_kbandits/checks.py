@@ -106,7 +106,9 @@ non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= va
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-scale = _real("be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150)
+scale = _real(
+    "be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150
+)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:

@@ -58,9 +58,8 @@ class Evidence(Protocol):
 class Width(ABC):
     """How wide the confidence band is: β_t, the multiplier of the posterior standard deviation.
 
-    A width is a value without state. It returns the multiplier itself, in reward units over reward units; BoTorch's
-    ``UpperConfidenceBound(beta=b)`` multiplies by √b, so our constant 2 is its 4. Papers whose variance is divided by
-    λ give a radius √λ times larger; widths here have divided it out.
+    A value without state. It is the multiplier itself; BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
+    our constant 2 is its 4. Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
     """
 
     #: Where the theorem behind the width is; None if there is none.
@@ -135,6 +134,15 @@ class TheoremWidth(Width):
         return float(self(_BeforeAny(torch.tensor(regularization, dtype=torch.float64))))
 
 
+@dataclass(frozen=True)
+class SubGaussian:
+    """The constants R, B and δ of theorems on functions of bounded norm, sub-Gaussian noise; see ``TheoremWidth``."""
+
+    noise_scale: float
+    norm_bound: float
+    failure_probability: float
+
+
 class _BeforeAny(NamedTuple):
     """The evidence of a posterior that was told nothing."""
 
@@ -142,7 +150,6 @@ class _BeforeAny(NamedTuple):
     num_observations: int = 0
 
     def effective_dimension(self) -> Tensor:
-        """Return 0."""
         return torch.zeros_like(self.regularization)
 
     information_gain = projection_error = kernel_bound = mean_norm = effective_dimension

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from torch_kbandits.confidence.assumptions import EXACT, SUBGAUSSIAN, enough_gain, large_regularization
-from torch_kbandits.confidence.base import Evidence, InformationGain, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, InformationGain, SubGaussian, TheoremWidth
 from torch_kbandits.confidence.gain import RealizedGain
 
 
 @dataclass(frozen=True)
-class IGPUCBWidth(TheoremWidth):
+class IGPUCBWidth(SubGaussian, TheoremWidth):
     """The width of IGP-UCB's theorem.
 
         β_t = B + R √(2 (γ_{t−1} + 1 + ln(1/δ)))
@@ -30,9 +30,6 @@ class IGPUCBWidth(TheoremWidth):
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 2"
     assumes = (*SUBGAUSSIAN, enough_gain, large_regularization, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -42,7 +39,7 @@ class IGPUCBWidth(TheoremWidth):
 
 
 @dataclass(frozen=True)
-class GPTSWidth(TheoremWidth):
+class GPTSWidth(SubGaussian, TheoremWidth):
     """The factor on the posterior standard deviation from which GP-TS draws: N(μ, v_t² cov).
 
         v_t = B + R √(2 (γ_{t−1} + 1 + ln(2/δ)))
@@ -61,9 +58,6 @@ class GPTSWidth(TheoremWidth):
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 4"
     assumes = (*SUBGAUSSIAN, enough_gain, large_regularization, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
