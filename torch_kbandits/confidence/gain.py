@@ -153,7 +153,7 @@ class GreedyGain(InformationGain):
         object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return the gain after t observations; ``InputError`` beyond ``horizon``, or where the posterior's λ is another."""
+        """Return the gain after t observations; an ``InputError`` beyond ``horizon``, or at another λ."""
         n = evidence.num_observations
         if n > self.horizon:
             raise InputError(f"The greedy gain is known up to horizon={self.horizon} observations and there are {n}.")
