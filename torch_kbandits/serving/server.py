@@ -169,7 +169,7 @@ class _Server(ThreadingTCPServer):
 class _Connection(BaseHTTPRequestHandler):
     """The requests of a client, one after the other."""
 
-    protocol_version, server_version, sys_version = "HTTP/1.1", "kbandits", ""
+    protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -194,6 +194,10 @@ class _Connection(BaseHTTPRequestHandler):
         self.close_connection = True
         status = 405 if code == 501 else 400
         self._refuse(status, MalformedRequestError.__name__, f"{message or 'That is no request'}.")
+
+    def version_string(self) -> str:
+        """Say which server this is, and no versions."""
+        return "kbandits"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep no log of requests."""

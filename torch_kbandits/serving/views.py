@@ -67,6 +67,6 @@ def prometheus(state: Mapping[str, Any]) -> str:
     lines += [f"# TYPE {_LATENCY} summary"]
     for operation, found in sorted(state["latency"].items()):
         label = f'operation="{operation}"'
-        lines += [f'{_LATENCY}{{{label},quantile="0.{share}"}} {found[f"p{share}"]!r}' for share in (50, 99)]
+        lines += [f'{_LATENCY}{{{label},quantile="{share / 100:g}"}} {found[f"p{share}"]!r}' for share in (50, 99)]
         lines += [f"{_LATENCY}_count{{{label}}} {found['count']}"]
     return "\n".join([*lines, state["bandit"]])
