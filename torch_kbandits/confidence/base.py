@@ -85,8 +85,7 @@ class Width(ABC):
 class InformationGain(ABC):
     """What a theorem's width puts in place of γ, the maximum information gain of its observations, in nats.
 
-    A value without state. A paper's β_t uses γ_{t−1}, the gain of the observations made before round t; those are the
-    ``num_observations`` of the evidence, so no call here shifts an index.
+    A value without state. A paper's γ_{t−1} is that of the ``num_observations`` of the evidence, made before round t.
     """
 
     #: Whether it is at least the information gain of what was played, as theorems need it: that is not known of rates.

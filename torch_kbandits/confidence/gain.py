@@ -124,11 +124,7 @@ class NystromGain(InformationGain):
 
 @dataclass(frozen=True, eq=False)
 class GreedyGain(InformationGain):
-    """The gain of the plays that greedily maximise it over a finite candidate set.
-
-    The maximum γ_t lies between the greedy gain g_t and g_t / (1 − 1/e), by submodularity.
-
-    Source: Srinivas et al., ICML 2010, §4.
+    """The gain of the plays that greedily maximise it over a finite candidate set; see ``greedy_information_gain``.
 
     Args:
         kernel: the prior covariance; its hyperparameters are read once, at the first call.
@@ -177,8 +173,8 @@ class RateGain(InformationGain):
 
         rbf: (ln n)^{d+1}      matern: n^{d(d+1)/(2ν+d(d+1))} ln n      linear: d ln n
 
-    with n at least e, so that the rate is positive and non-decreasing. Rates are known up to a constant that depends on
-    the kernel, the set and λ: no theorem survives a constant that is not known to be large enough.
+    with n at least e. Rates are known up to a constant that depends on the kernel, the set and λ: no theorem survives a
+    constant that is not known to be large enough.
 
     Source: Srinivas et al., ICML 2010, Theorem 5 (Matérn for ν > 1). Not the newest: Vakili et al., AISTATS 2021, lower
     Matérn's exponent to d/(2ν+d).

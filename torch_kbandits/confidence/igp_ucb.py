@@ -44,15 +44,10 @@ class GPTSWidth(SubGaussian, TheoremWidth):
 
         v_t = B + R √(2 (γ_{t−1} + 1 + ln(2/δ)))
 
-    It is IGP-UCB's width at δ/2, so f lies within v_t σ of the mean with probability 1 − δ/2.
+    It is IGP-UCB's width at δ/2, so f lies within v_t σ of the mean with probability 1 − δ/2, where δ is that of the
+    regret bound. Assumptions and arguments are those of ``IGPUCBWidth``.
 
     Source: Chowdhury & Gopalan, ICML 2017, Algorithm 2 and Lemma 6.
-
-    Assumes: as ``IGPUCBWidth``.
-
-    Args:
-        noise_scale, norm_bound, failure_probability: R, B and δ, that of the regret bound, see ``TheoremWidth``.
-        gain: what stands for γ_{t−1}.
     """
 
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 4"

@@ -20,14 +20,10 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
 
     Args:
         bandit: whose, as of now.
-        ax: axes of matplotlib to draw on; None for a figure of its own.
-
-    Returns:
-        The figure of matplotlib.
+        ax: axes of matplotlib to draw on; None for a figure of its own. That figure is returned.
 
     Raises:
         EmptyHistoryError: if nothing was learned that counts.
-        MissingExtraError: if matplotlib is not installed.
 
     Cost: O(n m²).
     """
@@ -59,9 +55,7 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
 
     For a dictionary that only grows the second curve is its growth, but for points that joined when they were played
     again. For one that is drawn afresh it says from which rounds its points are. How its size changed is recorded by
-    ``experiments.play`` and drawn by ``experiments.plot``. Nothing changes for the bandit.
-
-    Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
+    ``experiments.play``. Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
     """
     history = bandit.history
     if len(history.X) == 0:

@@ -49,14 +49,12 @@ class ParetoFront:
 def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) -> ParetoFront:
     """Return the plays of a bandit that no other one beats in every objective, by posterior means.
 
-    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a
-    memory are left out. With contexts points are (context, action), and those of all contexts are compared. Nothing
-    changes for the bandit.
+    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a memory are
+    left out. With contexts points are (context, action), and those of all contexts are compared.
 
     Args:
         bandit: any with outcomes.
-        objectives: "maximize" or "minimize" by name, where "reward" is the reward; None for those of
-            ``bandit.objective``.
+        objectives: "maximize" or "minimize" by name, with "reward"; None for those of ``bandit.objective``.
 
     Raises:
         InputError: if an objective is none of the bandit's, or there are none.

@@ -84,14 +84,12 @@ def plot_line(
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     Returns:
-        The figure of matplotlib.
+        The figure of matplotlib, which must be installed.
 
     Raises:
         InputError: if an argument does not fit.
-        MissingExtraError: if matplotlib is not installed.
 
-    Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution) m²), and a
-        pass over the arms for their range.
+    Cost: O((n + resolution) m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
     line = Section(bandit, (where,), at, context, candidates, bounds, resolution, names)

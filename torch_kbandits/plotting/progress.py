@@ -66,10 +66,6 @@ class Progress:
         stream: where the line goes; None for standard error.
         name: before the line.
 
-    Raises:
-        InputError: if an argument does not fit.
-        MissingExtraError: if tqdm is not installed.
-
     Cost: reading the clock in a round; a reading costs O(rewards since the last one + m d), and what the width costs.
     """
 
