@@ -50,13 +50,16 @@ def key_of(request: Mapping[str, Any], words: Mapping[str, Any]) -> str | None:
     key = request.get("key")
     if key is not None and (not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY):
         raise InputError(f"key must be a text of 1 to {LONGEST_KEY} letters, got {checks.describe(key)}.")
-    return f"ids {sorted(words['ids'])}" if "ids" in words else None if key is None else f"key {key}"
+    return f"ids {_digest(sorted(words['ids']))}" if "ids" in words else None if key is None else f"key {key}"
 
 
 def fingerprint(operation: str, request: Mapping[str, Any]) -> str:
     """Return what tells a request from others, whatever the order of its fields; the key is left out."""
-    asked = {name: value for name, value in request.items() if name != "key"}
-    return hashlib.blake2b(json.dumps([operation, asked], sort_keys=True).encode(), digest_size=12).hexdigest()
+    return _digest([operation, {name: value for name, value in request.items() if name != "key"}])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
 
 
 def time_of(request: Mapping[str, Any]) -> Any:

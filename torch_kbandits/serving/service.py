@@ -176,9 +176,9 @@ class Service:
             reused = checks.shown(request["key"])
             raise KeyReusedError(f"The key {reused} came with another request: give each request its own.")
         if before != known:
-            if wrong := [each for each in words.get("ids", []) if each not in self.bandit.pending_ids]:
+            if wrong := set(words.get("ids", [])).difference(self.bandit.pending_ids):
                 raise NotPendingError(
-                    f"id {checks.shown(wrong[0])} is not pending: {self.bandit.num_asked} point(s) were asked for, and "
+                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} point(s) were asked for, and "
                     "those told, forgotten or expired are not. The same request sent again is answered again, as long "
                     f"as it is one of the latest {REMEMBERED:,}; this is another."
                 )
