@@ -114,7 +114,6 @@ def test_single_precision_chooses_as_double_does(kind, words):
     assert torch.allclose(*played, atol=1e-2 if kind == "box" else 1e-6)
 
 
-
 def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
     times = 1.8e9 + MINUTE * torch.arange(12, dtype=DOUBLE)
     models = []

@@ -178,8 +178,8 @@ class Service:
         if before != known:
             if wrong := set(words.get("ids", [])).difference(self.bandit.pending_ids):
                 raise NotPendingError(
-                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} point(s) were asked for, and "
-                    "those told, forgotten or expired are not. The same request sent again is answered again, as long "
+                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} point(s) were asked for, "
+                    "and those told, forgotten or expired are not. The same request sent again is answered again, as long "
                     f"as it is one of the latest {REMEMBERED:,}; this is another."
                 )
             answer = self._changed(words, request, {"op": operation, "key": key, "known": known})
