@@ -45,7 +45,7 @@ class Changing(ContextualEnvironment):
 
 ENVIRONMENTS = {
     "test-function": {"function": "branin", "num_arms": 40, "standardize": False},
-    **{name: {"num_arms": 12} for name in ("moving-peak", "abrupt", "drift", "periodic", "seattle-weather")},
+    **{name: {"num_arms": 12} for name in ("moving-peak", "abrupt", "drift", "seattle-weather")},
     **{name: {} for name in ("bump", "chessboard", "step-diagonal", "digits")},
 }
 
@@ -68,7 +68,7 @@ def regret_of(environment, told) -> np.ndarray:
     for context, x, _ in told:
         if context is not None:
             assert torch.equal(context, environment.context(t))
-            X, offered = environment.joint_points(x, t), environment.joint_points(environment.available(t), t)
+            X, offered = environment.joint_points(x, t), environment.joint_points(environment.candidates(t), t)
         else:
             X, offered = x, environment.arms
         if hasattr(environment, "context") or callable(environment.means):
@@ -256,7 +256,7 @@ ROUNDS = 40
 
 def regrets(environment, rounds):
     if hasattr(environment, "context"):
-        actions = environment.available(0)
+        actions = environment.candidates(0)
         return sum(environment.regret(environment.joint_points(actions, t), t) for t in range(rounds))
     return sum(environment.regret(environment.arms, round=t) for t in range(rounds))
 

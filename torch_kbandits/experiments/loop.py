@@ -92,7 +92,7 @@ def play(
         before = t
         words: dict[str, Any] = {}
         if contexts is not None:
-            candidates = contexts.candidates(t)
+            candidates = contexts.candidates(t) if contexts.actions is None else None
             words = {"context": contexts.context(t)} | ({} if candidates is None else {"candidates": candidates})
         several: dict[str, Any] = {} if batch == 1 else {"q": None if batch == "rule" else min(int(batch), rounds - t)}
         started = clock()

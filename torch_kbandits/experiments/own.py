@@ -13,10 +13,10 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from torch_kbandits import checks
-from torch_kbandits.environments.options import check_options, parameters, unknown
+from torch_kbandits.environments.options import check_options, parameters, pick
 from torch_kbandits.errors import InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, mapped, table
 from torch_kbandits.files import read_whole
@@ -91,7 +91,7 @@ def check_piece(where: str, value: Any) -> tuple[str, dict[str, Any]]:
     """Return a name and the words of its class; refuse words that do not fit it."""
     words = {"name": value} if isinstance(value, str) else dict(table(where, value))
     name = words.pop("name")
-    check_options(where, what(name), words, parameters(load(where, name)))
+    check_options(where, f"option of {what(name)}", words, parameters(load(where, name)))
     return name, words
 
 
@@ -148,7 +148,7 @@ def _found(where: str, name: str) -> tuple[Callable[..., Any], str]:
     found = getattr(module, kind, None)
     if not callable(found):
         made = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise unknown(where, f"class or function of {place!r}", kind, made)
+        pick(where, f"class or function of {place!r}", kind, made)
     file = place if place.endswith(".py") else getattr(sys.modules.get(found.__module__, module), "__file__", None)
     if file is None:
         raise InputError(f"{where}: {place}:{kind} is in no file, so nobody could say later what was run.")
@@ -158,7 +158,7 @@ def _found(where: str, name: str) -> tuple[Callable[..., Any], str]:
             f"{where}: {file!r} has changed: its digest was {pin} and is {digest}. Put it back as it was to go on, or "
             "make the runs of the changed code: kbandits run SPEC --directory DIRECTORY."
         )
-    return found, digest
+    return cast(Callable[..., Any], found), digest
 
 
 def _digest(content: bytes) -> str:

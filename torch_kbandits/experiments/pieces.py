@@ -14,7 +14,7 @@ from gpytorch.kernels import Kernel, LinearKernel
 
 from torch_kbandits import checks, confidence
 from torch_kbandits.confidence import InformationGain, TheoremWidth, Width
-from torch_kbandits.environments.options import anisotropic_kernel, check_keys, parameters, pick
+from torch_kbandits.environments.options import check_options, parameters, pick, stationary_kernel
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.names import OWN_FORMS, table
@@ -56,7 +56,7 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
     if "name" not in entry:
         raise InputError(f"{where} needs a name, one of {', '.join(KERNELS)}.")
     name = pick(where, "kernel", entry["name"], KERNELS, OWN_FORMS)
-    check_keys(where, f"option of kernel {name!r}", entry, ["name", *kernel_options(name)])
+    check_options(where, f"option of kernel {name!r}", entry, ["name", *kernel_options(name)])
     outputscale = checks.positive(f"{where}.outputscale", entry.get("outputscale", 1.0))
     if name == "linear":
         kernel = LinearKernel().double()
@@ -64,11 +64,11 @@ def build_kernel(value: Any, where: str = "kernel") -> Kernel:
         return kernel
     lengthscale, place = entry.get("lengthscale", 1.0), f"{where}.lengthscale"
     if not isinstance(lengthscale, list | tuple):
-        return anisotropic_kernel(name, checks.positive(place, lengthscale), outputscale)
+        return stationary_kernel(name, checks.positive(place, lengthscale), outputscale)
     if not lengthscale:
         raise InputError(f"{place} must be a number or a list with one for each input, got an empty list.")
     lengths = [checks.positive(f"{place}[{i}]", part) for i, part in enumerate(lengthscale)]
-    return anisotropic_kernel(name, lengths, outputscale)
+    return stationary_kernel(name, lengths, outputscale)
 
 
 def width_options(name: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def check_width(where: str, value: Any) -> tuple[str, dict[str, Any]] | None:
     if not own.is_own(name := options.pop("width")):
         pick(where, "width", name, WIDTHS, OWN_FORMS)
     known = width_options(name)
-    check_keys(where, f"option of width {own.what(name)!r}", options, [*known, "scale", "double"])
+    check_options(where, f"option of width {own.what(name)!r}", options, [*known, "scale", "double"])
     if "gain" in options:
         check_gain(f"{where}.gain", options["gain"])
     if "scale" in options:
@@ -142,7 +142,7 @@ def check_gain(where: str, value: Any) -> None:
         for i, part in enumerate(value):
             check_gain(f"{where}[{i}]", part)
     elif isinstance(value, Mapping):
-        check_keys(where, "option of a rate", table(where, value), ("rate", "dimension", "nu", "constant"))
+        check_options(where, "option of a rate", table(where, value), ("rate", "dimension", "nu", "constant"))
         if "rate" not in value:
             raise InputError(f'{where} needs a rate, as in {{rate = "rbf"}}; got {dict(value)!r}.')
     else:

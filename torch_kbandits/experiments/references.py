@@ -85,8 +85,8 @@ class BestFixed:
 
 def _of_actions(environment: ContextualEnvironment, horizon: int) -> tuple[Tensor, Tensor]:
     """Return the actions (A, a) of all rounds, and the sums of their means, (A,)."""
-    actions = environment.available(0)
-    if environment.candidates(0) is not None:
+    actions = environment.actions
+    if actions is None:
         raise InputError("The best fixed action is one of those of every round, and here rounds bring their own.")
     rounds = range(horizon)
     means = [environment.mean(environment.joint_points(actions, round), round) for round in rounds]

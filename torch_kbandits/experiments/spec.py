@@ -11,7 +11,7 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.environments import registry as environments
-from torch_kbandits.environments.options import check_keys, check_options, parameters, pick
+from torch_kbandits.environments.options import check_options, parameters, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.names import OWN_FORMS, check_depth, read_plain, table
@@ -138,7 +138,7 @@ def parse_spec(
         StateMismatchError: if own code is not that of which the content has a digest.
     """
     check_depth("the spec", content)
-    check_keys("the spec", "key", table("the spec", content), _KEYS)
+    check_options("the spec", "key", table("the spec", content), _KEYS)
     for key in ("rounds", "environments", "algorithms"):
         if key not in content:
             raise InputError(f"The spec needs {key!r}.")
@@ -227,7 +227,7 @@ def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
                 f"{where}: {own.what(name)} must take seed, which addresses the noise and all else that is random."
             )
     known = environments.describe(own.maker(name))[1]
-    check_options(where, f"environment {own.what(name)!r}", options, known)
+    check_options(where, f"option of environment {own.what(name)!r}", options, known)
     return EnvironmentEntry(name, entry["label"], options, _settings(f"{where}.settings", entry.get("settings", {})))
 
 
@@ -241,7 +241,7 @@ def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
             f"{where}: {own.what(name)} is no algorithm: it must be a Bandit, have methods ask() and tell(x, y), or be "
             "a function that returns such an object."
         )
-    check_keys(where, f"option of algorithm {own.what(name)!r}", options, algorithm_options(name))
+    check_options(where, f"option of algorithm {own.what(name)!r}", options, set(algorithm_options(name)))
     for key, value in options.items():
         if key in SETTINGS:
             SETTINGS[key](f"{where}.{key}", value)
@@ -253,7 +253,7 @@ def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:
-    check_keys(where, "setting", table(where, value), SETTINGS)
+    check_options(where, "setting", table(where, value), SETTINGS)
     for key, setting in value.items():
         SETTINGS[key](f"{where}.{key}", setting)
     return dict(value)

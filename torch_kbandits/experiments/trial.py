@@ -245,7 +245,7 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     if isinstance(environment, ContextualEnvironment):
         if environment.actions is not None:
             return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
-        action_dim = environment.available(0).shape[1]
+        action_dim = environment.candidates(0).shape[1]
         return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
