@@ -1,6 +1,7 @@
 """``kbandits``: run, compare, summarise and draw bandit algorithms from the command line."""
 
 import dataclasses
+import inspect
 import os
 import sys
 import tempfile
@@ -20,30 +21,19 @@ except ModuleNotFoundError as missing:
 from torch_kbandits import __version__, experiments, plotting
 from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.files import read_whole
-from torch_kbandits.plotting.style import BANDS, SCALES
-from torch_kbandits.plotting.style import FORMATS as FIGURES
+from torch_kbandits.plotting.style import BANDS, FORMATS, SCALES
 
-_TABLES = ("table", "markdown", "csv")
 _KINDS = ("algorithms", "environments", "widths", "kernels")
-_BAND = click.option(
-    "--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is drawn around the curves."
-)
-_SCALE = click.option(
-    "--scale",
-    type=click.Choice(SCALES),
-    default=SCALES[0],
-    show_default=True,
-    help="Of regret; auto is logarithmic where algorithms end more than twenty times apart.",
-)
-_PROBLEMS = click.option(
-    "--environment", "environments", multiple=True, help="Only this one, by its label; may be given several times."
-)
+_PATH = click.Path(path_type=Path)
+_RECORDS = click.argument("records", type=_PATH)
 _WORKERS = click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
-_FORMAT = click.option("--format", "format_", type=click.Choice(FIGURES), default="png", show_default=True)
-_RECORDS = click.argument("records", type=click.Path(path_type=Path))
-_PLAYERS = click.option(
-    "--algorithm", "algorithms", multiple=True, help="Only this one, by its label; may be given several times."
-)
+_BASELINE = click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+_FORMAT = click.option("--format", type=click.Choice(FORMATS), default="png", show_default=True)
+
+
+def _only(kind: str) -> Callable[..., Any]:
+    words = "Only this one, by its label; may be given several times."
+    return click.option(f"--{kind}", f"{kind}s", multiple=True, help=words)
 
 
 class _BadInput(click.ClickException):
@@ -61,10 +51,9 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (KernelBanditError, OSError) as error:
-            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(error)) from None
-        except MemoryError:
-            raise click.ClickException("There is not enough memory for this: make it smaller.") from None
+        except (KernelBanditError, OSError, MemoryError) as error:
+            said = "There is not enough memory for this: make it smaller." if isinstance(error, MemoryError) else error
+            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(said)) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -90,34 +79,47 @@ def list_(kind: str | None) -> None:
     Example:
       kbandits list environments
     """  # noqa: D301  (click reads the escape)
-    from torch_kbandits.experiments.listing import TABLES
+    from torch_kbandits.algorithms import registry as algorithms
+    from torch_kbandits.environments import registry as environments
+    from torch_kbandits.experiments.pieces import GAINS, KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.experiments.spec import algorithm_options
 
+    first = {name: (inspect.getdoc(width) or "").partition("\n")[0] for name, width in WIDTHS.items()}
+    known: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
+        "algorithms": [(name, algorithms.summary(name), algorithm_options(name)) for name in algorithms.names()],
+        "environments": [(name, *environments.describe(name)) for name in environments.names()],
+        "widths": [(name, summary, width_options(name)) for name, summary in first.items()],
+        "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],
+    }
     console = require("rich.console").Console()
-    for name in [kind] if kind else _KINDS:
-        console.print(TABLES[name]())
+    for each in [kind] if kind else _KINDS:
+        table = require("rich.table").Table(title=each.capitalize(), title_justify="left", show_lines=True)
+        for column in ("name", "what it is", "options and defaults"):
+            table.add_column(column, overflow="fold", no_wrap=column == "name")
+        for name, summary, options in known[each]:
+            # Those without a default are given by the problem, or must be.
+            shown = [
+                key if value in (None, inspect.Parameter.empty) else f"{key}={value!r}"
+                for key, value in options.items()
+            ]
+            table.add_row(name, summary, ", ".join(shown))
+        console.print(table)
+    if kind in (None, "widths"):
+        said = f'beta = {{width = "…", scale = 0.1, gain = "{GAINS[0]}"}}; gain: {", ".join(GAINS)}, a number, or '
+        console.print(said + '{rate = "rbf"}', markup=False)
 
 
 @main.command()
-@click.argument("spec", type=click.Path(path_type=Path))
-@click.option(
-    "--directory", type=click.Path(path_type=Path), help="Where records go; by default runs/NAME OF THE SPEC."
-)
+@click.argument("spec", type=_PATH)
+@click.option("--directory", type=_PATH, help="Where records go; by default runs/NAME OF THE SPEC.")
 @_WORKERS
 @click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
 @click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
-@click.option("--checkpoint-every", type=int, help="Rounds between two checkpoints of a run, instead of the spec's.")
-def run(
-    spec: Path,
-    directory: Path | None,
-    workers: int | None,
-    seeds: str | None,
-    rounds: int | None,
-    checkpoint_every: int | None,
-) -> None:
+def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | None, rounds: int | None) -> None:
     """Make the runs of a TOML or JSON SPEC, or those that are not made yet.
 
     Each finished run is kept at once: after Ctrl-C or a crash the same command, or kbandits resume, goes on where it
-    was. With checkpoints a run that was stopped on its way goes on from its last one.
+    was.
 
     \b
     A spec:
@@ -140,21 +142,15 @@ def run(
     if seeds is not None:
         changes["seeds"] = _seeds(seeds)
     if rounds is not None:
-        changes["rounds"] = experiments.parse_rounds("--rounds", rounds)
-    if checkpoint_every is not None:
-        changes["checkpoint_every"] = checks.positive_integer("--checkpoint-every", checkpoint_every)
-    experiment = dataclasses.replace(experiment, **changes)
-    _make(experiment, directory or Path("runs") / experiment.name, workers)
+        changes["rounds"] = checks.positive_integer("--rounds", rounds)
+    _make(dataclasses.replace(experiment, **changes), directory or Path("runs") / experiment.name, workers)
 
 
 @main.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=_PATH)
 @_WORKERS
 def resume(directory: Path, workers: int | None) -> None:
-    """Go on with the experiment of a DIRECTORY, however it was stopped.
-
-    The directory knows its spec. Finished runs are kept, runs with checkpoints go on from their last one, the others
-    are made again.
+    """Go on with the experiment of a DIRECTORY, which knows its spec. Finished runs are kept, others made again.
 
     \b
     Example:
@@ -170,19 +166,18 @@ def resume(directory: Path, workers: int | None) -> None:
 @click.option("--seeds", default="5", show_default=True, metavar="N or N,N,…", help="How many seeds, or which.")
 @click.option("--beta", metavar="NUMBER or WIDTH", help="The multiplier of the standard deviation for all algorithms.")
 @click.option("--setting", "-s", multiple=True, metavar="KEY=VALUE", help="Another setting for all, as in a spec.")
-@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
-@click.option("--directory", type=click.Path(path_type=Path), help="Keep records and figures there.")
+@_BASELINE
+@click.option("--directory", type=_PATH, help="Keep records and figures there.")
 @_WORKERS
 def compare(
     problems: Sequence[str],
     players: Sequence[str],
-    rounds: int,
-    seeds: str,
     beta: str | None,
     setting: Sequence[str],
-    baseline: str | None,
+    seeds: str,
+    rounds: int,
     directory: Path | None,
-    workers: int | None,
+    **words: Any,
 ) -> None:
     """Let algorithms play environments and show a table: the quick way, without a spec.
 
@@ -193,38 +188,31 @@ def compare(
       kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
     """  # noqa: D301  (click reads the escape)
     from torch_kbandits import algorithms, environments
-    from torch_kbandits.environments.options import pick
-    from torch_kbandits.experiments.names import parse_assignment, parse_entry, parse_value
+    from torch_kbandits.experiments.spec import parse_assignment, parse_entry
 
-    settings = dict(parse_assignment(text, "--setting") for text in setting)
-    if beta is not None:
-        settings["beta"] = parse_value(beta)
+    given = [*setting, *([] if beta is None else [f"beta={beta}"])]
     content = {
         "name": "comparison",
         "rounds": rounds,
-        "seeds": list(_seeds(seeds)),
-        "settings": settings,
+        "seeds": _seeds(seeds),
+        "settings": dict(parse_assignment(text, "--setting") for text in given),
         "environments": [parse_entry(text, "--environment", environments.names()) for text in problems],
         "algorithms": [parse_entry(text, "--algorithm", algorithms.names()) for text in players],
     }
     experiment = experiments.parse_spec(content)
-    if baseline is not None:
-        pick("--baseline", "algorithm", baseline, [entry.label for entry in experiment.algorithms])
-    if directory is None:
-        with tempfile.TemporaryDirectory() as scratch:
-            _finish(_run(experiment, Path(scratch), workers), baseline)
-        return
-    _finish(_run(experiment, directory, workers), baseline, directory)
-    click.echo(f"Records and figures: {directory}")
+    with tempfile.TemporaryDirectory() as scratch:
+        _make(experiment, directory or Path(scratch), is_drawn=directory is not None, is_kept=False, **words)
+    if directory is not None:
+        click.echo(f"Records and figures: {directory}")
 
 
 @main.command()
 @_RECORDS
-@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
-@_PROBLEMS
-@_PLAYERS
-@click.option("--format", "format_", type=click.Choice(_TABLES), default="table", show_default=True)
-def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple[str, ...]) -> None:
+@_BASELINE
+@_only("environment")
+@_only("algorithm")
+@click.option("--format", type=click.Choice(("table", "markdown", "csv")), default="table", show_default=True)
+def summarize(records: Path, baseline: str | None, format: str, **chosen: tuple[str, ...]) -> None:
     """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
 
     RECORDS is the directory of a run, or its file records.jsonl.
@@ -233,26 +221,20 @@ def summarize(records: Path, baseline: str | None, format_: str, **chosen: tuple
     Example:
       kbandits summarize runs/quick --baseline bkb --format markdown
     """  # noqa: D301  (click reads the escape)
-    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline), format_), nl=False)
+    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline), format), nl=False)
 
 
 @main.command()
 @_RECORDS
-@click.option("--output", type=click.Path(path_type=Path), help="Where figures go; by default beside the records.")
-@click.option("--baseline", help="The algorithm from which paired differences of regret are drawn.")
-@_PROBLEMS
-@_PLAYERS
-@_BAND
-@_SCALE
+@click.option("--output", type=_PATH, help="Where figures go; by default beside the records.")
+@_BASELINE
+@_only("environment")
+@_only("algorithm")
+@click.option("--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is around curves.")
+@click.option("--scale", type=click.Choice(SCALES), default=SCALES[0], show_default=True, help="Of regret.")
 @_FORMAT
 def plot(
-    records: Path,
-    output: Path | None,
-    baseline: str | None,
-    band: str,
-    scale: str,
-    format_: str,
-    **chosen: tuple[str, ...],
+    records: Path, output: Path | None, environments: Sequence[str], algorithms: Sequence[str], **words: Any
 ) -> None:
     """Draw finished runs: regret, its average, its difference from a baseline, dictionary growth, time.
 
@@ -263,39 +245,18 @@ def plot(
       kbandits plot runs/quick --output figures --band deviation
     """  # noqa: D301  (click reads the escape)
     output = output or (records if records.is_dir() else records.parent)
-    words = {"band": band, "scale": scale, "baseline": baseline, "format": format_}
-    for file in experiments.plot(_load(records, **chosen), output, **words):
+    for file in experiments.plot(_load(records, environments, algorithms), output, **words):
         click.echo(str(file))
 
 
 @main.command()
-@_RECORDS
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; by default report.html beside them.")
-@click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
-@_BAND
-@_SCALE
-def report(records: Path, output: Path | None, baseline: str | None, band: str, scale: str) -> None:
-    """Write finished runs as one page of HTML: tables, figures, what was run and how to run it again.
-
-    RECORDS is the directory of a run, or its file records.jsonl. The page needs no network and no other file.
-
-    \b
-    Example:
-      kbandits report runs/quick -o quick.html --baseline bkb
-    """  # noqa: D301  (click reads the escape)
-    click.echo(str(experiments.write_report(records, output, baseline=baseline, band=band, scale=scale)))
-
-
-@main.command()
-@click.argument("bandit", type=click.Path(path_type=Path))
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Where figures go; by default BANDIT-figures.")
+@click.argument("bandit", type=_PATH)
+@click.option("--output", "-o", type=_PATH, help="Where figures go; by default BANDIT-figures.")
 @click.option("--coordinate", "-c", multiple=True, help="By name, or its number from 0: a line along it; two, a plane.")
 @click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
 @_FORMAT
-def look(
-    bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, center: float, format_: str
-) -> None:
+def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, **words: Any) -> None:
     """Draw the posterior of a saved bandit, its leverage scores and its dictionary.
 
     BANDIT is a file that bandit.save wrote.
@@ -309,18 +270,15 @@ def look(
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
     point = None if at is None else torch.tensor(_numbers("--at", at, float), dtype=torch.float64)
     output = output or bandit.with_name(f"{bandit.stem}-figures")
-    words = {"coordinates": coordinates, "at": point, "center": center, "format": format_}
-    for file in plotting.plot_saved(bandit, output, **words):
+    for file in plotting.plot_saved(bandit, output, coordinates=coordinates, at=point, **words):
         click.echo(str(file))
 
 
 @main.command()
-@click.argument("bandit", type=click.Path(path_type=Path))
+@click.argument("bandit", type=_PATH)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond this machine, a token.")
 @click.option("--port", default=8000, show_default=True, help="0 for any that is free.")
-@click.option(
-    "--token-file", type=click.Path(path_type=Path), help="With the token; else KBANDITS_TOKEN, if it is set."
-)
+@click.option("--token-file", type=_PATH, help="With the token; else KBANDITS_TOKEN, if it is set.")
 @click.option("--max-request", default=2**20, show_default=True, help="Bytes of the body of a request.")
 @click.option("--compact-after", default=1000, show_default=True, help="Changes until the bandit is saved whole.")
 def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_request: int, compact_after: int) -> None:
@@ -351,28 +309,31 @@ def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_reque
 # ---------------------------------------------------------------- inside
 
 
-def _make(experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None) -> None:
-    """Make the runs of an experiment that are not made yet, and show what came of all."""
-    _finish(_run(experiment, directory, workers), None)
-    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+def _make(
+    experiment: "experiments.ExperimentSpec",
+    directory: Path,
+    workers: int | None,
+    baseline: str | None = None,
+    is_drawn: bool = False,
+    is_kept: bool = True,
+) -> None:
+    """Make the runs of an experiment that are not made yet, and show what came of all; exit code 1 if a run failed."""
+    from torch_kbandits.environments.options import pick
 
-
-def _run(experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None) -> "experiments.Outcome":
+    if baseline is not None:
+        pick("--baseline", "algorithm", baseline, [entry.label for entry in experiment.algorithms])
     try:
-        return experiments.run_experiment(experiment, directory, workers=workers)
+        outcome = experiments.run_experiment(experiment, directory, workers=workers)
     except KeyboardInterrupt:
-        click.echo(
-            f"Stopped. Finished runs are kept in {directory}; kbandits resume {directory} goes on from there.", err=True
+        kept = (
+            f" Finished runs are kept: kbandits resume {directory} goes on from there." if is_kept or is_drawn else ""
         )
+        click.echo(f"Stopped.{kept}", err=True)
         sys.exit(130)
-
-
-def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path | None = None) -> None:
-    """Show what came of an experiment, and draw it where a directory is given; exit code 1 if a run failed."""
+    known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
     if outcome.records:
-        known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
-        if figures is not None:
-            experiments.plot(outcome.records, figures, baseline=known)
+        if is_drawn:
+            experiments.plot(outcome.records, directory, baseline=known)
         click.echo(experiments.render(experiments.summarize(outcome.records, known), "table"), nl=False)
     if outcome.skipped:
         click.echo(f"{outcome.skipped} run(s) were finished before.")
@@ -380,9 +341,11 @@ def _finish(outcome: "experiments.Outcome", baseline: str | None, figures: Path 
         raise click.ClickException(
             f"{len(outcome.failures)} run(s) failed; see above, and failures.log for the tracebacks."
         )
+    if is_kept:
+        click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
 
 
-def _load(path: Path, environments: Sequence[str] = (), algorithms: Sequence[str] = ()) -> "list[experiments.Record]":
+def _load(path: Path, environments: Sequence[str], algorithms: Sequence[str]) -> "list[experiments.Record]":
     """Return the finished runs, of the labels given alone; of all if none is."""
     from torch_kbandits.environments.options import pick
 

@@ -28,7 +28,7 @@ def spec(tmp_path) -> str:
 
 
 def test_help_has_examples_and_list_has_everything():
-    for command in ((), ("list",), ("run",), ("resume",), ("compare",), ("summarize",), ("plot",), ("report",)):
+    for command in ((), ("list",), ("run",), ("resume",), ("compare",), ("summarize",), ("plot",)):
         result = kbandits(*command, "--help")
         assert result.exit_code == 0
         assert "\n    kbandits " in result.output
@@ -131,7 +131,7 @@ def test_bad_input_is_a_line_and_exit_code_2(tmp_path, monkeypatch, arguments, m
 
 
 def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
-    def broken(trial, **words):
+    def broken(trial):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(run_module, "run_one", broken)

@@ -242,7 +242,7 @@ def test_specs_play_algorithms_that_ask_an_expert_and_name_those_that_they_canno
     outcome = run({"name": "moving-peak"}, {"batch": 2}, {"expert": 0.0, "questions": 2.0, "cutoff": 3.0})
     assert (outcome.failures, outcome.notes, len(outcome.records)) == ([], [], 2)
     for name, options, message in (
-        ("rkhs-function", {}, "'rkhs-function' does not change with time"),
+        ("rkhs-function", {}, "FiniteArms does not change with time"),
         ("drift", {"batch": "rule"}, "has no batch rule"),
         ("drift", {"expert": -0.1}, "expert must be a finite number of at least 0"),
     ):

@@ -41,7 +41,7 @@ def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_options(where: str, kind: str, options: Mapping[str, Any], known: Iterable[str] | Mapping[str, Any]) -> None:
-    """Refuse options of a kind, such as "option of bump", that are not known; with defaults, also that one is missing."""
+    """Refuse options of a kind ("option of bump") that are not known, and where defaults are given, missing ones."""
     for key in options:
         pick(where, kind, key, known)
     defaults = known if isinstance(known, Mapping) else {}
@@ -58,19 +58,22 @@ def check_size(what: str, *counts: int) -> None:
         )
 
 
-def stationary_kernel(name: str, lengthscale: float | Sequence[float], outputscale: float = 1.0) -> Kernel:
+def stationary_kernel(
+    name: str, lengthscale: float | Sequence[float], outputscale: float = 1.0, where: str = ""
+) -> Kernel:
     """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
         lengthscale: ℓ > 0, in units of the inputs; several, one for each input.
         outputscale: k(x, x) > 0, in reward units squared.
+        where: before the names of options in messages.
     """
     smoothness = _SMOOTHNESS[pick("kernel", "kernel", name, _SMOOTHNESS)]
     several = isinstance(lengthscale, list | tuple)
     if several and not lengthscale:
-        raise InputError("lengthscale must be a number or a list with one for each input, got an empty list.")
-    lengths = [checks.positive("lengthscale", each) for each in (lengthscale if several else [lengthscale])]
+        raise InputError(f"{where}lengthscale must be a number or a list with one for each input, got an empty list.")
+    lengths = [checks.positive(f"{where}lengthscale", each) for each in (lengthscale if several else [lengthscale])]
     d = len(lengths) if several else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()

@@ -11,18 +11,16 @@ from numpy import ndarray
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.records import Record
-from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
+from torch_kbandits.experiments.directory import Record
+from torch_kbandits.experiments.summary import Group, group, outside_median, pairs
 from torch_kbandits.plotting import style
 
 #: Marks on a curve; and curves in a panel: where there are more, each panel has some, before all others in grey.
 _MARKS, _MOST_CURVES = 6, 6
 #: Regrets at the end further apart than this are drawn on a logarithmic axis.
 _APART = 20.0
-#: Inches: of a panel; of a line of the legend, what it shows beside the words, and a letter.
-_PANEL, _LEGEND_LINE, _HANDLE, _LETTER = (5.0, 3.6), 0.24, 0.9, 0.085
-#: Panels beside each other, by their number; three for any other.
-_COLUMNS = {1: 1, 2: 2, 4: 2}
+#: Inches of a panel.
+_PANEL = (5.0, 3.6)
 _BANDS = {
     "quartiles": "medians over {}; band: quartiles",
     "error": "means over {}; band: standard error",
@@ -97,8 +95,7 @@ def figures(
     pick("scale", "scale", scale, style.SCALES)
     if not records:
         raise InputError("There is no finished run to draw.")
-    groups = group(records)
-    check_baseline(groups, baseline)
+    groups = group(records, baseline)
     numbers = {len(entry.runs) for entry in groups}
     said = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
 
@@ -122,12 +119,12 @@ def figures(
     }
     if baseline is not None:
         paired = [pairs(entry, groups, baseline) for entry in groups]
-        least = min(filter(None, map(len, paired)), default=0)
-        around = "95% interval of the median" if outside_median(least) else "smallest to largest"
+        outside = outside_median(min(filter(None, map(len, paired)), default=0))
+        around = "95% interval of the median" if outside else "smallest to largest"
         said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
+        curves = [_difference(t, both, bool(outside)) for t, both in zip(rounds, paired, strict=True)]
         # What may be negative has no logarithm.
         scale = "linear" if scale == "linear" else "auto"
-        curves = [_difference(t, both, least) for t, both in zip(rounds, paired, strict=True)]
         kinds["difference"] = _Kind("round t", "difference of regret (reward units)", curves, said, yscale=scale)
     return {name: _draw(groups, kind) for name, kind in kinds.items()}
 
@@ -146,12 +143,12 @@ def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
     return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else ())
 
 
-def _difference(x: ndarray, both: list[tuple[Record, Record]], least: int) -> _Curve | None:
-    """Return the median of paired differences with its interval, or with all of them where the least pairs are few."""
+def _difference(x: ndarray, both: list[tuple[Record, Record]], is_interval: bool) -> _Curve | None:
+    """Return the median of paired differences with its interval, or with all of them where pairs are few."""
     if not both:
         return None
     own, other = (np.array([runs[i].cumulative_regret for runs in both]) for i in range(2))
-    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if outside_median(least) else 1
+    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if is_interval else 1
     return _Curve(x, np.median(ordered, axis=0), (ordered[outside - 1], ordered[-outside]) if len(both) > 1 else None)
 
 
@@ -160,54 +157,53 @@ def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
     environments = list(dict.fromkeys(entry.environment for entry in groups))
     # Of all groups, so that an algorithm looks the same in every figure.
     algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
-    each = math.ceil(len(algorithms) / math.ceil(len(algorithms) / _MOST_CURVES))
-    parts = [algorithms[start : start + each] for start in range(0, len(algorithms), each)]
-    columns = len(parts) if len(parts) > 1 else _COLUMNS.get(len(environments), 3)
-    rows = math.ceil(len(environments) * len(parts) / columns)
-    width, longest = _PANEL[0] * columns, max(map(len, algorithms))
-    ncols = 1 if len(parts) > 1 else max(1, min(each, int(width / (_HANDLE + _LETTER * longest))))
-    figure = style.new_figure(width, _PANEL[1] * rows + _LEGEND_LINE * (1 + math.ceil(each / ncols)))
-    panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if len(parts) > 1 else False).flatten()
-    handles: list[dict[str, Any]] = [{} for _ in parts]
-    for number, environment in enumerate(environments):
+    number = math.ceil(len(algorithms) / _MOST_CURVES)
+    parts = [part.tolist() for part in np.array_split(np.array(algorithms, dtype=object), number)]
+    columns = number if number > 1 else min(len(environments), 2 if len(environments) == 4 else 3)
+    rows = math.ceil(len(environments) * number / columns)
+    figure = style.new_figure(_PANEL[0] * columns, (_PANEL[1] + 0.1 * len(parts[0])) * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if number > 1 else False).flatten()
+    for place, panel in enumerate(panels):
+        if place >= len(environments) * number:
+            panel.set_axis_off()
+            continue
+        environment, part = environments[place // number], parts[place % number]
         drawn = zip(groups, kind.curves, strict=True)
         here = {entry.algorithm: curve for entry, curve in drawn if curve and entry.environment == environment}
-        row = panels[number * len(parts) : (number + 1) * len(parts)]
-        for panel, part, named in zip(row, parts, handles, strict=True):
-            for algorithm, curve in here.items():
-                if algorithm in part:
-                    named.setdefault(algorithm, _line(panel, curve, part.index(algorithm), len(part)))
-                else:
-                    panel.plot(curve.x, curve.line, color="0.8", linewidth=1.0, zorder=1)
-            panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
-            panel.grid(alpha=0.25, linewidth=0.6)
-        for panel in row:  # when all are drawn, since they share an axis
-            _scale(panel, kind, [curve.line for curve in here.values()])
-    for panel in panels[len(environments) * len(parts) :]:
-        panel.set_axis_off()
+        for algorithm, curve in here.items():
+            if algorithm in part:
+                _line(panel, curve, algorithm, part.index(algorithm), len(part))
+            else:
+                panel.plot(curve.x, curve.line, color="0.8", linewidth=1.0, zorder=1)
+        panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
+        panel.grid(alpha=0.25, linewidth=0.6)
+        _scale(panel, kind, [curve.line for curve in here.values()])
     legend: dict[str, Any] = {"frameon": False, "handlelength": 3.5}
-    if len(parts) == 1:
-        legend |= {"loc": "outside lower center", "ncols": ncols, "title": kind.legend, "title_fontsize": "small"}
-        figure.legend(handles[0].values(), handles[0].keys(), **legend)
+    if number > 1:
+        for panel in panels[-number:]:
+            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), **legend)
+        figure.supxlabel(f"{kind.legend}; grey: the others", fontsize="small")
         return figure
-    for panel, named in zip(panels[-len(parts) :], handles, strict=True):
-        panel.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.16), **legend)
-    figure.supxlabel(f"{kind.legend}; grey: the others", fontsize="small")
+    named: dict[str, Any] = {}
+    for panel in panels:
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    legend |= {"ncols": 2 if columns == 1 else 3, "title": kind.legend, "title_fontsize": "small"}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", **legend)
     return figure
 
 
-def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
-    """Draw a curve, the one of this number, and return what the legend shows."""
+def _line(panel: Any, curve: _Curve, label: str, number: int, of: int) -> None:
+    """Draw a curve, the one of this number."""
     colour, step = style.COLOURS[number % len(style.COLOURS)], max(1, len(curve.x) // _MARKS)
     for thin in curve.thin:
         panel.plot(curve.x, thin, color=colour, linewidth=0.6, alpha=0.4)
     if curve.shade is not None:
         panel.fill_between(curve.x, *curve.shade, color=colour, alpha=0.15, linewidth=0)
     words = {"linestyle": style.DASHES[number % len(style.DASHES)], "linewidth": 1.6, "markersize": 5}
-    words |= {"marker": style.MARKERS[number % len(style.MARKERS)], "markerfacecolor": "white"}
+    words |= {"marker": style.MARKERS[number % len(style.MARKERS)], "markerfacecolor": "white", "label": label}
     # The marks of curves that lie on each other do not.
-    (handle,) = panel.plot(curve.x, curve.line, color=colour, markevery=(step * number // of, step), **words)
-    return handle
+    panel.plot(curve.x, curve.line, color=colour, markevery=(step * number // of, step), **words)
 
 
 def _scale(panel: Any, kind: _Kind, lines: list[ndarray]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
-from torch_kbandits.experiments.records import Record
+from torch_kbandits.experiments.directory import Record
 from torch_kbandits.extras import require
 
 #: The interval of a paired median holds it with at least this probability.
@@ -120,19 +120,18 @@ class Row:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return what at least one value says."""
-    n, mean = len(values), math.fsum(values) / len(values)
-    lower, upper = min(values), max(values)
+    n, lower, upper = len(values), min(values), max(values)
     if n >= _QUARTILES_FROM:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
     error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
-    return Estimate(statistics.median(values), lower, upper, mean, error)
+    return Estimate(statistics.median(values), lower, upper, math.fsum(values) / n, error)
 
 
 def difference(values: Sequence[float]) -> Difference:
     """Return what at least one difference says. Source of the interval: the sign test, inverted."""
     ordered, n = sorted(values), len(values)
     outside = outside_median(n)
-    lower, upper = (None, None) if outside == 0 else (ordered[outside - 1], ordered[n - outside])
+    lower, upper = (ordered[outside - 1], ordered[-outside]) if outside else (None, None)
     return Difference(statistics.median(ordered), lower, upper, sum(value < 0.0 for value in ordered), n)
 
 
@@ -144,10 +143,11 @@ def outside_median(number: int) -> int:
     return int(binom.ppf(0.5 * (1.0 - CONFIDENCE), number, 0.5))
 
 
-def group(records: Sequence[Record]) -> list[Group]:
-    """Return the runs that differ in the seed alone, together, in the order in which they come.
+def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
+    """Return the runs that differ in the seed alone, together, in the order in which environments come.
 
-    Two configurations under one label, as a records file has after a change of the spec, get a number behind it.
+    Two configurations under one label, as a records file has after a change of the spec, get a number behind it. A
+    baseline of which there is no run is refused; the message has the nearest label.
     """
     groups: dict[str, Group] = {}
     labels: dict[tuple[str, str], int] = {}
@@ -157,32 +157,24 @@ def group(records: Sequence[Record]) -> list[Group]:
         key = json.dumps(kind, sort_keys=True)
         if key not in groups:
             number = labels[environment, algorithm] = labels.get((environment, algorithm), 0) + 1
-            name = algorithm if number == 1 else f"{algorithm} ({number})"
-            groups[key] = Group(environment, name, [])
+            groups[key] = Group(environment, algorithm if number == 1 else f"{algorithm} ({number})", [])
         groups[key].runs.append(record)
     for entry in groups.values():
         entry.runs.sort(key=lambda record: record.seed)
+    if baseline is not None:
+        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups.values()})
     order = list(dict.fromkeys(entry.environment for entry in groups.values()))
     return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
 
 
 def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[tuple[Record, Record]]:
     """Return the runs of a group, each with the baseline's of the same seed, environment, T and recorded rounds."""
-    if baseline is None or entry.algorithm == baseline:
-        return []
-    for other in groups:
-        if (other.environment, other.algorithm) != (entry.environment, baseline):
-            continue
-        if other.runs[0].recorded_rounds == entry.runs[0].recorded_rounds:
+    wanted = (entry.environment, baseline, entry.runs[0].recorded_rounds)
+    for other in groups if entry.algorithm != baseline else ():
+        if (other.environment, other.algorithm, other.runs[0].recorded_rounds) == wanted:
             theirs = {run.seed: run for run in other.runs}
             return [(run, theirs[run.seed]) for run in entry.runs if run.seed in theirs]
     return []
-
-
-def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
-    """Refuse a baseline of which there is no run; the message has the nearest label."""
-    if baseline is not None:
-        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
 
 
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
@@ -195,13 +187,12 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     Raises:
         InputError: if no run has the baseline's label; the message has the nearest.
     """
-    groups, rows = group(records), []
-    check_baseline(groups, baseline)
+    groups, rows = group(records, baseline), []
     for entry in groups:
-        runs, known = entry.runs, [(run.best_mean, run.recommended_mean) for run in entry.runs]
-        simple = [best - mean for best, mean in known if best is not None and mean is not None]
-        both = pairs(entry, groups, baseline)
-        apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
+        runs = entry.runs
+        means = [(run.best_mean, run.recommended_mean) for run in runs]
+        simple = [best - mean for best, mean in means if best is not None and mean is not None]
+        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs(entry, groups, baseline)]
         row = Row(
             environment=entry.environment,
             algorithm=entry.algorithm,
@@ -223,12 +214,28 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
     Raises:
         InputError: if the format is another one.
     """
+    out = io.StringIO()
     if pick("format", "format", format, FORMATS) == "csv":
-        return _csv(rows)
+        kinds = dict.fromkeys(("regret", "simple_regret", "seconds", "dictionary_size"), Estimate)
+        parts = [
+            (name, each.name) for name, kind in {**kinds, "difference": Difference}.items() for each in fields(kind)
+        ]
+        plain = ("environment", "algorithm", "rounds", "seeds")
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([*plain, *(f"{name}_{part}" for name, part in parts)])
+        for row in rows:
+            numbers = (getattr(getattr(row, name), part, None) for name, part in parts)
+            writer.writerow([*(getattr(row, name) for name in plain), *numbers])  # None is an empty cell
+        return out.getvalue()
     if format == "markdown":
-        return "\n".join([*(_markdown(*part) for part in tables(rows)), f"{legend(rows)}\n"])
+        for title, heads, lines in tables(rows):
+            # A bar in a label would end its cell.
+            cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+            written = [heads, [":--"] + ["--:"] * (len(heads) - 1), *cells]
+            out.write(f"**{title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in written) + "\n")
+        return f"{out.getvalue()}{legend(rows)}\n"
     # Wider than any table, which takes what it needs: a broken cell would be no number any more.
-    console = require("rich.console").Console(file=io.StringIO(), width=1000)
+    console = require("rich.console").Console(file=out, width=1000)
     for title, heads, lines in tables(rows):
         table = require("rich.table").Table(title=title, title_justify="left")
         for i, head in enumerate(heads):
@@ -237,7 +244,7 @@ def render(rows: Sequence[Row], format: str = "markdown") -> str:
             table.add_row(*line)
         console.print(table)
     console.print(legend(rows), markup=False)
-    return console.file.getvalue()
+    return out.getvalue()
 
 
 def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -279,9 +286,6 @@ def legend(rows: Sequence[Row]) -> str:
     return f"{words} Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
 
 
-# ---------------------------------------------------------------- inside
-
-
 def _between(value: float, lower: float, upper: float) -> str:
     """Return a number with what it lies between, with as many decimals as make two digits of their distance."""
     if upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
@@ -295,24 +299,3 @@ def _between(value: float, lower: float, upper: float) -> str:
 def _decimals(spread: float) -> int:
     """Return as many decimals as make two digits of a spread."""
     return max(0, 1 - math.floor(math.log10(spread)))
-
-
-def _markdown(title: str, heads: list[str], lines: list[list[str]]) -> str:
-    rule = [":--"] + ["--:"] * (len(heads) - 1)
-    # A bar in a label would end its cell.
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return f"**{title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [heads, rule, *escaped])
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    plain = ("environment", "algorithm", "rounds", "seeds")
-    kinds = dict.fromkeys(("regret", "simple_regret", "seconds", "dictionary_size"), Estimate)
-    numbers = [(name, each.name) for name, kind in {**kinds, "difference": Difference}.items() for each in fields(kind)]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*plain, *(f"{name}_{part}" for name, part in numbers)])
-    for row in rows:
-        values = [getattr(getattr(row, name), part, None) for name, part in numbers]
-        shown = ["" if value is None else repr(value) for value in values]
-        writer.writerow([*(getattr(row, name) for name in plain), *shown])
-    return out.getvalue()
