@@ -23,17 +23,15 @@ from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.files import read_whole
 from torch_kbandits.plotting.style import BANDS, FORMATS, SCALES
 
-_KINDS = ("algorithms", "environments", "widths", "kernels")
 _PATH = click.Path(path_type=Path)
 _RECORDS = click.argument("records", type=_PATH)
 _WORKERS = click.option("--workers", type=int, help="Parallel processes; by default one for each core.")
 _BASELINE = click.option("--baseline", help="The algorithm from which paired differences of regret are taken.")
+_OUTPUT = click.option("--output", "-o", type=_PATH, help="Where figures go; by default beside what is drawn.")
 _FORMAT = click.option("--format", type=click.Choice(FORMATS), default="png", show_default=True)
-
-
-def _only(kind: str) -> Callable[..., Any]:
-    words = "Only this one, by its label; may be given several times."
-    return click.option(f"--{kind}", f"{kind}s", multiple=True, help=words)
+_ONLY = "Only this one, by its label; may be given several times."
+_ENVIRONMENTS = click.option("--environment", "environments", multiple=True, help=_ONLY)
+_ALGORITHMS = click.option("--algorithm", "algorithms", multiple=True, help=_ONLY)
 
 
 class _BadInput(click.ClickException):
@@ -51,9 +49,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (KernelBanditError, OSError, MemoryError) as error:
-            said = "There is not enough memory for this: make it smaller." if isinstance(error, MemoryError) else error
-            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(said)) from None
+        except (KernelBanditError, OSError) as error:
+            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(error)) from None
+        except MemoryError:
+            raise click.ClickException("There is not enough memory for this: make it smaller.") from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -61,27 +60,18 @@ class _Commands(click.Group):
 def main() -> None:
     """Compare kernelized bandit algorithms where the best reward is known; look at saved bandits, and serve them.
 
-    \b
-    See what there is, then let two settings of an algorithm play the same problem:
-      kbandits list
-      kbandits compare --environment rkhs-function --algorithm bkb --rounds 200 --seeds 3 --beta 2
-
-    Larger experiments are described by a file: kbandits run --help.
-    """  # noqa: D301  (click reads the escape)
+    See what there is with kbandits list, then let algorithms play a problem: kbandits compare -e rkhs-function -a bkb
+    -a random --rounds 200 --seeds 3 --beta 2. Larger experiments are described by a file: kbandits run --help.
+    """
 
 
 @main.command("list")
-@click.argument("kind", required=False, type=click.Choice(_KINDS))
+@click.argument("kind", required=False, type=click.Choice(("algorithms", "environments", "widths", "kernels")))
 def list_(kind: str | None) -> None:
-    """Show the algorithms, environments, widths and kernels, with their options and defaults.
-
-    \b
-    Example:
-      kbandits list environments
-    """  # noqa: D301  (click reads the escape)
+    """Show algorithms, environments, widths and kernels with their options and defaults: kbandits list widths."""
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
-    from torch_kbandits.experiments.pieces import GAINS, KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.experiments.pieces import KERNELS, WIDTHS, kernel_options, width_options
     from torch_kbandits.experiments.spec import algorithm_options
 
     first = {name: (inspect.getdoc(width) or "").partition("\n")[0] for name, width in WIDTHS.items()}
@@ -91,22 +81,13 @@ def list_(kind: str | None) -> None:
         "widths": [(name, summary, width_options(name)) for name, summary in first.items()],
         "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],
     }
-    console = require("rich.console").Console()
-    for each in [kind] if kind else _KINDS:
-        table = require("rich.table").Table(title=each.capitalize(), title_justify="left", show_lines=True)
-        for column in ("name", "what it is", "options and defaults"):
-            table.add_column(column, overflow="fold", no_wrap=column == "name")
+    unknown = (None, inspect.Parameter.empty)  # what the problem gives, or must be given
+    for each in [kind] if kind else known:
+        click.secho(f"{each.capitalize()}\n", bold=True)
         for name, summary, options in known[each]:
-            # Those without a default are given by the problem, or must be.
-            shown = [
-                key if value in (None, inspect.Parameter.empty) else f"{key}={value!r}"
-                for key, value in options.items()
-            ]
-            table.add_row(name, summary, ", ".join(shown))
-        console.print(table)
-    if kind in (None, "widths"):
-        said = f'beta = {{width = "…", scale = 0.1, gain = "{GAINS[0]}"}}; gain: {", ".join(GAINS)}, a number, or '
-        console.print(said + '{rate = "rbf"}', markup=False)
+            shown = ", ".join(key if value in unknown else f"{key}={value!r}" for key, value in options.items())
+            click.echo(f"{name}: {summary}")
+            click.echo(click.wrap_text(f"{shown}\n", 110, "    ", "    "))
 
 
 @main.command()
@@ -116,13 +97,12 @@ def list_(kind: str | None) -> None:
 @click.option("--seeds", metavar="N or N,N,…", help="How many seeds, or which, instead of the spec's.")
 @click.option("--rounds", type=int, help="Rounds of each run, instead of the spec's.")
 def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | None, rounds: int | None) -> None:
-    """Make the runs of a TOML or JSON SPEC, or those that are not made yet.
+    """Make the runs of a TOML or JSON SPEC, or those that are not made yet: kbandits run quick.toml --workers 2.
 
     Each finished run is kept at once: after Ctrl-C or a crash the same command, or kbandits resume, goes on where it
-    was.
+    was. A spec has
 
     \b
-    A spec:
       rounds = 500
       seeds = 5
       [settings]
@@ -131,10 +111,6 @@ def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | No
       name = "rkhs-function"
       [[algorithms]]
       name = "bkb"
-
-    \b
-    Example:
-      kbandits run quick.toml --directory runs/quick --workers 2
     """  # noqa: D301  (click reads the escape)
     from torch_kbandits import checks
 
@@ -143,19 +119,16 @@ def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | No
         changes["seeds"] = _seeds(seeds)
     if rounds is not None:
         changes["rounds"] = checks.positive_integer("--rounds", rounds)
-    _make(dataclasses.replace(experiment, **changes), directory or Path("runs") / experiment.name, workers)
+    directory = directory or Path("runs") / experiment.name
+    _make(dataclasses.replace(experiment, **changes), directory, workers)
+    click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
 
 
 @main.command()
 @click.argument("directory", type=_PATH)
 @_WORKERS
 def resume(directory: Path, workers: int | None) -> None:
-    """Go on with the experiment of a DIRECTORY, which knows its spec. Finished runs are kept, others made again.
-
-    \b
-    Example:
-      kbandits resume runs/quick
-    """  # noqa: D301  (click reads the escape)
+    """Go on with the experiment of a DIRECTORY, which knows its spec: kbandits resume runs/quick."""
     _make(experiments.spec_in(directory), directory, workers)
 
 
@@ -169,81 +142,64 @@ def resume(directory: Path, workers: int | None) -> None:
 @_BASELINE
 @click.option("--directory", type=_PATH, help="Keep records and figures there.")
 @_WORKERS
-def compare(
-    problems: Sequence[str],
-    players: Sequence[str],
-    beta: str | None,
-    setting: Sequence[str],
-    seeds: str,
-    rounds: int,
-    directory: Path | None,
-    **words: Any,
-) -> None:
-    """Let algorithms play environments and show a table: the quick way, without a spec.
+def compare(problems: Sequence[str], players: Sequence[str], seeds: str, rounds: int, **words: Any) -> None:
+    """Let algorithms play environments and show a table, without a spec: kbandits compare -e bump -a k-ucb --beta 1.
 
-    Options of an environment or an algorithm follow its name; label=… names it in the table. Values are as in TOML.
-
-    \b
-    Example:
-      kbandits compare -e rkhs-function:lengthscale=0.1 -a bkb -a "bkb:oversampling=10,label=large" --beta 2
-    """  # noqa: D301  (click reads the escape)
+    Options of an environment or an algorithm follow its name, with values as in TOML; label=… names it in the table:
+    -a "bkb:oversampling=10,label=large".
+    """
     from torch_kbandits import algorithms, environments
+    from torch_kbandits.environments.options import pick
     from torch_kbandits.experiments.spec import parse_assignment, parse_entry
 
-    given = [*setting, *([] if beta is None else [f"beta={beta}"])]
+    settings = [*words["setting"], *([] if words["beta"] is None else [f"beta={words['beta']}"])]
     content = {
         "name": "comparison",
         "rounds": rounds,
         "seeds": _seeds(seeds),
-        "settings": dict(parse_assignment(text, "--setting") for text in given),
+        "settings": dict(parse_assignment(text, "--setting") for text in settings),
         "environments": [parse_entry(text, "--environment", environments.names()) for text in problems],
         "algorithms": [parse_entry(text, "--algorithm", algorithms.names()) for text in players],
     }
-    experiment = experiments.parse_spec(content)
+    experiment, baseline, directory = experiments.parse_spec(content), words["baseline"], words["directory"]
+    if baseline is not None:
+        pick("--baseline", "algorithm", baseline, [entry.label for entry in experiment.algorithms])
     with tempfile.TemporaryDirectory() as scratch:
-        _make(experiment, directory or Path(scratch), is_drawn=directory is not None, is_kept=False, **words)
+        records = _make(experiment, directory or Path(scratch), words["workers"], baseline)
     if directory is not None:
+        experiments.plot(records, directory, baseline=baseline)
         click.echo(f"Records and figures: {directory}")
 
 
 @main.command()
 @_RECORDS
 @_BASELINE
-@_only("environment")
-@_only("algorithm")
-@click.option("--format", type=click.Choice(("table", "markdown", "csv")), default="table", show_default=True)
-def summarize(records: Path, baseline: str | None, format: str, **chosen: tuple[str, ...]) -> None:
-    """Show finished runs as tables: medians and means over seeds, and differences from a baseline.
+@_ENVIRONMENTS
+@_ALGORITHMS
+def summarize(records: Path, baseline: str | None, **chosen: tuple[str, ...]) -> None:
+    """Show finished runs in Markdown, with differences from a baseline: kbandits summarize runs/quick --baseline bkb.
 
     RECORDS is the directory of a run, or its file records.jsonl.
-
-    \b
-    Example:
-      kbandits summarize runs/quick --baseline bkb --format markdown
-    """  # noqa: D301  (click reads the escape)
-    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline), format), nl=False)
+    """
+    click.echo(experiments.render(experiments.summarize(_load(records, **chosen), baseline)), nl=False)
 
 
 @main.command()
 @_RECORDS
-@click.option("--output", type=_PATH, help="Where figures go; by default beside the records.")
+@_OUTPUT
 @_BASELINE
-@_only("environment")
-@_only("algorithm")
+@_ENVIRONMENTS
+@_ALGORITHMS
 @click.option("--band", type=click.Choice(BANDS), default=BANDS[0], show_default=True, help="What is around curves.")
 @click.option("--scale", type=click.Choice(SCALES), default=SCALES[0], show_default=True, help="Of regret.")
 @_FORMAT
 def plot(
     records: Path, output: Path | None, environments: Sequence[str], algorithms: Sequence[str], **words: Any
 ) -> None:
-    """Draw finished runs: regret, its average, its difference from a baseline, dictionary growth, time.
+    """Draw regret, its difference from a baseline, dictionary and time of runs: kbandits plot runs/quick -o figures.
 
     RECORDS is the directory of a run, or its file records.jsonl.
-
-    \b
-    Example:
-      kbandits plot runs/quick --output figures --band deviation
-    """  # noqa: D301  (click reads the escape)
+    """
     output = output or (records if records.is_dir() else records.parent)
     for file in experiments.plot(_load(records, environments, algorithms), output, **words):
         click.echo(str(file))
@@ -251,20 +207,13 @@ def plot(
 
 @main.command()
 @click.argument("bandit", type=_PATH)
-@click.option("--output", "-o", type=_PATH, help="Where figures go; by default BANDIT-figures.")
+@_OUTPUT
 @click.option("--coordinate", "-c", multiple=True, help="By name, or its number from 0: a line along it; two, a plane.")
 @click.option("--at", metavar="X,X,…", help="The point with the other coordinates; by default the recommended one.")
 @click.option("--center", type=float, default=0.0, help="What was subtracted from rewards before they were told.")
 @_FORMAT
 def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str | None, **words: Any) -> None:
-    """Draw the posterior of a saved bandit, its leverage scores and its dictionary.
-
-    BANDIT is a file that bandit.save wrote.
-
-    \b
-    Example:
-      kbandits look prices.kb --coordinate price --coordinate hour
-    """  # noqa: D301  (click reads the escape)
+    """Draw the posterior of a saved BANDIT, its leverage scores, its dictionary: kbandits look prices.kb -c price."""
     import torch
 
     coordinates = [int(each) if each.isdecimal() and len(each) < 10 else each for each in coordinate]
@@ -281,68 +230,43 @@ def look(bandit: Path, output: Path | None, coordinate: Sequence[str], at: str |
 @click.option("--token-file", type=_PATH, help="With the token; else KBANDITS_TOKEN, if it is set.")
 @click.option("--max-request", default=2**20, show_default=True, help="Bytes of the body of a request.")
 @click.option("--compact-after", default=1000, show_default=True, help="Changes until the bandit is saved whole.")
-def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_request: int, compact_after: int) -> None:
-    """Answer ask and tell over HTTP, in JSON. What was answered is on the disk, and survives any crash.
+def serve(bandit: Path, token_file: Path | None, compact_after: int, **words: Any) -> None:
+    """Answer ask and tell over HTTP, in JSON, for a saved BANDIT: kbandits serve prices.kb --port 8000.
 
-    BANDIT is a file that bandit.save wrote; beside it BANDIT.journal gets each change.
-
-    \b
-    Example:
-      kbandits serve prices.kb --port 8000
-      curl -H 'Content-Type: application/json' -d '{"q": 1}' http://127.0.0.1:8000/ask
-    """  # noqa: D301  (click reads the escape)
+    What was answered is on the disk, in BANDIT.journal beside it, and survives any crash. Ask with
+    curl -H 'Content-Type: application/json' -d '{"q": 1}' http://127.0.0.1:8000/ask
+    """
     server = require("torch_kbandits.serving.server", "serve")
     token = os.environ.get("KBANDITS_TOKEN") or None
     if token_file is not None:
         token = read_whole(token_file).decode(errors="replace").strip()
-    server.check_address(host, port, token)
-    server.serve(
-        server.Service.open(bandit, compact_after=compact_after),
-        host=host,
-        port=port,
-        token=token,
-        max_request=max_request,
-        listening=lambda address: click.echo(f"Serving {bandit} at {address}"),
-    )
+    server.check_address(words["host"], words["port"], token)
+    service = server.Service.open(bandit, compact_after=compact_after)
+    server.serve(service, token=token, listening=lambda address: click.echo(f"Serving {bandit} at {address}"), **words)
 
 
 # ---------------------------------------------------------------- inside
 
 
 def _make(
-    experiment: "experiments.ExperimentSpec",
-    directory: Path,
-    workers: int | None,
-    baseline: str | None = None,
-    is_drawn: bool = False,
-    is_kept: bool = True,
-) -> None:
+    experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None, baseline: str | None = None
+) -> "list[experiments.Record]":
     """Make the runs of an experiment that are not made yet, and show what came of all; exit code 1 if a run failed."""
-    from torch_kbandits.environments.options import pick
-
-    if baseline is not None:
-        pick("--baseline", "algorithm", baseline, [entry.label for entry in experiment.algorithms])
     try:
         outcome = experiments.run_experiment(experiment, directory, workers=workers)
     except KeyboardInterrupt:
-        kept = (
-            f" Finished runs are kept: kbandits resume {directory} goes on from there." if is_kept or is_drawn else ""
-        )
-        click.echo(f"Stopped.{kept}", err=True)
+        click.echo(f"Stopped. Finished runs are kept: kbandits resume {directory} goes on from there.", err=True)
         sys.exit(130)
-    known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
     if outcome.records:
-        if is_drawn:
-            experiments.plot(outcome.records, directory, baseline=known)
-        click.echo(experiments.render(experiments.summarize(outcome.records, known), "table"), nl=False)
+        known = baseline if baseline in {record.algorithm["label"] for record in outcome.records} else None
+        click.echo(experiments.render(experiments.summarize(outcome.records, known)), nl=False)
     if outcome.skipped:
         click.echo(f"{outcome.skipped} run(s) were finished before.")
     if outcome.failures:
         raise click.ClickException(
             f"{len(outcome.failures)} run(s) failed; see above, and failures.log for the tracebacks."
         )
-    if is_kept:
-        click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
+    return outcome.records
 
 
 def _load(path: Path, environments: Sequence[str], algorithms: Sequence[str]) -> "list[experiments.Record]":
@@ -368,10 +292,7 @@ def _numbers(name: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
         return [kind(part) for part in text.removesuffix(",").split(",")]
     except ValueError:
-        from torch_kbandits import checks
-
-        expected = "a number or numbers with commas between them"
-        raise InputError(f"{name} must be {expected}, got {checks.shown(text)}.") from None
+        raise InputError(f"{name} must be a number or numbers with commas between them, got {text[:200]!r}.") from None
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,9 +38,8 @@ class _Curve(NamedTuple):
     thin: ndarray | tuple[()] = ()
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A figure: what its axes show, their scales, a curve for each group (None: none), and what the legend says."""
+class _Kind(NamedTuple):
+    """A figure: what its axes show, a curve for each group (None: none), what the legend says, scales of the axes."""
 
     x: str
     y: str
@@ -69,14 +67,12 @@ def plot(
             deviation, around their means; "seeds", a thin line for each seed; or "none".
         scale: of regret: "linear", "log", or "auto", which is logarithmic in an environment in which algorithms end
             more than twenty times apart.
-        baseline: the label of the algorithm from which differences of regret are drawn; None for no such figure.
+        baseline: the label of the algorithm from which differences of regret are drawn, ``InputError`` if no run has
+            it; None for no such figure.
         format: "png", "pdf" or "svg".
 
     Returns:
         The files regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
-
-    Raises:
-        InputError: if there are no records, no run has the baseline's label, or another word does not exist.
     """
     pick("format", "format of figures", format, style.FORMATS)
     drawn = figures(records, band=band, scale=scale, baseline=baseline)
@@ -106,26 +102,26 @@ def figures(
         return [_over_seeds(at, values, band) for at, values in zip(x, y, strict=True)]
 
     rounds = [np.array(entry.runs[0].recorded_rounds, dtype=float) for entry in groups]
-    regrets, seconds = series("cumulative_regret"), series("cumulative_seconds")
+    regrets, seconds, sizes = map(series, ("cumulative_regret", "cumulative_seconds", "dictionary_size"))
     average = [values / t for values, t in zip(regrets, rounds, strict=True)]
-    regret, spent = "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
     clock = [np.median(values, axis=0) for values in seconds]
+    t, regret, spent = "round t", "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
     kinds = {
-        "regret": _Kind("round t", regret, over(rounds, regrets), said, yscale=scale),
-        "average-regret": _Kind("round t", "cumulative regret / t", over(rounds, average), said, yscale=scale),
+        "regret": _Kind(t, regret, over(rounds, regrets), said, yscale=scale),
+        "average-regret": _Kind(t, "cumulative regret / t", over(rounds, average), said, yscale=scale),
         "regret-against-time": _Kind(spent, regret, over(clock, regrets), said, "log", scale),
-        "dictionary": _Kind("round t", "dictionary size (points)", over(rounds, series("dictionary_size")), said),
-        "time": _Kind("round t", spent, over(rounds, seconds), said),
+        "dictionary": _Kind(t, "dictionary size (points)", over(rounds, sizes), said),
+        "time": _Kind(t, spent, over(rounds, seconds), said),
     }
     if baseline is not None:
         paired = [pairs(entry, groups, baseline) for entry in groups]
         outside = outside_median(min(filter(None, map(len, paired)), default=0))
         around = "95% interval of the median" if outside else "smallest to largest"
         said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
-        curves = [_difference(t, both, bool(outside)) for t, both in zip(rounds, paired, strict=True)]
+        curves = [_difference(at, both, bool(outside)) for at, both in zip(rounds, paired, strict=True)]
         # What may be negative has no logarithm.
         scale = "linear" if scale == "linear" else "auto"
-        kinds["difference"] = _Kind("round t", "difference of regret (reward units)", curves, said, yscale=scale)
+        kinds["difference"] = _Kind(t, "difference of regret (reward units)", curves, said, yscale=scale)
     return {name: _draw(groups, kind) for name, kind in kinds.items()}
 
 

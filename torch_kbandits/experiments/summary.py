@@ -1,39 +1,30 @@
 """Finished runs as tables: medians and quartiles, mean ± standard error, and paired differences from a baseline."""
 
-import csv
-import io
 import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.experiments.directory import Record
-from torch_kbandits.extras import require
 
-#: The interval of a paired median holds it with at least this probability.
-CONFIDENCE = 0.95
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
-#: What tables may be.
-FORMATS = ("table", "markdown", "csv")
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What some seeds say of a number.
+    """What some seeds say of a number: its median and mean.
 
     Attributes:
-        median: of the seeds.
-        lower: the first quartile; of fewer than five seeds the least value.
-        upper: the third quartile; of fewer than five seeds the largest value.
-        mean: of the seeds.
-        error: its standard error, s/√n with s² over n − 1; None where there is one seed.
+        lower, upper: the first and the third quartile; of fewer than five seeds the least and the largest value.
+        error: the standard error of the mean, s/√n with s² over n − 1; None where there is one seed.
     """
 
     median: float
@@ -58,13 +49,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is the difference from a baseline, seed by seed.
+    """What is the difference from a baseline, seed by seed: its median.
 
     Attributes:
-        median: of the differences.
-        lower: one end of an interval that holds the median of all seeds there could be with 95 % probability, whatever
+        lower, upper: an interval that holds the median of all seeds there could be with 95 % probability, whatever
             their distribution: two of the differences, by their order. None where there are fewer than six.
-        upper: its other end.
         wins: how many differences are below zero.
         pairs: how many there are.
     """
@@ -81,8 +70,7 @@ class Difference:
         return _between(self.median, self.lower, self.upper)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The runs of one algorithm on one environment, that differ in the seed alone; sorted by seed."""
 
     environment: str
@@ -95,15 +83,12 @@ class Row:
     """What the seeds of one algorithm on one environment say.
 
     Attributes:
-        environment: its label.
-        algorithm: its label.
-        rounds: T.
-        seeds: how many runs.
+        environment, algorithm: their labels.
+        rounds, seeds: T, and how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
         simple_regret: the largest mean reward less that of the recommended point, in reward units; None if not all
             runs recommend one, with contexts, and where means change.
-        seconds: of ask and tell in all T rounds.
-        dictionary_size: inducing points at the end.
+        seconds, dictionary_size: of ask and tell in all T rounds; inducing points at the end.
         difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
 
@@ -140,7 +125,7 @@ def outside_median(number: int) -> int:
 
     It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
     """
-    return int(binom.ppf(0.5 * (1.0 - CONFIDENCE), number, 0.5))
+    return int(binom.ppf(0.025, number, 0.5))
 
 
 def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
@@ -208,65 +193,42 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     return rows
 
 
-def render(rows: Sequence[Row], format: str = "markdown") -> str:
-    """Return the rows as text: "table" for a terminal, "markdown", or "csv" with each number in a column of its own.
-
-    Raises:
-        InputError: if the format is another one.
-    """
-    out = io.StringIO()
-    if pick("format", "format", format, FORMATS) == "csv":
-        kinds = dict.fromkeys(("regret", "simple_regret", "seconds", "dictionary_size"), Estimate)
-        parts = [
-            (name, each.name) for name, kind in {**kinds, "difference": Difference}.items() for each in fields(kind)
-        ]
-        plain = ("environment", "algorithm", "rounds", "seeds")
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([*plain, *(f"{name}_{part}" for name, part in parts)])
-        for row in rows:
-            numbers = (getattr(getattr(row, name), part, None) for name, part in parts)
-            writer.writerow([*(getattr(row, name) for name in plain), *numbers])  # None is an empty cell
-        return out.getvalue()
-    if format == "markdown":
-        for title, heads, lines in tables(rows):
-            # A bar in a label would end its cell.
-            cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-            written = [heads, [":--"] + ["--:"] * (len(heads) - 1), *cells]
-            out.write(f"**{title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in written) + "\n")
-        return f"{out.getvalue()}{legend(rows)}\n"
-    # Wider than any table, which takes what it needs: a broken cell would be no number any more.
-    console = require("rich.console").Console(file=out, width=1000)
+def render(rows: Sequence[Row]) -> str:
+    """Return the rows as a table of Markdown for each environment, aligned so that they read well as they are."""
+    text = []
     for title, heads, lines in tables(rows):
-        table = require("rich.table").Table(title=title, title_justify="left")
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="right" if i else "left")
-        for line in lines:
-            table.add_row(*line)
-        console.print(table)
-    console.print(legend(rows), markup=False)
-    return out.getvalue()
+        # A bar in a label would end its cell.
+        cells = [heads, *([cell.replace("|", "\\|") for cell in line] for line in lines)]
+        widths = [max(2, *map(len, column)) for column in zip(*cells, strict=True)]
+        cells.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
+        sides = [str.ljust, *[str.rjust] * (len(heads) - 1)]
+        filled = [[side(*cell) for side, *cell in zip(sides, line, widths, strict=True)] for line in cells]
+        text += [f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
+    return "\n".join([*text, legend(rows), ""])
 
 
 def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return for each environment its label, and the heads and the lines of its table; without empty columns."""
-    found = []
-    for name in dict.fromkeys(row.environment for row in rows):
-        here = [row for row in rows if row.environment == name]
-        differences = [row.difference for row in here]
-        columns = {
-            "algorithm": [row.algorithm for row in here],
-            "T": [str(row.rounds) for row in here],
-            "seeds": [str(row.seeds) for row in here],
-            "regret": [str(row.regret) for row in here],
-            "its mean": [row.regret.mean_and_error if row.seeds > 1 else "" for row in here],
-            "regret − baseline": ["" if each is None else str(each) for each in differences],
-            "below it": ["" if each is None else f"{each.wins} of {each.pairs}" for each in differences],
-            "simple regret": ["" if row.simple_regret is None else str(row.simple_regret) for row in here],
-            "seconds": [str(row.seconds) for row in here],
-            "dictionary": [str(row.dictionary_size) for row in here],
+    cells: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        apart = row.difference
+        line = {
+            "algorithm": row.algorithm,
+            "T": str(row.rounds),
+            "seeds": str(row.seeds),
+            "regret": str(row.regret),
+            "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
+            "regret − baseline": "" if apart is None else str(apart),
+            "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
+            "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
+            "seconds": str(row.seconds),
+            "dictionary": str(row.dictionary_size),
         }
-        shown = {head: cells for head, cells in columns.items() if any(cells)}
-        found.append((name, list(shown), [list(line) for line in zip(*shown.values(), strict=True)]))
+        cells.setdefault(row.environment, []).append(line)
+    found = []
+    for name, lines in cells.items():
+        heads = [head for head in lines[0] if any(line[head] for line in lines)]
+        found.append((name, heads, [[line[head] for head in heads] for line in lines]))
     return found
 
 
