@@ -119,7 +119,7 @@ E, A = ("-e", "rkhs-function"), ("-a", "random")
         (("compare", *E, *A, "--setting", "bta=1"), "'bta' is no setting; did you mean 'beta'"),
         (("compare", *E, *A, "--baseline", "bkb"), "--baseline: 'bkb' is no algorithm"),
         (("compare", *A), "Missing option '--environment'"),
-        (("run", "none.toml"), "There is no spec file 'none.toml'"),
+        (("run", "none.toml"), "The spec 'none.toml' cannot be read"),
         (("plot", "none"), "The records 'none' cannot be read"), (("list", "widhts"), "'widhts' is not one of"),
         (("rnu",), "No such command 'rnu'"),
     ],

@@ -212,7 +212,7 @@ WRONG = [
     (player("leaving.py:Turns"), r"leaving\.py' cannot be imported: SystemExit"),
     (player("bkb", memory=MEMORY), r"'agee' is no option of Latest; .* 'age'"),
     (player("bkb", memory="torch_kbandits.memory:SlidingWindow"), "memory: SlidingWindow needs size"),
-    (problem("mine.py:Turns"), "Turns must take seed"),
+    (problem("mine.py:Turns"), "environment 'Turns' needs candidates"),
     (problem("mine.py:Slope"), "'Slope' needs num_arms"),
     (setting("kernel", "mine.py:Latest"), "kernel must be a GPyTorch kernel"),
     (setting("beta", "mine.py:Shrinking", strat=1), "'strat' is no option of width 'Shrinking'.*mean 'start'"),

@@ -186,7 +186,7 @@ def test_what_a_spec_cannot_mean_is_named(tmp_path, change, message):
         ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
         ("a.json", b"{}", "needs 'rounds'"),
         ("a.toml", b"\xff\xfe\x00", "cannot be read"),
-        ("a.toml", None, "no spec file"),
+        ("a.toml", None, "cannot be read"),
     ],
 )
 def test_malformed_files_are_named(tmp_path, name, text, message):
@@ -202,7 +202,8 @@ def make_up_records(options, rounds):
     Path(options["csv"]).parent.mkdir(parents=True, exist_ok=True)
     days = ["day," + ",".join(names), *(f"day {t}," + ",".join(str(t + i) for i in range(28)) for t in range(rounds))]
     Path(options["csv"]).write_text("\n".join(days), encoding="utf-8")
-    Path(options["locations"]).write_text("\n".join(f"{name},{i},0" for i, name in enumerate(names)), encoding="utf-8")
+    places = ["name,x,y", *(f"{name},{i},0" for i, name in enumerate(names))]
+    Path(options["locations"]).write_text("\n".join(places), encoding="utf-8")
 
 
 @pytest.mark.one_in(32)

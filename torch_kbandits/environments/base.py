@@ -65,17 +65,15 @@ def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:
 class Environment(Problem, ABC):
     """A bandit problem whose mean rewards are known, so that regret is measured without noise.
 
-    Exactly one of ``arms`` and ``bounds`` is not None: what may be played. The noise of a round has an address,
-    (seed, round), so it does not depend on what is played or measured.
+    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured. Shapes,
+    dtypes and values that do not fit raise ``InputError``, here and in all problems.
 
     Attributes:
-        arms: (A, d), or None on a box.
-        bounds: (2, d), lower then upper, or None on arms.
+        arms, bounds: what may be played: arms (A, d), or a box (2, d), lower then upper; the other is None.
         best_mean: the largest mean reward, 0-dim; on a box the known optimum.
 
     Args:
-        noise_scale: R, the noise scale to give to an algorithm, in reward units; for Gaussian noise its standard
-            deviation. At least 0.
+        noise_scale: R >= 0 for an algorithm, in reward units; for Gaussian noise its standard deviation.
         seed: addresses the noise.
         kernel: the covariance that the problem was drawn from or that suits it, in reward units squared; None if
             unknown.
@@ -84,9 +82,6 @@ class Environment(Problem, ABC):
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
         noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
             seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; that is so for all problems.
     """
 
     arms: Tensor | None = None
@@ -102,11 +97,7 @@ class Environment(Problem, ABC):
         return self.rewards(X, self.mean(X), round)
 
     def regret(self, X: Tensor) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of X (q, d): from means, without randomness.
-
-        Raises:
-            NumericalError: if a mean exceeds ``best_mean`` by more than rounding: then that is not the largest.
-        """
+        """Return the pseudo-regrets (q,) >= 0 of X (q, d); ``NumericalError`` if a mean is above ``best_mean``."""
         regret = self.best_mean - self.mean(X)
         rounding = 1e-8 if regret.dtype == torch.float64 else 1e-4
         if bool((regret < -rounding * (1.0 + abs(self.best_mean))).any()):
@@ -122,11 +113,7 @@ class RoundProblem(ABC):
 
     @abstractmethod
     def positions(self, X: Tensor, round: int) -> Tensor:
-        """Return which of what may be played in a round the rows of X are, (q,); of equal ones the first.
-
-        Raises:
-            InputError: if a row may not be played in that round.
-        """
+        """Return which of what may be played in a round the rows of X are, (q,); of equal ones the first."""
 
     @abstractmethod
     def means_of_round(self, round: int) -> Tensor:
@@ -155,13 +142,12 @@ class ContextualEnvironment(Problem, RoundProblem):
     """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
-    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again.
+    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again. The
+    arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
 
     Attributes:
         context_dim: c, the columns of a context.
         actions: (A, a), the same in every round; None: override ``candidates``.
-
-    The arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
     """
 
     context_dim: int
@@ -178,10 +164,7 @@ class ContextualEnvironment(Problem, RoundProblem):
     def candidates(self, round: int) -> Tensor:
         """Return the actions (A, a) of a round: ``actions``, unless they differ from round to round."""
         if self.actions is None:
-            raise InputError(
-                f"{type(self).__name__} has no actions in round {round}: set its attribute actions, or let "
-                "candidates(round) return some."
-            )
+            raise InputError(f"{type(self).__name__} has no actions in round {round}: set actions, or candidates().")
         return self.actions
 
     def joint_points(self, actions: Tensor, round: int) -> Tensor:
@@ -210,15 +193,11 @@ class DynamicEnvironment(Problem, RoundProblem):
     Rounds count from 0. Regret is dynamic pseudo-regret: against the best arm of the round itself, from means, without
     randomness. Means and noise have addresses, (seed, round), so a round may be evaluated again.
 
-    Attributes:
-        arms: (A, d), no two of them equal.
-        rounds: how many rounds there are, where a record ends; None: any number.
-
     Args:
-        arms: (A, d).
+        arms: (A, d), no two of them equal.
         noise_scale, seed, noise, known: as in ``Environment``; ``kernel`` is on arms, without time, and ``norm_bound``
             holds for the mean function of every round.
-        rounds: how many rounds there are; None: any number.
+        rounds: how many rounds there are, where a record ends; None: any number.
         variation_budget: what ``variation_budget`` returns, given T; None: it is unknown.
     """
 
@@ -236,7 +215,7 @@ class DynamicEnvironment(Problem, RoundProblem):
         super().__init__(noise_scale, seed, noise=noise, **known)
         self._index = ArmIndex(arms)
         self.arms = self._index.arms
-        self._index.refuse_equal(torch.arange(len(self.arms), device=self.arms.device), "; each needs one of its own")
+        self._index.refuse_equal(torch.arange(len(self.arms), device=self.arms.device))
         self.rounds = checks.optional(checks.positive_integer)("rounds", rounds)
         self._variation_budget = variation_budget
 
@@ -258,10 +237,7 @@ class DynamicEnvironment(Problem, RoundProblem):
         return self._index.checked_means(self.means(round), f"the means of round {round}")
 
     def variation_budget(self, rounds: int) -> float | None:
-        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, in the RKHS of ``kernel``; None if unknown.
-
-        Cost: O(T m²) for a sum of m kernels, O(T) for a peak.
-        """
+        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, in the RKHS of ``kernel``; None if unknown."""
         if self._variation_budget is None:
             return None
         self.check_rounds(checks.positive_integer("rounds", rounds))
@@ -297,11 +273,11 @@ class ArmIndex:
             raise InputError(f"Row(s) {[i for i, place in enumerate(places) if place < 0]} of X are no arms.")
         return torch.tensor(places, dtype=torch.long, device=self.arms.device)
 
-    def refuse_equal(self, values: Tensor, words: str) -> None:
-        """Refuse arms that are the same point although they differ in values (A,), as the words say."""
+    def refuse_equal(self, values: Tensor) -> None:
+        """Refuse arms that are the same point although they differ in values (A,)."""
         first = self.find(self.arms)
         for later in true_rows(values != values[first]):
-            raise InputError(f"Arms {int(first[later])} and {later} are the same point{words}.")
+            raise InputError(f"Arms {int(first[later])} and {later} are the same point: leave one out.")
 
     def checked_means(self, means: Any, name: str = "means") -> Tensor:
         """Return one number an arm as a tensor, if all are finite."""

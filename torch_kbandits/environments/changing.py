@@ -32,10 +32,7 @@ class MovingPeak(DynamicEnvironment):
     from 0, and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the
     variation budget is exact: about 50 over the paper's 500 rounds.
 
-    Args:
-        num_arms: A, from −50 to 50 at equal distances.
-        noise_scale: standard deviation of the noise; the paper has a variance of 0.01.
-        seed: addresses the noise; the means are the same for every seed.
+    A arms lie from −50 to 50 at equal distances. The seed addresses the noise, whose variance is the paper's.
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
@@ -55,9 +52,9 @@ class MovingPeak(DynamicEnvironment):
 class SeattleWeather(DynamicEnvironment):
     """Each day, the temperature to prepare for, on four years of measured daily maxima in Seattle.
 
-    An arm is a temperature that one gets ready for. The reward is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest
-    temperature of the day t: 1 if x was right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its
-    kernel with norm 1 each day, and its variation budget is known: real changes under the assumptions of the theorems.
+    The reward of a temperature x is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest one of the day t: 1 if x was
+    right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its kernel with norm 1 each day, and its
+    variation budget is known: real changes under the assumptions of the theorems.
 
     Source: public-domain observations of NOAA for 2012 to 2015, by way of the package vega_datasets (MIT licence); the
     file and its licence are in the package's folder ``environments/data``.
@@ -69,8 +66,7 @@ class SeattleWeather(DynamicEnvironment):
         seed: addresses the noise; the weather is the same for every seed.
 
     Attributes:
-        dates: the day of each round, such as "2012-01-01".
-        temperatures: its highest temperature in °C.
+        dates, temperatures: the day of each round, such as "2012-01-01", and its highest temperature in °C.
     """
 
     def __init__(self, num_arms: int = 46, *, tolerance: float = 5.0, noise_scale: float = 0.1, seed: int) -> None:
@@ -99,9 +95,9 @@ def _peak(arms: Tensor, peak: float, lengthscale: float) -> Tensor:
 def _peak_words(
     grid: tuple[float, float, int], lengthscale: float, peak: Callable[[int], float], noise_scale: float
 ) -> dict[str, Any]:
-    """Return the words of a ``DynamicEnvironment`` in which a Gaussian kernel moves over a grid, at ``peak(round)``.
+    """Return the words of a problem in which a Gaussian kernel moves over a grid, at ``peak(round)``.
 
-    So a change has a norm in the RKHS that is known in closed form: ‖f_s − f_t‖² = 2 − 2 exp(−(c_s − c_t)² / (2ℓ²)).
+    Norms of changes are known in closed form: ‖f_s − f_t‖² = 2 − 2 exp(−(c_s − c_t)² / (2ℓ²)).
     """
     check_size("num_arms", checks.positive_integer("num_arms", grid[2]))
 

@@ -26,14 +26,12 @@ Means = Callable[[Tensor], Tensor]
 
 
 class FiniteArms(Environment):
-    """Arms with known means and Gaussian noise.
+    """Arms with known means and Gaussian noise. Cost: O(A d) once; then O(d) a row of any call, whatever A.
 
     Args:
         arms: (A, d); equal arms must have equal means.
         means: expected rewards (A,), in reward units.
-        noise_scale, seed, known: as in ``Environment``, for Gaussian noise.
-
-    Cost: O(A d) time and memory once; then O(d) a row of any call, whatever A.
+        noise_scale, seed, known: as in ``Environment``.
     """
 
     arms: Tensor
@@ -42,7 +40,7 @@ class FiniteArms(Environment):
         super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms)
         self.arms, self.means = self._index.arms, self._index.checked_means(means)
-        self._index.refuse_equal(self.means, " but have other means")
+        self._index.refuse_equal(self.means)
         self.best_mean = self.means.max()
 
     def indices(self, X: Tensor) -> list[int]:
@@ -57,16 +55,13 @@ class FiniteArms(Environment):
 class ReplayedArms(Environment):
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
-    The mean of an arm is the mean of its records. Which record a round returns is addressed by (seed, round).
-
     Args:
         arms: (A, d).
-        records: (A, S) rewards.
-        seed: addresses the records.
+        records: (A, S) rewards, whose means are those of the arms.
+        seed: addresses, with the round, which record a pull returns.
         simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
-        noise_scale: R for an algorithm; the root of the variance within arms, averaged over arms, unless given. Either
-            way it is no bound: records of one arm may spread wider than those of another.
+        noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
         known: as in ``Environment``.
     """
 
@@ -90,7 +85,7 @@ class ReplayedArms(Environment):
         super().__init__(noise_scale, seed, noise=self._recorded, **known)
         self._index = ArmIndex(arms)
         self.arms, self.means = self._index.arms, self._index.checked_means(records.mean(1))
-        self._index.refuse_equal(self.means, " but have other means")
+        self._index.refuse_equal(self.means)
         self.best_mean = self.means.max()
         self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
 
@@ -106,17 +101,13 @@ class ReplayedArms(Environment):
 
 
 class SensorReplay(DynamicEnvironment):
-    """Recorded readings, a row for each round: an arm is a sensor, its reward the reading of that time.
-
-    Readings are the mean rewards, and nothing is added to them: what moves from row to row is the problem. Regret is
-    against the sensor that reads highest in the round.
+    """Recorded readings, a row for each round: an arm is a sensor, its reward the reading of that time, without noise.
 
     Args:
         arms: (A, d), where the sensors are.
         readings: (T, A), in the order of time, in reward units.
         seed: draws nothing.
-        noise_scale: R for an algorithm, in reward units; 0 if unknown.
-        known: as in ``DynamicEnvironment``.
+        noise_scale, known: as in ``DynamicEnvironment``; R is 0 if unknown.
     """
 
     def __init__(
@@ -211,15 +202,14 @@ class Classification(ContextualEnvironment):
     """Labelled examples that come one a round: the action is a label, the reward 1 if it is the right one, else 0.
 
     Actions are the rows of the identity. Every example comes once in an epoch of n rounds, each epoch in an order of
-    its own. Rewards have no noise: what an algorithm takes for noise is that labels are no smooth function of contexts.
+    its own. Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
 
     Args:
         contexts: (n, c), the examples.
         labels: (n,) whole numbers in 0, …, L − 1.
         num_labels: L, at least 2.
         seed: addresses the order of the examples.
-        noise_scale: R for an algorithm; 0.5 unless given, which holds for every reward in [0, 1].
-        known: as in ``Environment``.
+        noise_scale, known: as in ``Environment``.
     """
 
     actions: Tensor

@@ -23,21 +23,8 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.kernels import PrecomputedKernel
 
-#: What to do with a missing reading.
-_GAPS = ("refuse", "drop", "previous")
-_MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
 
-
-def sensors(
-    csv: str,
-    *,
-    train_fraction: float = 0.5,
-    noise_fraction: float = 0.05,
-    gaps: str = "refuse",
-    header: bool | None = None,
-    times: bool | None = None,
-    seed: int,
-) -> ReplayedArms:
+def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> ReplayedArms:
     """Sensors of a CSV file as arms: find the one that reads highest, with their empirical covariance as kernel.
 
     The first rows give the covariance of the sensors and their overall mean; the others are the test rows. A pull reads
@@ -48,14 +35,12 @@ def sensors(
     mean is one constant, ``center``.
 
     Args:
-        csv: path of the file; rows are times in order, columns are sensors, the first row may name them. What divides
-            cells is found out: a comma, a semicolon or a tab.
+        csv: path of the file. The first row names the sensors; others are times, in order. A first column without
+            numbers, or named "time", is left out. Cells are divided by commas, semicolons or tabs. All readings must be
+            there: fill gaps before, as with pandas' ``ffill`` or ``dropna``.
         train_fraction: share of the rows to learn from, rounded down.
         noise_fraction: R² as a fraction of the average empirical variance. R is what the paper gives to its algorithms;
             readings of a sensor may well spread wider over the test rows.
-        gaps: "refuse" or "drop" rows with a missing reading, or take the "previous" one of the sensor.
-        header: whether the first row names the sensors; None: it does if none of its cells is a number.
-        times: whether the first column has times, which are left out; None: it has if none of its cells is a number.
         seed: addresses the rows replayed.
 
     Returns:
@@ -66,7 +51,7 @@ def sensors(
             none; if a sensor is constant in training.
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
-    names, readings = _readings(csv, gaps, header, times)
+    names, readings = _read("csv", csv)
     known, test = _learned(csv, names, readings, fraction, noise_fraction)
     return ReplayedArms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
 
@@ -77,9 +62,6 @@ def sensor_replay(
     locations: str | None = None,
     train_fraction: float = 0.2,
     noise_fraction: float = 0.05,
-    gaps: str = "refuse",
-    header: bool | None = None,
-    times: bool | None = None,
     seed: int,
 ) -> SensorReplay:
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
@@ -87,14 +69,14 @@ def sensor_replay(
     One row is one round, in the order of the file; times are not interpreted, so rows should be equally far apart.
 
     Arguments are those of ``sensors`` but for these. ``locations`` is the path of a file with the name and the
-    coordinates of each sensor, which then are the arms, (A, d); without it they are the numbers 0 … A − 1, (A, 1).
-    ``train_fraction`` is the share of the rows that are learned from and not replayed: they give ``center``, λ and,
-    without locations, the empirical covariance as ``kernel``; with 0 all rows are replayed, and the three are unknown.
-    ``seed`` draws nothing: runs with several seeds differ in the algorithm's randomness alone.
+    coordinates of each sensor, under names of the columns; these are the arms then, (A, d), and without it the numbers
+    0 … A − 1, (A, 1). ``train_fraction`` is the share of the rows that are learned from and not replayed: they give
+    ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 all rows are replayed, and the
+    three are unknown. ``seed`` draws nothing: runs with several seeds differ in the algorithm's randomness alone.
     """
     fraction = checks.share("train_fraction", train_fraction)
-    names, readings = _readings(csv, gaps, header, times)
-    arms = _numbers(len(names)) if locations is None else _locations(locations, names)
+    names, readings = _read("csv", csv)
+    arms = _numbers(len(names)) if locations is None else _located(locations, names)
     if fraction == 0.0:
         return SensorReplay(arms, readings, seed)
     known, rest = _learned(csv, names, readings, fraction, noise_fraction)
@@ -219,105 +201,67 @@ class LoggedInteractions:
 # ---------------------------------------------------------------- inside
 
 
-@dataclass(frozen=True)
-class _Table:
-    """Cells of a CSV file in rows of equal length, each with its line, and the names of its columns, if it has any."""
-
-    path: str | Path
-    names: list[str] | None
-    rows: list[tuple[int, list[str]]]
-
-    @classmethod
-    def read(cls, name: str, path: str | Path, header: bool | None = None) -> "_Table":
-        """Read a file in UTF-8; unless ``header`` says so, its first row is names if its cells after one are words."""
-        if not isinstance(path, str | Path) or not str(path):
-            raise InputError(f"{name} must be the path of a file, got {checks.describe(path)}.")
-        try:
-            lines = Path(path).read_text(encoding="utf-8-sig").splitlines()  # spreadsheets begin files with a mark
-            delimiter = max(",;\t", key=lines[0].count) if lines else ","
-            reader = csv_format.reader(lines, delimiter=delimiter)
-            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
-        except (OSError, ValueError, csv_format.Error) as error:
-            raise InputError(f"{path} cannot be read as a CSV file: {error}.") from None
-        if not rows or len(rows[0][1]) < 2:
-            raise InputError(f"{path} {'has one column, and two are needed' if rows else 'is empty'}.")
-        top = rows[0][1]
-        for line, cells in rows:
-            if len(cells) != len(top):
-                raise InputError(f"{path}, line {line}: expected {len(top)} cells, got {len(cells)}.")
-        has_names = all(map(_is_text, top[1:])) if header is None else header
-        return cls(path, top if has_names else None, rows[has_names:])
-
-    def numbers(self, row: int, first: int) -> list[float]:
-        """Return the numbers of a row from a column on, NaN where one is missing."""
-        line, cells = self.rows[row]
-        values = [math.nan if cell.lower() in _MISSING else cell for cell in cells[first:]]
-        for column, cell in enumerate(values, start=first):
-            if isinstance(cell, str) and (_is_text(cell) or not math.isfinite(float(cell))):
-                hint = " Name the columns with header=true." if line == 1 else ""
-                raise InputError(f"{self.place(row, column)}: {cell!r} is not a finite number.{hint}")
-        return [float(value) for value in values]
-
-    def place(self, row: int, column: int) -> str:
-        """Return the words for a cell: file, line, column from 1 and its name."""
-        name = str(column + 1) if self.names is None else self.names[column]
-        return f"{self.path}, line {self.rows[row][0]}, column {column + 1} ({name})"
-
-
-def _is_text(cell: str) -> bool:
-    """Say whether a cell is neither a number nor a gap."""
-    try:
-        float(cell)
-    except ValueError:
-        return cell.lower() not in _MISSING
-    return False
-
-
 def _numbers(number: int) -> Tensor:
     return torch.arange(number, dtype=torch.float64).unsqueeze(-1)
 
 
-def _readings(path: str, gaps: str, header: bool | None, times: bool | None) -> tuple[list[str], Tensor]:
-    """Return the names of the sensors (A,) and their readings (times, A)."""
-    pick("gaps", "way with gaps", gaps, _GAPS)
-    header, times = (checks.optional(checks.flag)(*each) for each in (("header", header), ("times", times)))
-    table = _Table.read("csv", path, header)
-    if times is None:
-        times = bool(table.rows) and all(_is_text(cells[0]) for _, cells in table.rows)
-    kept: list[list[float]] = []
-    for row in range(len(table.rows)):
-        values = table.numbers(row, times)
-        if gaps == "previous" and kept:
-            values = [before if math.isnan(value) else value for value, before in zip(values, kept[-1], strict=True)]
-        missing = next((i for i, value in enumerate(values) if math.isnan(value)), None)
-        if missing is not None and gaps != "drop":
-            raise InputError(
-                f"{table.place(row, missing + times)}: the reading is missing. Fill it, or drop such rows with "
-                "gaps='drop', or take the reading before, if there is one, with gaps='previous'."
-            )
-        if missing is None:
-            kept.append(values)
-    names = table.names[times:] if table.names else [str(i + 1) for i in range(len(table.rows[0][1]) - times)]
-    if len(names) < 2:
+def _read(name: str, path: str) -> tuple[list[str], Tensor]:
+    """Return the names of the columns of a CSV file and their numbers, (rows, columns), without one of times."""
+    names, rows = _cells(name, path)
+    times = names[0].lower() == "time" or all(_is_text(cells[0]) for _, cells in rows)
+    values = [_finite(path, names, line, cells, int(times)) for line, cells in rows]
+    if len(names) - times < 2:
         raise InputError(f"{path} has one column of readings, and a choice needs two sensors at least.")
-    return names, torch.tensor(kept, dtype=torch.float64).reshape(-1, len(names))
+    return names[times:], torch.tensor(values, dtype=torch.float64).reshape(-1, len(names) - times)
 
 
-def _locations(path: str, names: Sequence[str]) -> Tensor:
+def _located(path: str, names: Sequence[str]) -> Tensor:
     """Return where sensors are, (A, d), from a file with a row for each, in any order: its name, its coordinates."""
-    table = _Table.read("locations", path)
-    found: dict[str, list[float]] = {}
-    for row, (line, (name, *_)) in enumerate(table.rows):
-        pick(f"{path}, line {line}", "sensor of which there are readings", name, names)
-        if name in found:
-            raise InputError(f"{path}, line {line}: the sensor {name!r} is there twice.")
-        found[name] = table.numbers(row, 1)
-        for column, value in enumerate(found[name], start=1):
-            if math.isnan(value):
-                raise InputError(f"{table.place(row, column)}: the coordinate is missing. Fill it.")
-    if missing := [name for name in names if name not in found]:
-        raise InputError(f"{path} lacks the sensor(s) {', '.join(missing)}.")
+    columns, rows = _cells("locations", path)
+    found = {cells[0]: _finite(path, columns, line, cells, 1) for line, cells in rows}
+    for name in found:
+        pick(path, "sensor of which there are readings", name, names)
+    if len(found) < len(names) or len(found) < len(rows):
+        raise InputError(f"{path} must have each of these sensors once: {', '.join(names)}.")
     return torch.tensor([found[name] for name in names], dtype=torch.float64)
+
+
+def _cells(name: str, path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the names in the first row of a CSV file in UTF-8, and the cells of the others with their lines."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise InputError(f"{name} must be the path of a file, got {checks.describe(path)}.")
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()  # spreadsheets begin files with a mark
+        reader = csv_format.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
+        rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
+    except (OSError, ValueError, csv_format.Error) as error:
+        raise InputError(f"{path} cannot be read as a CSV file: {error}.") from None
+    names = rows[0][1] if rows else []
+    if len(names) < 2 or not any(map(_is_text, names)):
+        raise InputError(f"{path} must have names in its first row, of two columns or more, got {checks.shown(names)}.")
+    for line, cells in rows:
+        if len(cells) != len(names):
+            raise InputError(f"{path}, line {line}: expected {len(names)} cells, got {len(cells)}.")
+    return names, rows[1:]
+
+
+def _finite(path: str, names: Sequence[str], line: int, cells: Sequence[str], first: int) -> list[float]:
+    """Return the numbers in the cells of a row from a column on."""
+    for name, cell in zip(names[first:], cells[first:], strict=True):
+        if _is_text(cell) or not math.isfinite(float(cell)):
+            raise InputError(
+                f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number. Fill gaps before, or drop "
+                "such rows, as pandas does with ffill and dropna."
+            )
+    return [float(cell) for cell in cells[first:]]
+
+
+def _is_text(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return False
 
 
 def _learned(
@@ -328,7 +272,7 @@ def _learned(
     train, rest = readings[:number], readings[number:]
     if len(train) < 2 or len(rest) < 1:
         raise InputError(
-            f"{path} has {len(readings)} usable row(s) of readings, of which {len(train)} are to learn from and "
+            f"{path} has {len(readings)} row(s) of readings, of which {len(train)} are to learn from and "
             f"{len(rest)} to replay: at least 2 and 1 are needed. Give more rows or another train_fraction."
         )
     if constant := ", ".join(names[i] for i in true_rows((train == train[0]).all(0))):

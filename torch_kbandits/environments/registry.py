@@ -40,11 +40,7 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
         name: one of ``names()``, or a class or a function that makes one.
         seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
             was measured or printed is the same for every seed.
-        options: as ``describe(name)`` lists them.
-
-    Raises:
-        InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
-            does not fit.
+        options: as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
     """
     maker = _maker(name)
     shown = name if isinstance(name, str) else name.__name__
@@ -53,13 +49,7 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
 
 
 def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
-    """Return what a problem is, in a line, and its options with their defaults.
-
-    An option that must be given has ``inspect.Parameter.empty``.
-
-    Raises:
-        InputError: if there is no such problem.
-    """
+    """Return what a problem is, in a line, and its options with their defaults, ``inspect.Parameter.empty`` if none."""
     maker = _maker(name)
     # The seed is given apart, and a dtype has no name in a spec.
     options = {key: default for key, default in parameters(maker).items() if key not in ("seed", "dtype")}

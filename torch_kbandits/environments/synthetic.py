@@ -28,13 +28,10 @@ _NUM_BUMPS = 30
 POSTERIOR_NOISE = 0.01
 #: Points that stand for a box when the range, mean and variance of a function over it are measured.
 _SAMPLE_SIZE = 8192
+_NAMES = """Ackley Beale Branin Bukin Cosine8 DixonPrice DropWave EggHolder Griewank Hartmann HolderTable Levy
+Michalewicz Powell Rastrigin Rosenbrock Shekel SixHumpCamel StyblinskiTang ThreeHumpCamel"""
 _FUNCTIONS: dict[str, type[SyntheticTestFunction]] = {
-    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): getattr(synthetic, name)
-    for name in (
-        *("Ackley", "Beale", "Branin", "Bukin", "Cosine8", "DixonPrice", "DropWave", "EggHolder", "Griewank"),
-        *("Hartmann", "HolderTable", "Levy", "Michalewicz", "Powell", "Rastrigin", "Rosenbrock", "Shekel"),
-        *("SixHumpCamel", "StyblinskiTang", "ThreeHumpCamel"),
-    )
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): getattr(synthetic, name) for name in _NAMES.split()
 }
 
 
@@ -49,15 +46,8 @@ def gaussian_bumps(
 ) -> FiniteArms:
     """Sum of Gaussian bumps on arms uniform in [0, 1]^d, its means scaled to [0, 1].
 
-    There are 30 bumps exp(−‖x − c‖² / (2 lengthscale²)), with normal heights and uniform centres c.
-
-    Args:
-        num_arms: A, at least 2.
-        dimension: d.
-        lengthscale: of every bump.
-        noise_scale: standard deviation of the noise.
-        seed: addresses arms, bumps and noise.
-        dtype: of the arms and the means.
+    There are 30 bumps exp(−‖x − c‖² / (2 lengthscale²)), with normal heights and uniform centres c. ``noise_scale`` is
+    the standard deviation of the noise, ``dtype`` that of the A arms (A, d) and their means; the seed addresses all.
     """
     dtype, lengthscale = checks.precision("dtype", dtype), checks.scale("lengthscale", lengthscale)
     arms, generator = uniform_arms("gaussian bumps", num_arms, dimension, seed, columns=_NUM_BUMPS)
@@ -80,10 +70,10 @@ def rkhs_function(
     norm: str = "rkhs",
     seed: int,
 ) -> FiniteArms:
-    """Function in a kernel's RKHS on random arms: the posterior mean of a GP given a draw of it.
+    """Function in a kernel's RKHS on random arms: the posterior mean of a GP given a draw of it. Cost: O(A³).
 
     Arms are uniform in [0, 1]^d, y ~ N(0, K) and f = Kα with α = (K + s²I)⁻¹y. So f lies in the RKHS and its norm
-    ‖f‖² = αᵀKα is exact, without inverting K.
+    ‖f‖² = αᵀKα is exact, without inverting K. Regularization λ = R², center 0.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6. Differs: s², on which the paper is silent, is 0.01; the bound B is the
     RKHS norm √(fᵀK⁻¹f), where the paper prints B² = fᵀKf (``norm="printed"``).
@@ -96,11 +86,6 @@ def rkhs_function(
         noise_fraction: R² as a fraction of the range of f; the paper's 1% mixes units and is taken as printed.
         norm: "rkhs" or "printed": what ``norm_bound`` is.
         seed: addresses arms, function and noise.
-
-    Returns:
-        The problem; regularization λ = R², center 0.
-
-    Cost: O(A³).
     """
     pick("norm", "norm", norm, NORMS)
     arms, prior, covariance, draw = _prior_draw("rkhs function", num_arms, dimension, kernel, lengthscale, seed)
@@ -125,11 +110,7 @@ def gp_sample(
 
     A sample is almost surely not in the RKHS of its kernel. On A arms √(fᵀK⁻¹f) is the norm of the smoothest function
     through it: √χ²_A, about √A, so it grows without bound with A. K is used with the least jitter that lets it be
-    factorised, both for the sample and for its norm.
-
-    Source: Chowdhury & Gopalan, ICML 2017, §6. Differs: B as in ``rkhs_function``.
-
-    Arguments, result and cost are those of ``rkhs_function``.
+    factorised, both for the sample and for its norm. Source, arguments and cost are those of ``rkhs_function``.
     """
     arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)
     bound = norm_of_values(covariance, draw, norm)
@@ -168,9 +149,9 @@ def synthetic_function(
         lengthscale: of the kernel, in units of the cube.
         standardize: whether rewards are shifted and scaled; otherwise ``center`` is their mean over the same points.
         noise_fraction: R² as a fraction of the range of the means, as printed.
-        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms; None
-            leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest interpolant,
-            a lower bound that grows with the arms and is often huge. Only for arms.
+        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms, O(A³);
+            None leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest
+            interpolant, a lower bound that grows with the arms and is often huge. Only for arms.
         seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
 
     Returns:
@@ -178,10 +159,7 @@ def synthetic_function(
         local search, since published optima are rounded and some are below what the function attains.
 
     Raises:
-        InputError: on an unknown name, a dimension that the function does not have, or a box whose optimum BoTorch does
-            not know.
-
-    Cost: O(A d), and O(A³) with a norm.
+        InputError: also on a box whose optimum BoTorch does not know.
     """
     on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
     is_standard = checks.flag("standardize", standardize)
@@ -201,8 +179,7 @@ def synthetic_function(
     shift, scale = float(means.mean()), float(means.std(correction=0))
     if is_standard:
         reward, means = replace(reward, shift=shift, scale=scale), (means - shift) / scale
-    variance = float(means.var(correction=0))
-    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale), variance)
+    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale), float(means.var(correction=0)))
     known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else shift}
     if not on_box:
         if norm is not None:
@@ -210,9 +187,10 @@ def synthetic_function(
                 known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
         return _on_arms(points, means, noise_fraction, seed, **known)
     best = _best_mean(reward, function)
-    known["regularization"] = _noise_variance(noise_fraction, max(best, float(means.max())) - float(means.min()))
+    spread = max(best, float(means.max())) - float(means.min())
+    variance = checks.positive("noise_fraction", noise_fraction) * spread
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
-    return BoxFunction(reward, bounds, best, math.sqrt(known["regularization"]), seed, **known)
+    return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, regularization=variance, **known)
 
 
 # ---------------------------------------------------------------- inside
@@ -236,7 +214,7 @@ class _Reward:
 def uniform_arms(
     purpose: str, num_arms: int, dimension: int, seed: int, columns: int = 1
 ) -> tuple[Tensor, torch.Generator]:
-    """Return arms uniform in [0, 1]^d, (A, d), if numbers of each in so many columns fit; and what drew them."""
+    """Return arms uniform in [0, 1]^d, (A, d), if so many numbers of each fit into memory; and what drew them."""
     shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
     if shape[0] < 2:
         raise InputError("num_arms must be at least 2: means are scaled, or noise is measured, by their range.")
@@ -261,12 +239,8 @@ def _prior_draw(
 
 def _on_arms(arms: Tensor, means: Tensor, noise_fraction: float, seed: int, **known: Any) -> FiniteArms:
     """Return the problem of known means, whose noise is a fraction of their range."""
-    variance = _noise_variance(noise_fraction, float(means.max() - means.min()))
+    variance = checks.positive("noise_fraction", noise_fraction) * float(means.max() - means.min())
     return FiniteArms(arms, means, math.sqrt(variance), seed, regularization=variance, **known)
-
-
-def _noise_variance(noise_fraction: float, spread: float) -> float:
-    return checks.positive("noise_fraction", noise_fraction) * spread
 
 
 def _test_function(function: str, dimension: int | None) -> SyntheticTestFunction:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from torch_kbandits.experiments.run import load_experiment as load_experiment
     from torch_kbandits.experiments.run import run_experiment as run_experiment
     from torch_kbandits.experiments.run import spec_in as spec_in
-    from torch_kbandits.experiments.spec import AlgorithmEntry as AlgorithmEntry
-    from torch_kbandits.experiments.spec import EnvironmentEntry as EnvironmentEntry
+    from torch_kbandits.experiments.spec import Entry as Entry
     from torch_kbandits.experiments.spec import ExperimentSpec as ExperimentSpec
     from torch_kbandits.experiments.spec import Trial as Trial
     from torch_kbandits.experiments.spec import load_spec as load_spec

@@ -28,12 +28,9 @@ class Record:
 
     Args:
         key: the digest of the configuration; equal keys are the same run.
-        algorithm: label, name, options and batch.
-        environment: label, name and options.
+        algorithm, environment: label, name and options; the algorithm's batch.
         settings: what the algorithm was given instead of what the environment knows.
-        rounds: T.
-        record_every: rounds between two recorded points.
-        seed: of the problem and the algorithm.
+        rounds, record_every, seed: as in ``ExperimentSpec``.
         versions: of the packages and of Python.
         recorded_rounds: counted from 1; one entry for each of the next three.
         cumulative_regret: pseudo-regret, in reward units.
@@ -81,7 +78,7 @@ class Record:
 
 
 def read_records(path: str | Path, *, mend: bool = False) -> tuple[list[Record], list[str]]:
-    """Read the finished runs of a records file or of the directory that holds it.
+    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
 
     Args:
         path: of the file, or of the directory.
@@ -90,17 +87,12 @@ def read_records(path: str | Path, *, mend: bool = False) -> tuple[list[Record],
     Returns:
         The records in their order, one for each key, and what was lost, a line of words for each line of the file that
         is no record, such as the last one of a run that was killed while it wrote.
-
-    Raises:
-        InputError: if there is no such file.
     """
-    file = records_file(path)
-    if Path(path).is_dir() and not file.exists():
-        raise InputError(f"There are no finished runs in {str(path)!r}: it has no file {RECORDS_FILE}.")
+    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise InputError(f"The records {str(path)!r} cannot be read: {error.strerror}.") from None
+        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
     records: dict[str, Record] = {}
     losses = []
     for number, line in enumerate(content.split(b"\n"), start=1):
@@ -125,11 +117,6 @@ def append_record(folder: Path, record: Record) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         raise file_error("written", file, error) from error
-
-
-def records_file(path: str | Path) -> Path:
-    """Return the records file that a path names: itself, or the one in a directory."""
-    return Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
 
 
 @cache

@@ -11,10 +11,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch_kbandits import checks
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError
@@ -36,8 +36,7 @@ from torch_kbandits.extras import require
 from torch_kbandits.files import clear_drafts
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """A run that raised: which, why in a line, and the whole traceback."""
 
     trial: Trial
@@ -45,12 +44,7 @@ class Failure:
     traceback: str
 
 
-#: A finished run with the warnings that it drew, or what went wrong.
-Result = tuple[Record, list[str]] | Failure
-
-
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of an experiment.
 
     Args:
@@ -86,8 +80,7 @@ def run_experiment(
         say: called with each line of news; by default it is printed to standard error, above the progress bar.
 
     Raises:
-        InputError: if the spec says what cannot be, an algorithm does not fit its environment, there is less than one
-            worker, or another call is writing to the directory.
+        InputError: if the spec says what cannot be, or another call is writing to the directory.
         StateMismatchError: if the spec is of own code that has changed since.
         KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
@@ -138,11 +131,7 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
             with its labels.
 
     Returns:
-        The records, and a line of words for each damaged line of the file, which is left out.
-
-    Raises:
-        InputError: if there are no records.
-        DamagedFileError: if the directory's list of runs cannot be read.
+        The records, at least one, and a line of words for each damaged line of the file, which is left out.
     """
     records, losses = read_records(path)
     if runs := index_of(Path(path)).get("runs"):
@@ -153,12 +142,7 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
 
 def spec_in(directory: str | Path) -> ExperimentSpec:
-    """Return the experiment that was last run in a directory.
-
-    Raises:
-        InputError: if the directory holds none.
-        DamagedFileError: if what it holds cannot be read.
-    """
+    """Return the experiment that was last run in a directory; ``InputError`` if it holds none."""
     index = index_of(Path(directory))
     if "spec" not in index:
         raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
@@ -193,15 +177,12 @@ def _labels(spec: ExperimentSpec) -> list[tuple[str, str, str]]:
 
 def _called(finished: Mapping[str, Record], runs: Sequence[tuple[str, str, str]]) -> list[Record]:
     """Return those of the runs that are finished under their labels, which are no part of what was run."""
-    return [
-        replace(
-            known,
-            environment={**known.environment, "label": environment},
-            algorithm={**known.algorithm, "label": algorithm},
-        )
-        for key, environment, algorithm in runs
-        if (known := finished.get(key)) is not None
-    ]
+    records = []
+    for key, environment, algorithm in runs:
+        if known := finished.get(key):
+            labels = {"environment": environment, "algorithm": algorithm}
+            records.append(replace(known, **{kind: getattr(known, kind) | {"label": labels[kind]} for kind in labels}))
+    return records
 
 
 def _rehearse(due: Sequence[Trial]) -> None:
@@ -222,7 +203,7 @@ def _rehearse(due: Sequence[Trial]) -> None:
             raise InputError(f"{trial.algorithm.label} on {label}: {error}") from None
 
 
-def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, Result]]:
+def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
     """Yield each run's result when it is there, of processes with one thread each, or of this one if it works alone."""
     joblib, loky = require("joblib"), require("joblib.externals.loky")
     try:
@@ -240,7 +221,7 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, Result
             loky.get_reusable_executor().shutdown(kill_workers=True)
 
 
-def _attempt(trial: Trial) -> tuple[Trial, Result]:
+def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
     _end_with_parent()
     try:
         return trial, run_one(trial)

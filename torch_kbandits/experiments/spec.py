@@ -7,12 +7,12 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import registry as environments
-from torch_kbandits.environments.options import check_options, parameters, pick
+from torch_kbandits.environments.options import check_options, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
 
@@ -21,39 +21,36 @@ SETTINGS = ("beta", "gain", "kernel", "regularization", "noise_scale", "norm_bou
 #: Bytes; what is larger is no spec.
 _LARGEST_FILE = 10**6
 _KEYS = ("name", "rounds", "seeds", "record_every", "settings", "environments", "algorithms")
+_ENTRY_KEYS = {"environments": ("name", "label", "settings"), "algorithms": ("name", "label", "batch")}
 #: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
 _MEASURE = 1
 
 
 @dataclass(frozen=True)
-class EnvironmentEntry:
-    """An environment by name: its options, and settings for the algorithms that play it."""
+class Entry:
+    """An environment or an algorithm by name, with options: settings for who plays it, or how many points it is asked.
+
+    Args:
+        name: of a registry, or of own code.
+        label: for tables and figures.
+        options: what it is made with.
+        settings: of an environment, for the algorithms that play it.
+        batch: of an algorithm, how many points it is asked for at a time.
+    """
 
     name: str
     label: str
     options: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class AlgorithmEntry:
-    """An algorithm by name: its options, and how many points it is asked for at a time."""
-
-    name: str
-    label: str
-    options: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
     batch: int | Literal["rule"] = 1
-
-
-Entry = TypeVar("Entry", AlgorithmEntry, EnvironmentEntry)
 
 
 @dataclass(frozen=True)
 class Trial:
     """One run to make; a value that can be sent to another process. Its fields are those of ``ExperimentSpec``."""
 
-    environment: EnvironmentEntry
-    algorithm: AlgorithmEntry
+    environment: Entry
+    algorithm: Entry
     settings: Mapping[str, Any]
     rounds: int
     record_every: int
@@ -105,8 +102,8 @@ class ExperimentSpec:
     name: str
     rounds: int
     seeds: tuple[int, ...]
-    environments: tuple[EnvironmentEntry, ...]
-    algorithms: tuple[AlgorithmEntry, ...]
+    environments: tuple[Entry, ...]
+    algorithms: tuple[Entry, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     record_every: int = 1
 
@@ -120,13 +117,11 @@ class ExperimentSpec:
 
     def content(self) -> dict[str, Any]:
         """Return the table that ``parse_spec`` takes, of plain values."""
-
-        def listed(entries: tuple[Entry, ...]) -> list[dict[str, Any]]:
-            # The options of an entry stand beside its name.
-            plain = [dict(vars(entry)) for entry in entries]
-            return [{**{key: each[key] for key in each if key != "options"}, **each["options"]} for each in plain]
-
-        entries = {"environments": listed(self.environments), "algorithms": listed(self.algorithms)}
+        # The options of an entry stand beside its name.
+        entries = {
+            kind: [{key: getattr(each, key) for key in keys} | dict(each.options) for each in getattr(self, kind)]
+            for kind, keys in _ENTRY_KEYS.items()
+        }
         return {**vars(self), "seeds": list(self.seeds), **entries}
 
 
@@ -142,12 +137,10 @@ def load_spec(path: str | Path) -> ExperimentSpec:
         if file.stat().st_size > _LARGEST_FILE:
             raise InputError(f"it has more than {_LARGEST_FILE:,} bytes: it is no spec.")
         return parse_spec(_plain(read, file.read_text("utf-8")), default_name=file.stem, folder=file.parent)
-    except FileNotFoundError:
-        raise InputError(f"There is no spec file {str(path)!r}.") from None
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not valid {kind}: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(f"The spec {str(path)!r} cannot be read: {error}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -185,8 +178,8 @@ def parse_spec(
         rounds=checks.positive_integer("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
         settings=_settings("settings", content.get("settings", {})),
-        environments=_entries("environments", content["environments"], _environment),
-        algorithms=_entries("algorithms", content["algorithms"], _algorithm),
+        environments=_entries("environments", content["environments"]),
+        algorithms=_entries("algorithms", content["algorithms"]),
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
     )
 
@@ -216,19 +209,14 @@ def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any
 
 
 def parse_assignment(text: str, option: str) -> tuple[str, Any]:
-    """Return the key and the value of KEY=VALUE."""
+    """Return the key and the value of KEY=VALUE, as in TOML; a text that means nothing there is a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{option}: {text!r} must be KEY=VALUE.")
-    return key.strip(), parse_value(value.strip())
-
-
-def parse_value(text: str) -> Any:
-    """Return what a text means in TOML; a text that means nothing there is a string."""
     try:
-        return _plain(tomllib.loads, f"value = {text}")["value"]
+        return key.strip(), _plain(tomllib.loads, f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
-        return text
+        return key.strip(), value.strip()
 
 
 def algorithm_options(name: str) -> dict[str, Any]:
@@ -242,54 +230,41 @@ def algorithm_options(name: str) -> dict[str, Any]:
 
 
 def _plain(read: Callable[[str], Any], text: str) -> Any:
-    """Return the content of a text in TOML or JSON, unless it is too deep or has too many digits for its reader."""
+    """Return the content of a text in TOML or JSON."""
     try:
         return read(text)
-    except RecursionError:
-        raise InputError("It is nested too deeply: give tables and lists as the documentation shows them.") from None
-    except ValueError as error:
-        if isinstance(error, json.JSONDecodeError | tomllib.TOMLDecodeError):
-            raise
-        raise InputError("It has a number of too many digits.") from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError):
+        raise
+    except (RecursionError, ValueError):
+        raise InputError("It is nested too deeply, or has a number of too many digits.") from None
 
 
-def _entries(kind: str, entries: Any, made: Callable[[str, Mapping[str, Any]], Entry]) -> tuple[Entry, ...]:
+def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     """Return the entries of a list of tables, whose labels differ."""
-    if not isinstance(entries, list | tuple) or not entries:
-        raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(entries)}.")
+    if not isinstance(tables, list | tuple) or not tables:
+        raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(tables)}.")
     found: dict[str, Entry] = {}
-    for i, entry in enumerate(entries):
+    one = kind.removesuffix("s")
+    for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
         for key in ("name", "label"):
-            if not isinstance(own.table(where, entry).get(key, ""), str) or "name" not in entry:
-                raise InputError(f"{where} needs a {key} that is a string, got {entry.get(key)!r}.")
-        known = made(where, {"label": own.what(entry["name"]), **entry})
-        if known.label in found:
-            raise InputError(f"Two {kind} are called {known.label!r}: give each a label of its own.")
-        found[known.label] = known
+            if not isinstance(own.table(where, table).get(key, ""), str) or "name" not in table:
+                raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
+        name, shown, batch = table["name"], own.what(table["name"]), table.get("batch", 1)
+        if not own.is_own(name):
+            known = environments.names() if one == "environment" else algorithms.names()
+            pick(where, one, name, known, own.OWN_FORMS)
+        options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
+        # What an algorithm is not given a run may know.
+        taken = environments.describe(own.maker(name))[1] if one == "environment" else set(algorithm_options(name))
+        check_options(where, f"option of {one} {shown!r}", options, taken)
+        if batch != "rule":
+            checks.positive_integer(f"{where}.batch", batch)
+        label, settings = table.get("label", shown), _settings(f"{where}.settings", table.get("settings", {}))
+        if label in found:
+            raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
+        found[label] = Entry(name, label, options, settings, batch)
     return tuple(found.values())
-
-
-def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
-    name, shown = entry["name"], own.what(entry["name"])
-    options = {key: value for key, value in entry.items() if key not in ("name", "label", "settings")}
-    if not own.is_own(name):
-        pick(where, "environment", name, environments.names(), own.OWN_FORMS)
-    elif "seed" not in parameters(own.load(where, name)):
-        raise InputError(f"{where}: {shown} must take seed, which addresses the noise and all else that is random.")
-    check_options(where, f"option of environment {shown!r}", options, environments.describe(own.maker(name))[1])
-    return EnvironmentEntry(name, entry["label"], options, _settings(f"{where}.settings", entry.get("settings", {})))
-
-
-def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
-    name, shown, batch = entry["name"], own.what(entry["name"]), entry.get("batch", 1)
-    options = {key: value for key, value in entry.items() if key not in ("name", "label", "batch")}
-    if not own.is_own(name):
-        pick(where, "algorithm", name, algorithms.names(), own.OWN_FORMS)
-    check_options(where, f"option of algorithm {shown!r}", options, set(algorithm_options(name)))
-    if batch != "rule":
-        checks.positive_integer(f"{where}.batch", batch)
-    return AlgorithmEntry(name, entry["label"], options, batch)
 
 
 def _settings(where: str, value: Any) -> dict[str, Any]:

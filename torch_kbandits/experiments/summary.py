@@ -202,7 +202,7 @@ def render(rows: Sequence[Row]) -> str:
         widths = [max(2, *map(len, column)) for column in zip(*cells, strict=True)]
         cells.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
         sides = [str.ljust, *[str.rjust] * (len(heads) - 1)]
-        filled = [[side(*cell) for side, *cell in zip(sides, line, widths, strict=True)] for line in cells]
+        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in cells]
         text += [f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
     return "\n".join([*text, legend(rows), ""])
 
