@@ -1,10 +1,10 @@
-"""The directory of an experiment: its one writer, finished runs as JSON lines, and which experiment is in it."""
+"""The directory of an experiment: its files, its one writer, and finished runs as JSON lines."""
 
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cache
@@ -13,13 +13,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from torch_kbandits.errors import DamagedFileError, InputError
-from torch_kbandits.files import file_error, read_whole, write_text
+from torch_kbandits.errors import InputError
+from torch_kbandits.files import file_error, write_text
 from torch_kbandits.version import __version__
 
-RECORDS_FILE, FAILURES_FILE = "records.jsonl", "failures.log"
-#: The spec that was last run in a directory, and what its runs are called: key, label of environment and algorithm.
-EXPERIMENT_FILE = "experiment.json"
+#: Finished runs, the spec that was last run there, and tracebacks.
+RECORDS_FILE, SPEC_FILE, FAILURES_FILE = "records.jsonl", "experiment.json", "failures.log"
 
 
 @dataclass(frozen=True)
@@ -134,38 +133,10 @@ def sole_writer(folder: Path) -> Iterator[None]:
         lock = FileLock(folder / ".lock", timeout=0)
         lock.acquire()
     except Timeout:
-        raise InputError(
-            f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-        ) from None
+        raise InputError(f"Another run is writing to {str(folder)!r}: wait, or take another directory.") from None
     except OSError as error:
         raise file_error("written", folder, error) from error
     try:
         yield
     finally:
         lock.release()
-
-
-def begin(folder: Path, name: str, content: Mapping[str, Any], runs: Sequence[Sequence[str]]) -> None:
-    """Write down which experiment is run: its name, its spec as a table, and its runs."""
-    text = json.dumps({"name": name, "spec": content, "runs": runs}, indent=1)
-    write_text(folder / EXPERIMENT_FILE, text + "\n")
-
-
-def index_of(folder: Path) -> dict[str, Any]:
-    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing."""
-    if not (folder / EXPERIMENT_FILE).is_file():
-        return {}
-    try:
-        index = json.loads(read_whole(folder / EXPERIMENT_FILE))
-        index["runs"] = [(key, environment, algorithm) for key, environment, algorithm in index.get("runs", ())]
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(folder, error) from error
-    return index
-
-
-def damaged(folder: Path, error: Exception) -> DamagedFileError:
-    """Return the error for an experiment that cannot be read."""
-    return DamagedFileError(
-        f"{str(folder / EXPERIMENT_FILE)!r} is damaged: {error}. kbandits run SPEC --directory DIRECTORY writes it "
-        "anew and keeps the finished runs."
-    )

@@ -79,9 +79,9 @@ def portable(content: Any) -> Any:
     return json.loads(re.sub(r'"[^"]*[/\\]([^"/\\]+\.py:\w+@[0-9a-f]{12})"', r'"\1"', json.dumps(content)))
 
 
-def digests(content: Any) -> dict[str, str]:
-    """Return the digests of all pinned names in a content, by the name without it."""
-    return dict(re.findall(r'"([^"]+:\w+)@([0-9a-f]{12})"', json.dumps(content)))
+def digests(text: str) -> dict[str, str]:
+    """Return the digests of all pinned names in a text of JSON, by the name without it."""
+    return dict(re.findall(r'"([^"]+:\w+)@([0-9a-f]{12})"', text))
 
 
 def load(where: str, name: str) -> Callable[..., Any]:

@@ -14,12 +14,8 @@ from torch_kbandits.experiments.directory import Record
 from torch_kbandits.experiments.summary import Group, group, outside_median, pairs
 from torch_kbandits.plotting import style
 
-#: Marks on a curve; and curves in a panel: where there are more, each panel has some, before all others in grey.
-_MARKS, _MOST_CURVES = 6, 6
-#: Regrets at the end further apart than this are drawn on a logarithmic axis.
-_APART = 20.0
-#: Inches of a panel.
-_PANEL = (5.0, 3.6)
+#: Marks on a curve; inches of a panel; and what is further apart at the end is drawn on a logarithmic axis.
+_MARKS, _PANEL, _APART = 6, (5.0, 3.6), 20.0
 _BANDS = {
     "quartiles": "medians over {}; band: quartiles",
     "error": "means over {}; band: standard error",
@@ -58,7 +54,7 @@ def plot(
     baseline: str | None = None,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the figures, one panel for each environment; several for one with more than six algorithms.
+    """Draw the figures, with a panel for each environment.
 
     Args:
         records: finished runs.
@@ -149,57 +145,41 @@ def _difference(x: ndarray, both: list[tuple[Record, Record]], is_interval: bool
 
 
 def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
-    """Return a figure with a panel for each environment, or a row of them if it has many algorithms."""
+    """Return a figure with a panel for each environment."""
     environments = list(dict.fromkeys(entry.environment for entry in groups))
     # Of all groups, so that an algorithm looks the same in every figure.
     algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
-    number = math.ceil(len(algorithms) / _MOST_CURVES)
-    parts = [part.tolist() for part in np.array_split(np.array(algorithms, dtype=object), number)]
-    columns = number if number > 1 else min(len(environments), 2 if len(environments) == 4 else 3)
-    rows = math.ceil(len(environments) * number / columns)
-    figure = style.new_figure(_PANEL[0] * columns, (_PANEL[1] + 0.1 * len(parts[0])) * rows)
-    panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if number > 1 else False).flatten()
-    for place, panel in enumerate(panels):
-        if place >= len(environments) * number:
-            panel.set_axis_off()
-            continue
-        environment, part = environments[place // number], parts[place % number]
+    columns = min(len(environments), 2 if len(environments) == 4 else 3)
+    rows = math.ceil(len(environments) / columns)
+    figure = style.new_figure(_PANEL[0] * columns, _PANEL[1] * rows + 0.24 * (1 + len(algorithms) / columns))
+    panels, named = figure.subplots(rows, columns, squeeze=False).flatten(), dict[str, Any]()
+    for panel, environment in zip(panels, environments, strict=False):
         drawn = zip(groups, kind.curves, strict=True)
         here = {entry.algorithm: curve for entry, curve in drawn if curve and entry.environment == environment}
         for algorithm, curve in here.items():
-            if algorithm in part:
-                _line(panel, curve, algorithm, part.index(algorithm), len(part))
-            else:
-                panel.plot(curve.x, curve.line, color="0.8", linewidth=1.0, zorder=1)
+            named[algorithm] = _line(panel, curve, algorithms.index(algorithm), len(algorithms))
         panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
         panel.grid(alpha=0.25, linewidth=0.6)
         _scale(panel, kind, [curve.line for curve in here.values()])
-    legend: dict[str, Any] = {"frameon": False, "handlelength": 3.5}
-    if number > 1:
-        for panel in panels[-number:]:
-            panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), **legend)
-        figure.supxlabel(f"{kind.legend}; grey: the others", fontsize="small")
-        return figure
-    named: dict[str, Any] = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    legend |= {"ncols": 2 if columns == 1 else 3, "title": kind.legend, "title_fontsize": "small"}
-    figure.legend(named.values(), named.keys(), loc="outside lower center", **legend)
+    for panel in panels[len(environments) :]:
+        panel.set_axis_off()
+    words = {"ncols": columns, "title": kind.legend, "title_fontsize": "small", "frameon": False, "handlelength": 3.5}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", **words)
     return figure
 
 
-def _line(panel: Any, curve: _Curve, label: str, number: int, of: int) -> None:
-    """Draw a curve, the one of this number."""
+def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
+    """Draw a curve, the one of this number, and return what the legend shows."""
     colour, step = style.COLOURS[number % len(style.COLOURS)], max(1, len(curve.x) // _MARKS)
     for thin in curve.thin:
         panel.plot(curve.x, thin, color=colour, linewidth=0.6, alpha=0.4)
     if curve.shade is not None:
         panel.fill_between(curve.x, *curve.shade, color=colour, alpha=0.15, linewidth=0)
     words = {"linestyle": style.DASHES[number % len(style.DASHES)], "linewidth": 1.6, "markersize": 5}
-    words |= {"marker": style.MARKERS[number % len(style.MARKERS)], "markerfacecolor": "white", "label": label}
+    words |= {"marker": style.MARKERS[number % len(style.MARKERS)], "markerfacecolor": "white"}
     # The marks of curves that lie on each other do not.
-    panel.plot(curve.x, curve.line, color=colour, markevery=(step * number // of, step), **words)
+    (handle,) = panel.plot(curve.x, curve.line, color=colour, markevery=(step * number // of, step), **words)
+    return handle
 
 
 def _scale(panel: Any, kind: _Kind, lines: list[ndarray]) -> None:

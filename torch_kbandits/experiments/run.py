@@ -10,30 +10,28 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch_kbandits import checks
-from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError
+from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.experiments import own
 from torch_kbandits.experiments.directory import (
     FAILURES_FILE,
     RECORDS_FILE,
+    SPEC_FILE,
     Record,
     append_record,
-    begin,
-    damaged,
-    index_of,
     read_records,
     sole_writer,
 )
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
-from torch_kbandits.files import clear_drafts
+from torch_kbandits.files import clear_drafts, write_text
 
 
 class Failure(NamedTuple):
@@ -120,7 +118,7 @@ def run_experiment(
                     if words not in warned:
                         warned.add(words)
                         tell(f"{trial.algorithm.label}: {warning}")
-    return Outcome(_called(finished, _labels(spec)), failures, len(trials) - len(due), notes)
+    return Outcome(_called(finished, spec), failures, len(trials) - len(due), notes)
 
 
 def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
@@ -131,11 +129,15 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
             with its labels.
 
     Returns:
-        The records, at least one, and a line of words for each damaged line of the file, which is left out.
+        The records, at least one, and a line of words for each damaged line of the file, which is left out, and for a
+        spec that cannot be read, without which all runs are returned.
     """
     records, losses = read_records(path)
-    if runs := index_of(Path(path)).get("runs"):
-        records = _called({record.key: record for record in records}, runs)
+    if (Path(path) / SPEC_FILE).is_file():
+        try:
+            records = _called({record.key: record for record in records}, spec_in(path))
+        except KernelBanditError as error:
+            losses.append(f"All runs are shown: {error}")
     if not records:
         raise InputError(f"{str(path)!r} holds no finished run.")
     return records, losses
@@ -143,13 +145,9 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
 def spec_in(directory: str | Path) -> ExperimentSpec:
     """Return the experiment that was last run in a directory; ``InputError`` if it holds none."""
-    index = index_of(Path(directory))
-    if "spec" not in index:
+    if not (Path(directory) / SPEC_FILE).is_file():
         raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
-    try:
-        return parse_spec(index["spec"])
-    except (InputError, KeyError, TypeError) as error:
-        raise damaged(Path(directory), error) from error
+    return load_spec(Path(directory) / SPEC_FILE)
 
 
 # ---------------------------------------------------------------- inside
@@ -161,26 +159,21 @@ def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> d
     records, losses = read_records(folder, mend=True) if (folder / RECORDS_FILE).exists() else ([], [])
     for loss in losses:
         tell(loss)
-    before, content = {}, spec.content()
-    with suppress(DamagedFileError):  # it is written anew
-        before = own.digests(index_of(folder).get("spec", {}))
-    for name, digest in own.digests(content).items():
+    text, file = json.dumps(spec.content(), indent=1), folder / SPEC_FILE
+    before = own.digests(file.read_text("utf-8", errors="replace")) if file.is_file() else {}
+    for name, digest in own.digests(text).items():
         if before.get(name, digest) != digest:
             tell(f"{name} has changed since this directory was run last: what it decides is run again.")
-    begin(folder, spec.name, content, _labels(spec))
+    write_text(file, text + "\n")
     return {record.key: record for record in records}
 
 
-def _labels(spec: ExperimentSpec) -> list[tuple[str, str, str]]:
-    return [(trial.key, trial.environment.label, trial.algorithm.label) for trial in spec.trials()]
-
-
-def _called(finished: Mapping[str, Record], runs: Sequence[tuple[str, str, str]]) -> list[Record]:
-    """Return those of the runs that are finished under their labels, which are no part of what was run."""
+def _called(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record]:
+    """Return those of the runs of a spec that are finished under its labels, which are no part of what was run."""
     records = []
-    for key, environment, algorithm in runs:
-        if known := finished.get(key):
-            labels = {"environment": environment, "algorithm": algorithm}
+    for trial in spec.trials():
+        if known := finished.get(trial.key):
+            labels = {"environment": trial.environment.label, "algorithm": trial.algorithm.label}
             records.append(replace(known, **{kind: getattr(known, kind) | {"label": labels[kind]} for kind in labels}))
     return records
 
