@@ -29,13 +29,12 @@ def bump(
     Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
     action of every context is a*, and rewards may exceed 1.
 
-    Source: Zenati et al., AISTATS 2022, §5, and their public code, which has its problem from the seed 123 and lets
-    contexts and noise alone vary. Differs: regret is noise-free, while theirs has fresh noise in both rewards; the
-    kernel's length scale is 1 instead of their 0.1, with which nothing is learned from one context for another: they
-    are about 0.9 apart.
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free, while theirs has
+    fresh noise in both rewards; the kernel's length scale is 1 instead of their 0.1, with which nothing is learned from
+    one context for another: they are about 0.9 apart.
 
     Args:
-        lengthscale: of the Gaussian kernel on joint points, exp(−‖s − s'‖² / (2 lengthscale²)).
+        lengthscale: of the Gaussian kernel on joint points.
         noise_scale: standard deviation of the noise; λ is its square, and None without noise.
         problem_seed: addresses the actions (from 0, 0.01, …, 0.99, without replacement), a*, x* and w*; 123 is the
             authors' problem. None: every seed has its own.
@@ -53,13 +52,9 @@ def chessboard(
 ) -> ContextualFunction:
     """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
 
-    Contexts are uniform in [0, 1].
-
-    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free and against the best
+    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is against the best
     action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
     the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
-
-    Arguments are those of ``bump``; the length scale of 0.1 is that of the code.
     """
     return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
 
@@ -69,11 +64,7 @@ def step_diagonal(
 ) -> ContextualFunction:
     """Step Diagonal: 1 where |x − a − 0.15| < 0.1, 0.5 where |x − a + 0.15| < 0.1, else 0, on ten actions in [0, 1).
 
-    Contexts x are uniform in [0, 1].
-
-    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: as ``chessboard``.
-
-    Arguments are those of ``chessboard``.
+    All else is as in ``chessboard``.
     """
     return _problem(_step_diagonal, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
 
@@ -83,21 +74,15 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
 
     Contexts are the first principal components of the pixels, each scaled to mean 0 and variance 1 over the images.
     The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. Of length
-    scales from 2 to 6 the default is right most often.
+    scales from 2 to 6 the default is right most often. R is 0.5 and λ = 0.25.
 
     Source: the test part of Alpaydin and Kaynak's "Optical recognition of handwritten digits" (1998), through
-    scikit-learn's ``load_digits``.
+    scikit-learn's ``load_digits``; without it ``MissingExtraError``.
 
     Args:
         num_components: c, 1 to 61: three pixels are the same in all images.
-        lengthscale: of the Gaussian kernel on the context, whose columns have variance 1.
+        lengthscale: of the Gaussian kernel on the context.
         seed: addresses the order of the images, another one in each epoch of 1,797 rounds.
-
-    Returns:
-        Contexts (c,), actions (10, 10); noise scale 0.5 and λ = 0.25.
-
-    Raises:
-        MissingExtraError: if scikit-learn is not installed.
     """
     number = checks.positive_integer("num_components", num_components)
     lengthscale = checks.positive("lengthscale", lengthscale)

@@ -142,13 +142,7 @@ class BoxFunction(Environment):
     bounds: Tensor
 
     def __init__(
-        self,
-        function: Means,
-        bounds: Tensor,
-        best_mean: float,
-        noise_scale: float,
-        seed: int,
-        **known: Unpack[Known],
+        self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
         self.function, self.bounds = _callable(function), checks.bounds(bounds)
@@ -176,13 +170,7 @@ class ContextualFunction(ContextualEnvironment):
     actions: Tensor
 
     def __init__(
-        self,
-        function: Means,
-        context_dim: int,
-        actions: Tensor,
-        noise_scale: float,
-        seed: int,
-        **known: Unpack[Known],
+        self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
         self.function, self.context_dim = _callable(function), checks.size("context_dim", context_dim)

@@ -57,12 +57,7 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
 
 
 def sensor_replay(
-    csv: str,
-    *,
-    locations: str | None = None,
-    train_fraction: float = 0.2,
-    noise_fraction: float = 0.05,
-    seed: int,
+    csv: str, *, locations: str | None = None, train_fraction: float = 0.2, noise_fraction: float = 0.05, seed: int
 ) -> SensorReplay:
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
 

@@ -49,12 +49,7 @@ class Trace:
 
 
 def play(
-    bandit: Bandit,
-    environment: AnyEnvironment,
-    rounds: int,
-    *,
-    record_every: int = 1,
-    batch: int | str = 1,
+    bandit: Bandit, environment: AnyEnvironment, rounds: int, *, record_every: int = 1, batch: int | str = 1
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
