@@ -34,12 +34,6 @@ _ENVIRONMENTS = click.option("--environment", "environments", multiple=True, hel
 _ALGORITHMS = click.option("--algorithm", "algorithms", multiple=True, help=_ONLY)
 
 
-class _BadInput(click.ClickException):
-    """What was typed does not fit."""
-
-    exit_code = 2
-
-
 class _Commands(click.Group):
     """The commands, in the order of their use. What the package raises on purpose is a line, and no traceback."""
 
@@ -50,7 +44,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (KernelBanditError, OSError) as error:
-            raise (_BadInput if isinstance(error, InputError) else click.ClickException)(str(error)) from None
+            raise (click.UsageError if isinstance(error, InputError) else click.ClickException)(str(error)) from None
         except MemoryError:
             raise click.ClickException("There is not enough memory for this: make it smaller.") from None
 

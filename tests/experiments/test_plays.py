@@ -242,8 +242,8 @@ def test_specs_play_algorithms_that_ask_an_expert_and_name_those_that_they_canno
     outcome = run({"name": "moving-peak"}, {"batch": 2}, {"expert": 0.0, "questions": 2.0, "cutoff": 3.0})
     assert (outcome.failures, outcome.notes, len(outcome.records)) == ([], [], 2)
     for name, options, message in (
-        ("rkhs-function", {}, "FiniteArms does not change with time"),
-        ("drift", {"batch": "rule"}, "has no batch rule"),
+        ("rkhs-function", {}, "environment must be a problem that changes with time"),
+        ("drift", {"batch": "rule"}, "batch, where an expert is asked, must be a whole number"),
         ("drift", {"expert": -0.1}, "expert must be a finite number of at least 0"),
     ):
         with pytest.raises(InputError, match=message):
@@ -274,7 +274,7 @@ def test_problems_that_they_cannot_play_are_refused():
     box = environments.build("test-function", domain="box", seed=0)
     with pytest.raises(InputError, match="is a box"):
         BestFixed(environment=box, horizon=5, bounds=box.bounds)
-    for name, questions, said in (("bump", 6.0, "what changes"), ("drift", 0.0, "questions")):
+    for name, questions, said in (("bump", 6.0, "changes with time"), ("drift", 0.0, "questions")):
         with pytest.raises(InputError, match=said):
             BestAnswer(environment=environments.build(name, seed=0), seed=0, questions=questions)
 

@@ -253,7 +253,7 @@ BAD_SPECS = [
     ("test-function", {"domain": "box", "num_arms": 9}, "num_arms is for domain='arms' only"),
     ("test-function", {"standardize": "yes"}, "standardize must be True or False"),
     ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
-    ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
+    ("abrupt", {"switches": [5, 5]}, r"switches must increase, got \(5, 5\)"),
     ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
     ("drift", {"horizon": 1}, "horizon must be a whole number of at least 2"),
     ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),

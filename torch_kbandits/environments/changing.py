@@ -262,7 +262,6 @@ def _switches(value: int | Sequence[int]) -> int | tuple[int, ...]:
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         return checks.positive_integer("switches, unless it is a list of rounds,", value)
     rounds = tuple(checks.positive_integer(f"switches[{i}]", round) for i, round in enumerate(value))
-    for i, (sooner, later) in enumerate(pairwise(rounds)):
-        if later <= sooner:
-            raise InputError(f"switches must increase; after {sooner} comes switches[{i + 1}] = {later}.")
+    if any(later <= sooner for sooner, later in pairwise(rounds)):
+        raise InputError(f"switches must increase, got {checks.shown(rounds)}.")
     return rounds

@@ -95,10 +95,9 @@ def build_width(where: str, value: Any, words: Mapping[str, Any]) -> float | Wid
         raise InputError(f"{where}: width {shown!r} needs {key}, which the environment does not know; give it.")
     if "gain" in given:
         given["gain"] = build_gain(f"{where}.gain", given["gain"], words)
-    if own.is_own(name):
-        width = own.build_piece(where, {"name": name, **given}, Width, "a Width")
-    else:
-        width = WIDTHS[name](**given)
+    with own.making(name):
+        width = (own.load(where, name) if own.is_own(name) else WIDTHS[name])(**given)
+    checks.instance(where, width, Width, "a Width")
     if double:
         width = confidence.GuessAndDouble(cast(TheoremWidth, width))
     return width if scale is None else confidence.ScaledWidth(width, scale)

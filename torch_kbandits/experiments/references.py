@@ -1,6 +1,6 @@
 """Players that know the truth, or ask it, beside which a table of regrets can be read; and the expert of a run."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,16 +23,13 @@ class EnvironmentExpert:
         batch: rewards told in a round of the bandit; its round r begins at the environment's round r · batch.
     """
 
-    def __init__(self, environment: AnyEnvironment, noise_scale: Any = None, batch: int = 1) -> None:
-        if not isinstance(environment, DynamicEnvironment):
-            raise InputError(
-                f"An expert is asked about what changes, and {type(environment).__name__} does not change with time: "
-                "play moving-peak, abrupt, drift or another environment that does."
-            )
-        self.environment, self.batch = environment, batch
-        self.noise_scale = checks.non_negative(
-            "expert", environment.noise_scale if noise_scale is None else noise_scale
-        )
+    def __init__(self, environment: AnyEnvironment, noise_scale: Any = None, batch: Any = 1) -> None:
+        kinds = "a problem that changes with time, such as moving-peak, where an expert is asked"
+        checks.instance("environment", environment, DynamicEnvironment, kinds)
+        self.environment = cast(DynamicEnvironment, environment)
+        self.batch = checks.positive_integer("batch, where an expert is asked,", batch)
+        noise_scale = environment.noise_scale if noise_scale is None else noise_scale
+        self.noise_scale = checks.non_negative("expert", noise_scale)
 
     def __call__(self, X: Tensor, time: float) -> tuple[Tensor, float]:
         """Return values (Q,) at arms X (Q, d) in a round of the bandit, and the variance of their noise."""

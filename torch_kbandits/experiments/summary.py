@@ -234,14 +234,8 @@ def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
 
 def legend(rows: Sequence[Row]) -> str:
     """Return what the numbers of the tables are, in words."""
-    several = [row.seeds for row in rows if row.seeds > 1]
-    if not several:
-        return "One seed."
-    spread = "quartiles" if min(several) >= _QUARTILES_FROM else "range"
-    if spread == "range" and max(several) >= _QUARTILES_FROM:
-        spread = f"quartiles; the range of fewer than {_QUARTILES_FROM} seeds"
-    words = f"Medians over seeds [{spread}], and means ± standard errors."
     pairs = [row.difference.pairs for row in rows if row.difference is not None]
+    words = f"Medians over seeds [quartiles; of fewer than {_QUARTILES_FROM} the range], and means ± standard errors."
     if not pairs:
         return words
     interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""

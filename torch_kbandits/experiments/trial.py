@@ -127,7 +127,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     name, made_by = own.what(trial.algorithm.name), own.maker(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
-        words["expert"] = _expert(trial, environment, words.pop("expert", None))
+        words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
     words = {key: value for key, value in {"seed": trial.seed, **words}.items() if key in takes} | space
     missing = [key for key, word in takes.items() if word.default is inspect.Parameter.empty and key not in words]
     if "prior" in takes:  # which stands for these
@@ -203,18 +203,8 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     return {"candidates": environment.arms}
 
 
-def _expert(trial: Trial, environment: AnyEnvironment, noise_scale: Any) -> EnvironmentExpert:
-    """Return the environment as its own expert."""
-    if trial.algorithm.batch == "rule":
-        raise InputError(f"{trial.algorithm.name} has no batch rule: give batch a number, or leave it out.")
-    return EnvironmentExpert(environment, noise_scale, trial.algorithm.batch)
-
-
 def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:
-    """Return the true mean of the recommended point; None if nothing was learned, as in an unfinished first batch.
-
-    None with contexts and on problems that change, too: what is best depends on them.
-    """
+    """Return the true mean of the recommended point; None if nothing was learned, or if it depends on the round."""
     if not isinstance(environment, Environment) or not hasattr(bandit, "recommend"):
         return None
     try:
