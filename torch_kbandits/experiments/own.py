@@ -54,9 +54,7 @@ def table(where: str, value: Any) -> Mapping[str, Any]:
 def pinned(where: str, value: Any, folder: Path) -> Any:
     """Return a value of a spec in which names of own code have an absolute path and the digest of the code now.
 
-    Raises:
-        InputError: if there is no such code, or it cannot be imported.
-        StateMismatchError: if a name has the digest of another content.
+    Without such code there is an ``InputError``, and where a name has another digest a ``StateMismatchError``.
     """
     if isinstance(value, list | tuple):
         return [pinned(f"{where}[{i}]", part, folder) for i, part in enumerate(value)]

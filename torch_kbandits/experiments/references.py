@@ -49,8 +49,7 @@ class BestFixed:
     Args:
         environment: what is played; on a box, or where actions differ from round to round, ``InputError``.
         horizon: T.
-        candidates: the arms or actions, as an algorithm gets them; not needed.
-        bounds: likewise; what has them is refused.
+        candidates, bounds: what may be played, as an algorithm gets it; not needed.
 
     Cost: the means of all arms in all rounds, once.
     """

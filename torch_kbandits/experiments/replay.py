@@ -58,15 +58,12 @@ def replay_log(
         log: as it was played.
         seed: addresses which interactions are accepted, by their position in the log.
         rounds: stop after so many rounds; None: at the end of the log.
-        lowest_propensity: p₀, in (0, 1]; by default the smallest propensity of the log.
+        lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
         center: constant to subtract from rewards before they are told.
 
     Returns:
         The rewards and their mean. Its standard error is that of independent rewards, right for a bandit that has
         stopped learning, a guide for one that learns.
-
-    Raises:
-        InputError: if an argument does not fit, or a propensity of the log is below ``lowest_propensity``.
 
     Cost: an ask for each accepted interaction, a tell for each round.
     """

@@ -18,16 +18,9 @@ from typing import Any, NamedTuple
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.experiments import directory as on_disk
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import (
-    FAILURES_FILE,
-    RECORDS_FILE,
-    SPEC_FILE,
-    Record,
-    append_record,
-    read_records,
-    sole_writer,
-)
+from torch_kbandits.experiments.directory import Record
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
@@ -72,7 +65,7 @@ def run_experiment(
     changed spec makes only what is new.
 
     Args:
-        spec: what to run: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
+        spec: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
         directory: where records are; made if it does not exist.
         workers: parallel processes, by default and at most one for each core. With one, runs are made in this process.
         say: called with each line of news; by default it is printed to standard error, above the progress bar.
@@ -93,7 +86,7 @@ def run_experiment(
 
     workers = checks.optional(checks.positive_integer)("workers", workers)
     folder, trials = Path(directory), list({trial.key: trial for trial in spec.trials()}.values())
-    with sole_writer(folder):
+    with on_disk.sole_writer(folder):
         finished = _begin(spec, folder, tell)
         due = [trial for trial in trials if trial.key not in finished]
         _rehearse(due)
@@ -106,11 +99,11 @@ def run_experiment(
                 if isinstance(result, Failure):
                     failures.append(result)
                     tell(f"failed: {trial}: {result.reason}")
-                    with (folder / FAILURES_FILE).open("a", encoding="utf-8") as log:
+                    with (folder / on_disk.FAILURES_FILE).open("a", encoding="utf-8") as log:
                         log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
                     continue
                 record, news = result
-                append_record(folder, record)
+                on_disk.append_record(folder, record)
                 finished[record.key] = record
                 for warning in news:
                     # The same words with the numbers of another seed are no news.
@@ -132,8 +125,8 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
         The records, at least one, and a line of words for each damaged line of the file, which is left out, and for a
         spec that cannot be read, without which all runs are returned.
     """
-    records, losses = read_records(path)
-    if (Path(path) / SPEC_FILE).is_file():
+    records, losses = on_disk.read_records(path)
+    if (Path(path) / on_disk.SPEC_FILE).is_file():
         try:
             records = _called({record.key: record for record in records}, spec_in(path))
         except KernelBanditError as error:
@@ -145,9 +138,9 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
 def spec_in(directory: str | Path) -> ExperimentSpec:
     """Return the experiment that was last run in a directory; ``InputError`` if it holds none."""
-    if not (Path(directory) / SPEC_FILE).is_file():
+    if not (Path(directory) / on_disk.SPEC_FILE).is_file():
         raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
-    return load_spec(Path(directory) / SPEC_FILE)
+    return load_spec(Path(directory) / on_disk.SPEC_FILE)
 
 
 # ---------------------------------------------------------------- inside
@@ -156,10 +149,10 @@ def spec_in(directory: str | Path) -> ExperimentSpec:
 def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> dict[str, Record]:
     """Make a directory ready for an experiment, say what was lost or has changed, and return its finished runs."""
     clear_drafts(folder)
-    records, losses = read_records(folder, mend=True) if (folder / RECORDS_FILE).exists() else ([], [])
+    records, losses = on_disk.read_records(folder, mend=True) if (folder / on_disk.RECORDS_FILE).exists() else ([], [])
     for loss in losses:
         tell(loss)
-    text, file = json.dumps(spec.content(), indent=1), folder / SPEC_FILE
+    text, file = json.dumps(spec.content(), indent=1), folder / on_disk.SPEC_FILE
     before = own.digests(file.read_text("utf-8", errors="replace")) if file.is_file() else {}
     for name, digest in own.digests(text).items():
         if before.get(name, digest) != digest:

@@ -28,14 +28,9 @@ _MEASURE = 1
 
 @dataclass(frozen=True)
 class Entry:
-    """An environment or an algorithm by name, with options: settings for who plays it, or how many points it is asked.
+    """An environment or an algorithm: its name in a registry, or of own code, its label, and what it is made with.
 
-    Args:
-        name: of a registry, or of own code.
-        label: for tables and figures.
-        options: what it is made with.
-        settings: of an environment, for the algorithms that play it.
-        batch: of an algorithm, how many points it is asked for at a time.
+    An environment has ``settings`` for the algorithms that play it; an algorithm is asked for ``batch`` points a time.
     """
 
     name: str
@@ -92,8 +87,7 @@ class ExperimentSpec:
         name: names the experiment and its default directory.
         rounds: T, the number of plays of every run.
         seeds: each addresses one problem (function, arms and noise) and the algorithm's randomness.
-        environments: the problems.
-        algorithms: what plays them.
+        environments, algorithms: the problems, and what plays them.
         settings: what algorithms are given instead of what the environment knows: see ``SETTINGS``. An environment's
             own settings go before these, an algorithm's own options before both.
         record_every: rounds between two recorded points; the last round is always recorded.
@@ -126,11 +120,7 @@ class ExperimentSpec:
 
 
 def load_spec(path: str | Path) -> ExperimentSpec:
-    """Read an experiment from a TOML file, or from a JSON file if its name ends so.
-
-    Raises:
-        InputError: if the file is missing or malformed, or names what does not exist; the message says where.
-    """
+    """Read an experiment from a TOML file, or from a JSON file if its name ends so; see ``parse_spec``."""
     file = Path(path)
     kind, read = ("JSON", json.loads) if file.suffix.lower() == ".json" else ("TOML", tomllib.loads)
     try:

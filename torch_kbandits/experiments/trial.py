@@ -55,15 +55,13 @@ def play(
 
     Args:
         bandit: told nothing yet; for contexts one with ``ContextualActions``.
-        environment: what is played. The bandit gets no time from a ``DynamicEnvironment``: its clock is its own rounds.
+        environment: what is played, of so many rounds at least. The bandit gets no time from a ``DynamicEnvironment``:
+            its clock is its own rounds.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
         batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
             rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
             one moment of a problem that changes: those of the first.
-
-    Raises:
-        InputError: if the environment has fewer rounds; before anything is played.
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
@@ -145,11 +143,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
 
 
 def run_one(trial: Trial) -> tuple[Record, list[str]]:
-    """Make one run, on one thread of torch and with torch's generator left as it was.
-
-    Returns:
-        Its record, and the distinct warnings that it drew.
-    """
+    """Make one run, with torch's generator left as it was; return its record and the distinct warnings it drew."""
     with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         environment = build_environment(trial)
