@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_kbandits.extras import how_to_install, require
+from torch_kbandits.extras import how_to_install
 
 try:
     import click
@@ -230,11 +230,11 @@ def serve(bandit: Path, token_file: Path | None, compact_after: int, **words: An
     What was answered is on the disk, in BANDIT.journal beside it, and survives any crash. Ask with
     curl -H 'Content-Type: application/json' -d '{"q": 1}' http://127.0.0.1:8000/ask
     """
-    server = require("torch_kbandits.serving.server", "serve")
+    from torch_kbandits.serving import server
+
     token = os.environ.get("KBANDITS_TOKEN") or None
     if token_file is not None:
         token = read_whole(token_file).decode(errors="replace").strip()
-    server.check_address(words["host"], words["port"], token)
     service = server.Service.open(bandit, compact_after=compact_after)
     server.serve(service, token=token, listening=lambda address: click.echo(f"Serving {bandit} at {address}"), **words)
 

@@ -11,10 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from torch_kbandits.errors import InputError
-from torch_kbandits.files import file_error, write_text
+from torch_kbandits.files import file_error, locked, write_text
 from torch_kbandits.version import __version__
 
 #: Finished runs, the spec that was last run there, and tracebacks.
@@ -130,12 +128,9 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock", timeout=0)
-        lock.acquire()
-    except Timeout:
-        raise InputError(f"Another run is writing to {str(folder)!r}: wait, or take another directory.") from None
     except OSError as error:
         raise file_error("written", folder, error) from error
+    lock = locked(folder / ".lock", f"Another run is writing to {str(folder)!r}: wait, or take another directory.")
     try:
         yield
     finally:
