@@ -114,3 +114,20 @@ def test_runs_killed_at_random_moments_and_resumed_are_those_of_an_unbroken_expe
     assert losses == []
     assert len(read_records(folder)[0]) == 4
     assert {path.name for path in folder.iterdir()} == {"records.jsonl", "experiment.json", ".lock"}
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_workers_and_says_how_to_go_on(tmp_path):
+    (tmp_path / "spec.json").write_text(json.dumps(LONG), encoding="utf-8")
+    process = start("run", tmp_path / "spec.json", "--directory", tmp_path / "runs", "--workers", 2)
+    while not (tmp_path / "runs" / "experiment.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(3.0)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"kbandits resume {tmp_path / 'runs'} goes on" in said
+    assert "Traceback" not in said
+    assert not psutil.wait_procs(children, timeout=20.0)[1]

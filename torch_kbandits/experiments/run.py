@@ -194,17 +194,16 @@ def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[
     joblib, loky = require("joblib"), require("joblib.externals.loky")
     try:
         with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")
+            parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
             with closing(parallel(joblib.delayed(_attempt)(trial) for trial in due)) as results:
                 yield from results
+        if workers > 1:
+            loky.get_reusable_executor().shutdown()
     except BrokenProcessPool:
         raise KernelBanditError(
             "A worker process died, as one does when memory runs out. Finished runs are kept: use fewer workers and "
             "run again."
         ) from None
-    finally:
-        if workers > 1:
-            loky.get_reusable_executor().shutdown(kill_workers=True)
 
 
 def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
