@@ -162,11 +162,7 @@ def inputs_of(model: Model) -> dict[str, Any]:
 
 
 def require_one_to_one(model: Model) -> None:
-    """Refuse a model whose posterior at a point is that of several, which an input transform makes of it.
-
-    Raises:
-        UnsupportedError: if it is one.
-    """
+    """Refuse a model whose posterior at a point is that of several, which an input transform makes of it."""
     for part in model.modules():
         if isinstance(part, InputTransform) and part.is_one_to_many and part.transform_on_eval:
             raise UnsupportedError(

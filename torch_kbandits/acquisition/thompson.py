@@ -35,8 +35,8 @@ class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
     Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    made when first needed and kept while model and set stay as they are: a point evaluated twice has one value. The
-    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
+    kept while model and set stay as they are. The points of a batch, and points chosen after pending ones, have a draw
+    each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent

@@ -75,12 +75,11 @@ def fit_evidence(
     spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
     density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
 
-    The ε of a ``TemporalPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
-    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade. For other
-    memories the likelihood is no guide: noise that grows with the age says that old rewards lie further apart, which
-    they do not. Their number is that under which rewards are predicted best from those before them, one at a time; with
-    it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if nothing
-    changed, and of those under a prior on time.
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest, its horizon (``Memory.with_horizon``) being expected
+    within a decade of the time which the rewards span. For other memories the likelihood is no guide: noise that grows
+    with the age says that old rewards lie further apart, which they do not. Their number is that under which rewards
+    are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
+    latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
     Args:
         data: what is fitted to.
@@ -88,8 +87,7 @@ def fit_evidence(
         regularization: λ, if it is known.
         memory: which rewards count; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
-        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0. The mean of the rewards is
-            none where a bandit chose what was played.
+        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0.
         seed: of the points from which a fit starts.
         exact_up_to: the most distinct points of the exact density.
 
@@ -215,18 +213,8 @@ def _predictive_densities(
 ) -> Tensor:
     """Return how well memories predict, (G,): the sum of the log densities of rewards, each given those before it.
 
-    The posterior is the Nyström–DTC one with a dictionary of at most 128 points, which is the exact one where these
-    span the others.
-
-    Args:
-        fit: the kernel and λ.
-        memories: G of them, without a prior on time.
-        X: points (n, d), in the order of their times.
-        Y: rewards (n,) less their mean.
-        times: when each was made, (n,).
-        predicted: which of them are predicted, (p,).
-
-    Cost: O(G p u m²), u distinct points and m of them in the dictionary.
+    The posterior of points X (n, d) and rewards Y (n,), in the order of their times (n,), is the Nyström–DTC one with a
+    dictionary of at most 128 points; predicted are rows (p,). Cost: O(G p u m²), u distinct points and m of these.
     """
     points, places = distinct_in_order(X)
     here, Z = places[predicted], points[spanning(fit.kernel, points, _DICTIONARY)]

@@ -59,8 +59,6 @@ class ModelSpec:
 class Trials:
     """What each of K hypotheses u has shown. S_u are the rounds whose point it chose; σ and μ are of before the reward.
 
-    In double precision on the CPU, whatever the points are.
-
     Attributes:
         plays: n_u = |S_u|, (K,).
         rewards: Σ_{S_u} y, (K,).
@@ -134,16 +132,14 @@ class FamilyRule(ABC):
 class Family:
     """Several hypotheses, one of which may be true, and the rule by which they take turns.
 
+    A restart of the bandit forgets what they have shown. Cost: K times that of one hypothesis, in time and memory.
+
     Args:
         variants: the hypotheses, K >= 1. Of equals the first is preferred.
         rule: ``Balancing``, ``Elimination``, ``Sampling`` or ``Prediction``.
 
     Raises:
         InputError: if an argument does not fit.
-
-    A restart of the bandit forgets what the hypotheses have shown.
-
-    Cost: K times that of one hypothesis, in time and memory.
     """
 
     variants: tuple[ModelSpec, ...]

@@ -83,7 +83,7 @@ class MarginalPosterior:
     """The log density of rewards and parameters, log N(y | 0, K + Σ) + log p(parameters), as a function of these.
 
     Args:
-        data: what is fitted to.
+        data: what is fitted to; if nothing of it counts it is refused.
         kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
         regularization: λ, if it is known.
         memory: which rewards count, and with what noise.
@@ -95,14 +95,9 @@ class MarginalPosterior:
     Attributes:
         parameters: by name; that of λ is its logarithm, ``noise``, and that of ε that of its horizon, ``horizon``.
         bounds: the least and the largest value of each.
-        points: the distinct points that are used, (u, d).
-        num_points: how many there are.
+        points: the distinct points that are used, (u, d), of ``num_points``.
         Y: the rewards that are used, (n,).
         keeps_noise: whether each of them has noise variance λ.
-        names: those of the data.
-
-    Raises:
-        InputError: if nothing counts.
     """
 
     def __init__(
@@ -211,9 +206,7 @@ class MarginalPosterior:
     def bounded(self, other: "MarginalPosterior") -> float:
         """Bound the density from now on, through a dictionary chosen under the kernel as it is and another's λ.
 
-        Returns:
-            What the dictionary leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point: a bound makes λ too large by
-            about twice this share of it.
+        Returned is what it leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point: λ is too large by twice this share.
         """
         with torch.no_grad():
             self._log_noise.copy_(other._log_noise)
@@ -311,7 +304,7 @@ def _log_density(covariance: Tensor, y: Tensor) -> Tensor:
     """Return log N(y | 0, C), 0-dim.
 
     With α = C⁻¹ y its gradients are ½ (α αᵀ − C⁻¹) and −α, for less than they cost through the factor: what is added
-    to the value is 0 and has these gradients. Cost: O(u³), once for value and gradients together.
+    to the value is 0 and has these gradients. Cost: O(u³), once for all.
     """
     factor, targets = jittered_cholesky(covariance.detach()), y.detach()
     solved = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)

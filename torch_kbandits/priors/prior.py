@@ -126,11 +126,9 @@ def own_mean(mean: PriorMean) -> PriorMean:
 
 
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
-    """Return a prior mean as a GPyTorch mean of the points of candidates.
+    """Return a prior mean, as ``own_mean`` returns it, as a GPyTorch mean of the points of candidates.
 
-    Args:
-        candidates: what may be played; where their points know the time a mean depends on it only if it says so.
-        mean: as ``own_mean`` returns it. With contexts points are (context, action).
+    Where these know the time the mean depends on it only if it says so. With contexts points are (context, action).
 
     Raises:
         InputError: if it is of another size, or is not finite at an example.
