@@ -14,7 +14,6 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.priors.marginal import TrainingData
-from torch_kbandits.priors.units import column_spans
 
 #: From so many rewards on it is said what is odd about a fit; of fewer much is.
 _ENOUGH = 50
@@ -108,7 +107,7 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     X = counting.X if timed else counting.X[:, hidden:]
     prior, memory, diagnostics = learning.fitted(
         TrainingData(X, counting.Y, counting.times, now, config.names),
-        column_spans(history.X[:, hidden:], config.ranges, config.groups),
+        config.spans(history.X),
         first=history.Y.new_tensor(first),
         expected=None if learning.mean is None else spec.expected(counting.X),
         memory=memory,

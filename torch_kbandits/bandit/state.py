@@ -8,11 +8,9 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.advice import Advised
-from torch_kbandits.bandit.config import SurrogateSpec
+from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
-from torch_kbandits.bandit.sharing import beside, number_beside
 from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -130,7 +128,7 @@ class State:
             return self.told
         known = vars(self).get("_advised")
         if known is None or known[0] is not self.told or known[1] is not answers:
-            known = vars(self)["_advised"] = self.told, answers, cast(Advised, self.told).advised(answers)
+            known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
         return cast(Belief, known[2])
 
     def rewards_below(self, before: "State") -> Tensor | None:

@@ -99,9 +99,9 @@ class EnsembleBelief(BeliefOf):
         columns["active"] = columns["active"] > 0.0
         return self._with(self.stage_beliefs, replace(self.trials, **columns, number=number))
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-        return self.posterior.shown(told)
+        return self.posterior.shown()
 
     # ---------------------------------------------------------------- learning
 

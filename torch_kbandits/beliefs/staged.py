@@ -61,9 +61,9 @@ class StagedBelief(BeliefOf):
         """What the dictionary rule wants handed back of each of ``inducing_points``, (m,); None if nothing."""
         return self.everything.dictionary_weights
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-        return self.everything.shown(told)
+        return self.everything.shown()
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
         """Return the belief with more rewards, each in the stage that chose its point, if any.
