@@ -307,7 +307,7 @@ def test_noise_that_nothing_tells_is_asked_for():
         model = make("exact", X[:start], Y[:start], Y[:start].abs(), regularization=None)
         model.remove(list(range(start)))
         for change in (model.tell, model.condition_on_observations):
-            with pytest.raises(InputError, match="give theirs, or make the model with a regularization"):
+            with pytest.raises(InputError, match="give it, or make the model with a regularization"):
                 change(X, Y)
 
 

@@ -302,10 +302,7 @@ class ThompsonRule(OptimisticRule):
         if domain.cube is not None:
             points = torch.cat(domain.initial_points(seed))
         if points is None:
-            raise InputError(
-                "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
-                "memory. Call ask, which needs none there; or give DiscretizedThompsonSampling points of your choice."
-            )
+            raise InputError("Thompson sampling as a function needs arms in memory: call ask, which does not.")
         return points
 
 

@@ -377,8 +377,7 @@ class FactoredGP(ObservedGP):
         strategy = cast(PredictionStrategy, strategy)
         if not strategy.is_finite():
             raise NumericalError(
-                f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
-                "not finite: choose another unit, or check the kernel."
+                "The rewards add up to more than the dtype holds, or the kernel is not finite: take another unit."
             )
         if self._pending is not None:
             with torch.no_grad():

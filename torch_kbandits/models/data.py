@@ -133,8 +133,8 @@ class ObservedGP(SingleTaskGP):
             checks.absent_or(name, part, *_PARTS[name])
         if isinstance(likelihood, SparseOutlierGaussianLikelihood):
             raise InputError(
-                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to and "
-                "may scale with the prior variance: use BoTorch's RobustRelevancePursuitSingleTaskGP."
+                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to: use "
+                "BoTorch's RobustRelevancePursuitSingleTaskGP."
             )
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
             if likelihood is not None and other is not None:
@@ -280,16 +280,14 @@ class ObservedGP(SingleTaskGP):
         if noise is not None:
             if own is None and not isinstance(self.likelihood, GaussianLikelihood):
                 raise InputError(
-                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
-                    "is: leave noise and Yvar out."
+                    f"A {type(self.likelihood).__name__} says itself what the noise is: leave noise and Yvar out."
                 )
             new = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
         elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             new = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
             if not bool(torch.isfinite(new).all()):
                 raise InputError(
-                    "There is no observation whose noise variance the new ones could have: give theirs, or make the "
-                    "model with a regularization."
+                    "No observation says what noise new ones have: give it, or make the model with a regularization."
                 )
             new = new.expand(*new.shape[:-1], k)
         else:
@@ -347,15 +345,11 @@ class ObservedGP(SingleTaskGP):
     def _require_change(self, *, of_observations: bool = True) -> None:
         """Refuse to change a model in place that cannot."""
         if self._is_batch():
-            raise InputError(
-                "Only models without batch dimensions change in place; the targets of this one have "
-                f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
-            )
+            raise InputError("Only models without batch dimensions change in place. Use condition_on_observations.")
         is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
         if of_observations and is_ageing and self.likelihood.time_column is None:
             raise InputError(
-                "tell and remove need the time of each observation among its inputs: make the likelihood with "
-                "time_column instead of times."
+                "tell and remove need times among the inputs: make the likelihood with time_column instead of times."
             )
 
     def _check_time_column(self, train_X: Tensor) -> None:
@@ -367,8 +361,7 @@ class ObservedGP(SingleTaskGP):
             transformed = self._preprocess(train_X)
         if not torch.equal(transformed[..., column], train_X[..., column]):
             raise InputError(
-                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
-                "it out, as Normalize(d, indices=[...]) does."
+                f"The input transform changes column {column}, the time: leave it out, as Normalize(indices=...) does."
             )
 
     def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:

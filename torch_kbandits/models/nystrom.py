@@ -133,9 +133,8 @@ class NystromGP(FactoredGP):
             return super().forward(x)
         if not self.training:
             raise UnsupportedError(
-                "A Nyström posterior does not follow from the prior and the observations alone, so forward does not "
-                "give the prior in evaluation mode. For the prior: with gpytorch.settings.prior_mode(): model(X). For "
-                "BoTorch's loo_cv: model.leave_one_out()."
+                "A Nyström posterior does not follow from the prior and the observations alone. For the prior: with "
+                "gpytorch.settings.prior_mode(): model(X). For BoTorch's loo_cv: model.leave_one_out()."
             )
         if x.shape[-2] == 0:
             raise EmptyHistoryError("There is nothing to fit: the model has no observations.")

@@ -182,8 +182,7 @@ def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
     if not any(part.has_lengthscale for part in _parts(kernel)):
         raise InputError(
-            f"No part of this {type(kernel).__name__} has a length scale to multiply by scales: give kernels=, one for "
-            "each hypothesis."
+            f"This {type(kernel).__name__} has no length scale to multiply: give kernels=, one for each hypothesis."
         )
     factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
     return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)

@@ -105,10 +105,7 @@ class LearnedPrior:
         if self.mean is not None:
             object.__setattr__(self, "mean", own_mean(self.mean))
         if self.is_known and not self.learn_memory:
-            raise InputError(
-                "Nothing is left to learn: kernel, regularization and mean are given, and no parameter of the kernel "
-                "is free. Give a Prior of them, or say learn_memory=True."
-            )
+            raise InputError("Nothing is left to learn: all is given. Give a Prior, or say learn_memory=True.")
 
     @property
     def is_known(self) -> bool:
@@ -248,10 +245,7 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
 def given_prior(prior: Prior | LearnedPrior) -> Prior:
     """Return a prior, or refuse one that is to be learned."""
     if isinstance(prior, LearnedPrior):
-        raise InputError(
-            "A family has hypotheses that are given, so none is learned: give a Prior or a kernel, or leave out the "
-            "family."
-        )
+        raise InputError("A family has hypotheses that are given: give a Prior or a kernel, or leave out the family.")
     return prior
 
 

@@ -98,8 +98,7 @@ class TabulatedMean:
         places = [self._places.get(key) for key in row_keys(X)]
         if None in places:
             raise InputError(
-                f"mean has a value for each arm, and {X[places.index(None)].tolist()} is none: give mean as a "
-                "function of points (n, d)."
+                f"mean has no value for {X[places.index(None)].tolist()}: give it as a function of points."
             )
         return self._values[cast(list[int], places)]
 
