@@ -27,15 +27,6 @@ from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
 
-#: Of what else than data and noise a model is made, and what it must be.
-_PARTS: dict[str, tuple[type, str]] = {
-    "likelihood": (_GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch"),
-    "covar_module": (Kernel, "a GPyTorch kernel"),
-    "mean_module": (Mean, "a GPyTorch mean"),
-    "outcome_transform": (OutcomeTransform, "a BoTorch outcome transform"),
-    "input_transform": (InputTransform, "a BoTorch input transform"),
-}
-
 #: Of more points than this those that no observation is left of are dropped, once they are three in four.
 _MANY = 64
 
@@ -122,15 +113,11 @@ class ObservedGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None = None,
         input_transform: InputTransform | None = None,
     ) -> None:
-        parts = {
-            "likelihood": likelihood,
-            "covar_module": covar_module,
-            "mean_module": mean_module,
-            "outcome_transform": outcome_transform,
-            "input_transform": input_transform,
-        }
-        for name, part in parts.items():
-            checks.absent_or(name, part, *_PARTS[name])
+        checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
+        checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
+        checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
+        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
+        checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
         if isinstance(likelihood, SparseOutlierGaussianLikelihood):
             raise InputError(
                 "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to: use "
@@ -152,12 +139,19 @@ class ObservedGP(SingleTaskGP):
             regularization = checks.positive("regularization", regularization)
             if train_Yvar is None:
                 _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
-                fixed = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
-                fixed.noise = train_X.new_tensor(regularization)
-                parts["likelihood"] = fixed.requires_grad_(False)
-        if mean_module is None:
-            parts["mean_module"] = ZeroMean()
-        super().__init__(train_X, train_Y, train_Yvar, **cast(dict[str, Any], parts))
+                likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
+                likelihood.noise = train_X.new_tensor(regularization)
+                likelihood.requires_grad_(False)
+        super().__init__(
+            train_X,
+            train_Y,
+            train_Yvar,
+            likelihood=likelihood,
+            covar_module=covar_module,
+            mean_module=ZeroMean() if mean_module is None else mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+        )
         self._later_noise = None if train_Yvar is None else regularization
         self._check_time_column(train_X)
         # Points (..., k, d) that posteriors take as observed at their means; None for none.
