@@ -179,8 +179,6 @@ class UpperConfidenceRule(OptimisticRule):
             return torch.from_numpy(scores)
         return KernelUCB.score(mean, variance, beta)
 
-    def signed(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
-    ) -> KernelUCB:
+    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> KernelUCB:
         """Return a ``KernelUCB``."""
-        return KernelUCB(model, beta, X_pending=X_pending, maximize=maximize)
+        return KernelUCB(model, beta, X_pending=X_pending)
