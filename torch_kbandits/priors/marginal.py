@@ -281,8 +281,10 @@ class MarginalPosterior:
     def _near(self, given: Array, bounds: dict[str, tuple[Any, Any]], generator: torch.Generator) -> Array:
         """Return parameters near those given: times log-normal factors of deviation 1, or if below 0 plus."""
         lower, upper = cast(Array, get_bounds_as_ndarray(self.parameters, bounds)).T
-        words: Any = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
-        step = np.concatenate([torch.randn(value.numel(), **words).numpy() for value in self.parameters.values()])
+        sizes = [value.numel() for value in self.parameters.values()]
+        step = torch.cat(
+            [torch.randn(n, generator=generator, dtype=torch.float64, device="cpu") for n in sizes]
+        ).numpy()
         moved = np.where(lower >= 0.0, given * np.exp(step), given + step)  # raw, and a logarithm where small
         return np.clip(moved, lower, upper)
 
