@@ -200,7 +200,8 @@ class MarginalPosterior:
             return _log_density(self._gram(self.points) + noise.diag(), y) + constant
         embedding, left = self._projected(self._dictionary)
         whitened, targets = embedding / noise.sqrt(), y / noise.sqrt()
-        factor = jittered_cholesky(torch.eye(len(embedding)).to(y) + whitened @ whitened.mT)
+        eye = torch.eye(len(embedding), dtype=y.dtype, device=y.device)
+        factor = jittered_cholesky(eye + whitened @ whitened.mT)
         explained = torch.linalg.solve_triangular(factor, (whitened @ targets).unsqueeze(-1), upper=False)
         quadratic = targets.square().sum() - explained.square().sum()
         logarithms = noise.log().sum() + 2.0 * factor.diagonal().log().sum() + len(y) * math.log(2.0 * math.pi)
@@ -281,10 +282,11 @@ class MarginalPosterior:
     def _near(self, given: Array, bounds: dict[str, tuple[Any, Any]], generator: torch.Generator) -> Array:
         """Return parameters near those given: times log-normal factors of deviation 1, or if below 0 plus."""
         lower, upper = cast(Array, get_bounds_as_ndarray(self.parameters, bounds)).T
-        sizes = [value.numel() for value in self.parameters.values()]
-        step = torch.cat(
-            [torch.randn(n, generator=generator, dtype=torch.float64, device="cpu") for n in sizes]
-        ).numpy()
+        steps = [
+            torch.randn(value.numel(), generator=generator, dtype=torch.float64, device="cpu")
+            for value in self.parameters.values()
+        ]
+        step = torch.cat(steps).numpy()
         moved = np.where(lower >= 0.0, given * np.exp(step), given + step)  # raw, and a logarithm where small
         return np.clip(moved, lower, upper)
 
