@@ -13,9 +13,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import FantasyPosterior, best_of, required
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, found
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -265,7 +264,7 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, (waves, c) = self._belief, self._belief.wave_draw(seed)
+        belief, (waves, c) = self._belief, self._belief.draws.waves(seed)
         return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
 
 
