@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
@@ -125,28 +126,16 @@ class _Start:
     def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
         """Return the best of some climbs; of many points one more, of the bound."""
         kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
-        posterior = self.posterior(data, kernel, self.regularization, memory, self.exact_up_to, learn)
+        words: Any = {"regularization": self.regularization, "memory": memory, "mean_variance": self.mean_variance}
+        posterior = MarginalPosterior(data, kernel, learn=learn, most=self.exact_up_to, **words)
         settled = posterior.maximize(self.seed, climbs)
         if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
-            many = self.posterior(data, deepcopy(kernel), self.regularization, memory, COVERED)
+            many = MarginalPosterior(data, deepcopy(kernel), most=COVERED, **words)
             if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
                 posterior = many
         if settled and learn and on_time:
             memory = memory.with_horizon(posterior.horizon)
         return _described(posterior, memory, settled)
-
-    def posterior(
-        self,
-        data: TrainingData,
-        kernel: Kernel,
-        regularization: float | None,
-        memory: Memory,
-        most: int,
-        learn: bool = False,
-    ) -> MarginalPosterior:
-        """Return what a climb maximises."""
-        variance = self.mean_variance
-        return MarginalPosterior(data, kernel, regularization, memory, learn=learn, most=most, mean_variance=variance)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -184,8 +173,8 @@ def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    counted = memory if counts else Stationary()
-    posterior = start.posterior(data, fit.kernel, fit.regularization, counted, start.exact_up_to)
+    words: Any = {"most": start.exact_up_to, "mean_variance": start.mean_variance}
+    posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
 

@@ -169,10 +169,11 @@ class LearnedPrior:
         units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
         if units_only:
             return self._unfitted(units, len(spans), groups), memory, ()
+        kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
-            self._kernel(units, len(spans), groups),
-            regularization=self._noise(units),
+            kernel,
+            regularization=noise,
             memory=None if memory is None else memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
@@ -186,8 +187,7 @@ class LearnedPrior:
 
     def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
-        noise = self._noise(units)
-        kernel = self._kernel(units, dimension, groups)
+        kernel, noise = self._given(units, dimension, groups)
         return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
 
     def _kept(self, prior: Prior) -> Prior:
@@ -200,14 +200,12 @@ class LearnedPrior:
         """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
         return spans if self.kernel is None else None
 
-    def _noise(self, units: Units) -> float | None:
-        return None if self.regularization is None else self.regularization / units.scale**2
-
-    def _kernel(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Kernel:
-        """Return the kernel to start from, in units."""
+    def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
+        """Return the kernel to start from and λ, if it is known, in units."""
+        noise = None if self.regularization is None else self.regularization / units.scale**2
         if self.kernel is None:
-            return default_kernel(dimension, groups)
-        return units.kernel(self.kernel) if self._knows_kernel else self.kernel
+            return default_kernel(dimension, groups), noise
+        return (units.kernel(self.kernel) if self._knows_kernel else self.kernel), noise
 
 
 def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True, seed: int = 0) -> Prior:
