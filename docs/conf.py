@@ -37,6 +37,7 @@ nitpick_ignore = [
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
         "beliefs.base.Offered",
+        "acquisition.climbing.Rescaled",
         "candidates.arms.MappedFile",
         "dictionaries.greedy.ConditionalVariances",
         "environments.base.Known",

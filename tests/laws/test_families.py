@@ -349,7 +349,7 @@ def test_what_does_not_fit_is_refused():
         (lambda: families.ModelSpec(kernel="rbf"), "kernel must be"),
         (lambda: families.Sampling((1.0, 0.0)), r"probabilities\[1\] must be"),
         (lambda: bandit_of(family(families.Sampling((1.0,)))), "probabilities must have a number for each of 3"),
-        (lambda: families.of_length_scales(linear(), (1.0,)), "No part of this LinearKernel"),
+        (lambda: families.of_length_scales(linear(), (1.0,)), "This LinearKernel has no length scale"),
         (lambda: families.of_length_scales(rbf(), (0.0,)), r"scales\[0\] must be"),
         (lambda: bandit_of("sampling", acquisition=UniformRule()), "leave out family"),
         (lambda: bandit_of("sampling", acquisition=StagedRule(30)), "leave out family"),

@@ -211,7 +211,7 @@ LEFT_OUT = {
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
-    "require_open", "sensor_replay", "sensors", "update_with_observation_noise", "with_pending",
+    "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
 }  # fmt: skip
 INSIDE = {"beliefs", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.

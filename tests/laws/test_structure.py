@@ -26,8 +26,7 @@ BY_HAND = {
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
-    "acquisition": {"RandomRule.drawn_row", "SobolRule.on_box", "UniformRule.on_box"}
-    | {"ProbabilityOfImprovementRule.scaled_to"},
+    "acquisition": {"SobolRule.on_box", "UniformRule.on_box"} | {"ProbabilityOfImprovementRule.scaled_to"},
     "beliefs": {"CompositeBelief.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}

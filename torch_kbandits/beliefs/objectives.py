@@ -216,11 +216,12 @@ class ScalarizedFantasy:
         if isinstance(rule, ThompsonRule):  # all draws at the same points
             where = domain if domain.bounds is not None else self._searched(domain, seed)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
-        functions = []
+        functions = list[AcquisitionFunction]()
         for member, ahead, model in zip(self.objectives.members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            own, maximize = member.own(domain), member.maximize
-            functions.append(rule.signed(model, member.beta, pending, own, member.own_seed(seed), maximize=maximize))
+            own, own_seed = member.own(domain), member.own_seed(seed)
+            functions.append(rule.function(model, member.beta, pending, own, own_seed))
+            functions[-1].maximize = member.maximize  # pyright: ignore[reportArgumentType]
         return ScalarizedAcquisition(functions, self.objectives, self.objectives.weights(seed))
 
     def _aheads(self) -> list[FantasyPosterior]:
