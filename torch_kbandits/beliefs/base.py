@@ -344,7 +344,7 @@ class Belief(ABC):
         """Return the belief at a time, which is not before the current one: itself if it has no memory."""
 
     @abstractmethod
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
 
 

@@ -20,9 +20,8 @@ from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 
-#: What is kept of the trials in a saved state, in this order, and how many sums that is of each hypothesis.
+#: What is kept of the trials in a saved state, in this order; the rates follow from the beliefs.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
-NUM_SUMS = len(_SUMS)
 
 
 def _of_leading(*names: str) -> list[Any]:
@@ -197,11 +196,11 @@ class EnsembleBelief(CompositeBelief):
 
     @property
     def sums(self) -> Tensor:
-        """What the hypotheses have shown, as a saved state has it, (K, ``NUM_SUMS``)."""
+        """What the hypotheses have shown, as a saved state has it, (K, 6)."""
         return torch.stack([getattr(self.trials, name).double() for name in _SUMS], dim=-1)
 
     def with_sums(self, sums: Tensor, number: int) -> Self:
-        """Return the belief with what its hypotheses have shown before, (K, ``NUM_SUMS``), on so many rewards."""
+        """Return the belief with what its hypotheses have shown before, (K, 6), on so many rewards."""
         columns = dict(zip(_SUMS, sums.double().cpu().unbind(-1), strict=True))
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))

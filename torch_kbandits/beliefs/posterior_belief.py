@@ -294,7 +294,7 @@ class PosteriorBelief(Belief):
             view.column, view.outcome, view.prior_mean = column, outcome, mean
         return views
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 

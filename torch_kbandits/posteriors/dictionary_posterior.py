@@ -27,8 +27,11 @@ _ROUNDING = 1e-13
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: A bound of rounding in coordinates, thousands of times what it is, from which on points are put into another order.
-_WORST = 1e-5
+#: Of what a point adds to the dictionary at least this share is new to points that left; else these are left out.
+_LEAST_NEW = 1e-4
+
+#: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
+_WORST = 1e-8
 
 #: That of kernel values.
 _EPS = 2.0**-50
@@ -217,10 +220,11 @@ class DictionaryPosterior(Posterior):
         z = self.known.features.known[place].copy()
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
+        least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
+        if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
+            return self._compacted()._extended(place)  # points that left span nearly all that is new
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
-        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise):
-            if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
-                return self._compacted()._extended(place)  # points that left span it
+        if rest <= least:
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
