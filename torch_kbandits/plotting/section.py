@@ -192,7 +192,7 @@ def _values(
     kernel = bandit.model.covar_module
     candidates = untimed(bandit.candidates)
     if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
-        arms = candidates.domain.arms
+        arms = candidates.source.tensor
         if arms is None or bounds is not None:
             raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
         return (arms[:, 0].unique(),)
