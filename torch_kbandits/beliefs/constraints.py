@@ -132,9 +132,8 @@ class ConstraintSet:
         """What to raise where nothing may be played."""
         if self.is_safe:
             return InfeasibleError(
-                f"No candidate is known to be safe: nothing that was told says so of {self.names} with enough "
-                "confidence. Give the limit safe_seed=, points that are known to be safe, or tell plays that were made "
-                "elsewhere, or give the outcome a prior whose mean is within the limit."
+                f"No candidate is known to be safe by what was told of {self.names}. Give the limit safe_seed=, tell "
+                "plays that were made elsewhere, or give the outcome a prior whose mean is within the limit."
             )
         betas = " and ".join(f"{float(each.beta):.3g}" for each in self.outcomes)
         return InfeasibleError(
