@@ -77,13 +77,7 @@ class CompositeBelief(Belief):
         return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
-        """Return the empty belief conditioned on a whole history at known dictionaries.
-
-        Args:
-            told: the rewards.
-            dictionary: of the part that leads.
-            of_stages: of each part with a stage; none if the posteriors are exact.
-        """
+        """Return the empty belief conditioned on a history, at dictionaries of what leads and of each stage."""
         known = (dictionary, *of_stages)[-len(self.parts) :] if of_stages else [dictionary] * len(self.parts)
         counting = self._counting(told)
         parts = zip(counting.parts, self._told(told), known, strict=True)
@@ -112,13 +106,7 @@ def _stages(told: History) -> Tensor:
 
 
 class CompositeFantasy(FantasyPosterior):
-    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean.
-
-    Args:
-        belief: without them.
-        pending: (k, d).
-        stages: that chose them, (k,); None: none did.
-    """
+    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean."""
 
     def __init__(self, belief: Any, pending: Tensor, stages: Tensor | None) -> None:
         super().__init__(pending)
@@ -255,12 +243,7 @@ def _rate(part: Belief, width: Width) -> Tensor:
 
 
 def offering(belief: Belief, seed: int) -> list[tuple[Belief, int]]:
-    """Return the beliefs that offer a point for the next choice, each with the seed of its own draws.
-
-    Args:
-        belief: itself, if it is no family's.
-        seed: of the choice.
-    """
+    """Return the beliefs that offer a point for a choice, itself if it is no family's, and the seeds of their draws."""
     if not isinstance(belief, EnsembleBelief):
         return [(belief, seed)]
     numbers = belief.rule.offering(belief.trials, seed)

@@ -143,12 +143,7 @@ class ConstraintSet:
 
 
 class ConstrainedAcquisition(CombinedFunction):
-    """An acquisition function of single points that is minus infinity where the limits do not allow a point.
-
-    Args:
-        function: of (b, 1, d).
-        constraints: the limits.
-    """
+    """An acquisition function of single points that is minus infinity where the limits do not allow a point."""
 
     def __init__(self, function: AcquisitionFunction, constraints: ConstraintSet) -> None:
         super().__init__([function])
@@ -239,11 +234,9 @@ class FeasibilityModel:
         return self._allowed(*self._at(where))
 
     def relaxed(self, where: Where, within: Tensor) -> tuple[Self, Tensor]:
-        """Return the model that allows at least those that wait the least, or fail the least, and what it allows, (n,).
+        """Return the model that allows some of those that nothing else forbids, (n,), and what it allows, (n,).
 
-        Args:
-            where: points, or the arms of a round.
-            within: which of them nothing else forbids, (n,), one at least.
+        They are those that wait the least, and of these the least likely to fail.
         """
         found, model = self._at(where), self
         wait, probability, _ = found

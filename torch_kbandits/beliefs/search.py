@@ -97,11 +97,7 @@ def found(
 
 
 class BoxCube:
-    """A box as a ``Cube`` whose points keep their own units.
-
-    Args:
-        bounds: (2, d).
-    """
+    """A box of bounds (2, d) as a ``Cube`` whose points keep their own units."""
 
     is_restricted = has_exchanges = False
 
