@@ -113,10 +113,7 @@ class ObjectiveSet:
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
 
-        Args:
-            seed: of the weights.
-            domain: of the round.
-            keeps: returns those of points (n, d) that are considered, (m, d).
+        Of points (n, d) those are considered that ``keeps`` returns, (m, d).
         """
         played = self.reward.played
         known = played if domain.context is None else distinct(domain.in_context(played))[0]
@@ -127,13 +124,7 @@ class ObjectiveSet:
 
 
 class ScalarizedAcquisition(CombinedFunction):
-    """The scalarised values of acquisition functions of single points, one for each objective.
-
-    Args:
-        functions: of (b, 1, d), each without the columns that it does not know; much of each is sought.
-        objectives: the objectives.
-        weights: (k,).
-    """
+    """The scalarised values of acquisition functions of single points, one for each objective, of its own columns."""
 
     def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
         super().__init__(functions, [member.own for member in objectives.members])
@@ -148,12 +139,7 @@ class ScalarizedAcquisition(CombinedFunction):
 
 
 class ScalarizedFantasy:
-    """Several objectives with points pending. Values are in prior deviations.
-
-    Args:
-        objectives: the objectives.
-        reward: the posterior of the reward with all that is pending; what is added to it is pending of all.
-    """
+    """Several objectives with points pending: what is added to the posterior of the reward is pending of all."""
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
