@@ -15,7 +15,7 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import asks_expert, moments
+from torch_kbandits.plotting.section import asks_expert, moments, present
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
@@ -170,6 +170,6 @@ def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
     has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
     if bandit.objective is None or has_context or asks_expert(bandit):
         return None
-    best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
+    best = bandit.candidates.points(bandit.recommend(time=present(bandit)), None, bandit.now)
     rows = (best.to(front.X.device) == front.X).all(-1).nonzero()
     return int(rows[0]) if len(rows) else None
