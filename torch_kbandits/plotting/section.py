@@ -162,7 +162,7 @@ class Section:
         """Return the values of each varying coordinate, (k,)."""
         candidates, kernel = untimed(self._bandit.candidates), self._bandit.model.covar_module
         if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
-            arms = candidates.domain.arms
+            arms = candidates.source.tensor
             if arms is None or bounds is not None:
                 raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
             return (arms[:, 0].unique(),)

@@ -179,8 +179,8 @@ class Service:
             if wrong := set(words.get("ids", [])).difference(self.bandit.pending_ids):
                 raise NotPendingError(
                     f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} were asked for, and "
-                    "those are not that were told, forgotten or expired. The same request is answered again, as long "
-                    f"as it is one of the latest {REMEMBERED:,}; this is another."
+                    "those are not that were told, forgotten or expired. The same request is answered again, while it "
+                    f"is one of the latest {REMEMBERED:,}; this is another."
                 )
             answer = self._changed(words, request, {"op": operation, "key": key, "known": known})
         if operation == "ask":
