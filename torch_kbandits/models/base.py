@@ -166,7 +166,7 @@ class FactoredGP(ObservedGP):
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
         """
         if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
-            posterior = changed(posterior, arms=None, waiting=()).refitted()
+            posterior = changed(posterior, arms=None).refitted()
         with torch.no_grad():
             self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
