@@ -10,7 +10,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs import PosteriorConfig, belief_over
 from torch_kbandits.candidates import Arms, LastingCandidates
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.belief import ShardedBelief
+from torch_kbandits.integrations.ray.sharded_posterior import ShardedPosterior
 from torch_kbandits.integrations.ray.workers import Workers
 
 
@@ -90,6 +90,6 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(candidates: ShardedArms, terms: PosteriorConfig) -> ShardedBelief:
+def _over_shards(candidates: ShardedArms, config: PosteriorConfig) -> ShardedPosterior:
     """Return the posterior before any observation; the workers are started if they are not there."""
-    return ShardedBelief(candidates.example, candidates.source, candidates.workers, terms)
+    return ShardedPosterior(candidates.example, candidates.source, candidates.workers, config)

@@ -23,8 +23,8 @@ Array = NDArray[Any]
 #: A method of ``Arms``, and its words.
 Change = tuple[str, tuple[Any, ...]]
 
-#: Which posterior a shard holds: the versions of what was learned, and with the points pending, the same without any.
-Held = tuple[int, int]
+#: Which posterior a shard holds: the version of what was learned, and after it of each point pending.
+Versions = tuple[int, ...]
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
@@ -37,7 +37,7 @@ class Message(NamedTuple):
     """What takes a shard to the posterior that is wanted.
 
     Attributes:
-        since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
+        since: what the shard must hold; points that it holds pending beyond that are dropped.
         start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
         changes: of the arms, in order.
         pending: of each point that becomes pending the words of ``Arms.taken``.
@@ -45,12 +45,12 @@ class Message(NamedTuple):
         wanted: what the shard holds in the end.
     """
 
-    since: Held | None
+    since: Versions
     start: tuple[Kernel, Prior] | None
     changes: Sequence[Change]
     pending: Sequence[tuple[Any, ...]]
     learns_residual: bool
-    wanted: Held
+    wanted: Versions
 
 
 class Shard:
@@ -63,38 +63,35 @@ class Shard:
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
         torch.set_num_threads(num_threads or torch.get_num_threads())
-        self._device, self._ranks = device, dict[int, Tensor]()
-        self._held: Held | None = None
+        self._device, self._ranks, self._held = device, dict[int, Tensor](), cast(Versions, ())
 
     def load(self, arms: Array | ArmSource, rows: range) -> None:
         """Read the arms of some rows into memory: they are given, or a source of all."""
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
         self.source, self._rows = ArmSource(block.to(self._device)), rows
 
-    def reply(self, data: bytes) -> tuple[Held | None, Any, bool]:
+    def reply(self, data: bytes) -> Any:
         """Go where a message leads, and answer a question about the posterior there; both are in bytes.
 
-        After an error or an interrupt the shard holds nothing that is known, and has to be started again.
-
-        Returns:
-            What it holds, the answer, and whether there is one: else it did not hold what the message builds on.
+        None says that the shard holds something else than the message builds on. After an error or an interrupt it
+        holds nothing that is known, and has to be started again.
         """
         message, question = cast(tuple[Message, Callable[[Shard], Any]], pickle.loads(data))
-        held, since = self._held, message.since
-        if message.start is None and (held is None or since not in (held, (held[0], held[0]))):
-            return held, None, False
-        self._held = None
+        held, kept = self._held, len(message.since)
+        if message.start is None and held[:kept] != message.since:
+            return None
+        self._held = ()
         if message.start is not None:
             vars(self).pop("arms", None)  # its memory is that of the new ones
             self.arms, _ = arms_of(self.source, *message.start)
         for name, words in message.changes:
             self.arms = getattr(self.arms, name)(*words)
-        if since is None or since[0] == since[1]:
+        if message.start is not None or len(held) > kept or message.changes:
             self._pending, self._taken = list[tuple[Any, ...]](), self.arms.untaken
         self._pending += message.pending
         self.learns_residual = message.learns_residual
         answer, self._held = question(self), message.wanted
-        return self._held, answer, True
+        return answer
 
     @property
     def variance(self) -> Any:

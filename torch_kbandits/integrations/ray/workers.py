@@ -9,13 +9,16 @@ from typing import Any, Self
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError, KernelBanditError, KernelBanditWarning
 from torch_kbandits.extras import require
-from torch_kbandits.integrations.ray.shard import Held, Message, Shard
+from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
 
 #: Bytes up to which a message goes with each call; larger ones go into a store once.
 _SMALL = 2**16
+
+#: Bytes of Ray's object store where nobody says how many.
+_STORE = 80 * 2**20
 
 
 class ShardLostError(KernelBanditError, RuntimeError):
@@ -26,7 +29,7 @@ class ShardLostError(KernelBanditError, RuntimeError):
 
 
 class Workers:
-    """One actor for each shard, of one torch thread, and which posterior each holds, as far as is known.
+    """One actor for each shard, of one torch thread, and which posterior all of them hold, as far as is known.
 
     What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
     bandits may share the workers; they then start each other's posteriors anew whenever they take turns. Actors end
@@ -46,7 +49,7 @@ class Workers:
         self.shards, self.source = tuple(shards), source
         self._num_cpus, self._num_gpus, self._patience = num_cpus, num_gpus, patience
         self.actors: dict[int, Any] = {}
-        self._held: dict[int, Held | None] = {}
+        self._held: Versions = ()
         self._cluster: tuple[str, str] | None = None
         _ray()  # says at once if it is not installed
 
@@ -54,7 +57,7 @@ class Workers:
         """Return the same workers: copies of a bandit share them."""
         return self
 
-    def gather(self, message: Callable[[Held | None], Message], question: Callable[[Shard], Any]) -> list[Any]:
+    def gather(self, message: Callable[[Versions], Message], question: Callable[[Shard], Any]) -> list[Any]:
         """Lead all shards to a posterior, and return their answers to a question, in order.
 
         Workers that were lost are replaced, and their posteriors built from what is known here. What a shard raises is
@@ -69,28 +72,30 @@ class Workers:
 
         Cost: one message to each shard, and two where one was lost or held something unexpected.
         """
-        for number in self.absent():
-            self._held.pop(number, None)
-        missing, answers, errors = list(range(len(self.shards))), dict[int, Any](), list[Exception]()
+        lost, missing, answers = self.absent(), list(range(len(self.shards))), dict[int, Any]()
+        held, errors = dict.fromkeys(missing, self._held), list[Exception]()
         for _ in range(_ATTEMPTS):
-            if new := [number for number in missing if number not in self._held]:
-                self.start(new)
-                self._held.update(dict.fromkeys(new))
-            data = {held: self.packed(message(held), question) for held in {self._held[number] for number in missing}}
-            sent = [(number, self.actors[number].reply.remote(data[self._held[number]])) for number in missing]
-            for number, ticket in sent:
+            if lost:
+                self.start(lost)
+                held |= dict.fromkeys(lost, ())
+            messages = {each: message(each) for each in {held[number] for number in missing}}
+            data = {each: self.packed(one, question) for each, one in messages.items()}
+            tickets = {number: self.actors[number].reply.remote(data[held[number]]) for number in missing}
+            lost = []
+            for number, ticket in tickets.items():
                 try:
-                    self._held[number], answer, is_answered = self.receive(ticket)
+                    answers[number] = self.receive(ticket)
                 except _ray().exceptions.RayActorError:
-                    del self._held[number]
+                    lost.append(number)
                 except Exception as error:
                     errors.append(error)
-                else:
-                    answers |= {number: answer} if is_answered else {}
             if errors:
                 raise errors[0]
-            if not (missing := [number for number in missing if number not in answers]):
+            missing = [number for number in missing if answers.get(number) is None]
+            if not missing:
+                self._held = next(iter(messages.values())).wanted
                 return [answers[number] for number in sorted(answers)]
+            held |= dict.fromkeys(missing, ())
         raise ShardLostError(
             f"No answer from {', '.join(map(self.named, missing))} in {_ATTEMPTS} attempts: the worker ended each "
             "time. Ray's logs say why; too little memory is the most common reason, and more shards need less each."
@@ -98,11 +103,16 @@ class Workers:
 
     def packed(self, message: Message, question: Any) -> Any:
         """Return both in bytes, or what the object store has of them: put together once and not for each actor."""
-        hint = "Define its class in a module, and keep files, locks and generators out of it."
-        data = _packed((message, question), "The kernel or the acquisition rule", hint)
+        try:
+            data = _ray().cloudpickle.dumps((message, question))
+        except Exception as error:
+            raise InputError(
+                f"The kernel or the acquisition rule cannot be sent to another process: {type(error).__name__}: "
+                f"{error}. Define its class in a module, and keep files, locks and generators out of it."
+            ) from error
         return data if len(data) <= _SMALL else _ray().put(data)
 
-    def receive(self, ticket: Any) -> tuple[Held | None, Any, bool]:
+    def receive(self, ticket: Any) -> Any:
         """Return a reply, or raise what the shard raised."""
         try:
             return _ray().get(ticket)
@@ -152,13 +162,11 @@ class Workers:
                 f"of which {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free. Free some, take fewer shards, "
                 "or give start_timeout= more seconds; then call again."
             ) from None
-        except ray.exceptions.RayTaskError as error:
+        except ray.exceptions.RayError as error:
             raise ShardLostError(
-                f"The worker of {name} could not read its arms: {error.cause} Arms must be readable on every machine "
-                "that has a worker; put that right and call again."
+                f"The worker of {name} could not read its arms: {getattr(error, 'cause', error)} Arms must be readable "
+                "on every machine that has a worker; put that right and call again."
             ) from error
-        except ray.exceptions.RayActorError as error:
-            raise ShardLostError(f"The worker of {name} ended while it started: {error}") from error
 
     def _end(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -182,7 +190,7 @@ class Workers:
                 "a cluster first, ray.init(address=...)."
             )
         arms = self.source.tensor
-        store = 80 * 2**20 if arms is None else max(80 * 2**20, 2 * arms.numel() * arms.element_size())
+        store = _STORE if arms is None else max(_STORE, 2 * arms.numel() * arms.element_size())
         warnings.warn(
             f"No Ray was there, so one with {num_cpus} CPU(s) was started on this machine. Call ray.init(...) before "
             "to use a cluster or settings of your own.",
@@ -198,16 +206,6 @@ def _cluster() -> tuple[str, str] | None:
         return None
     context = _ray().get_runtime_context()
     return context.get_node_id(), context.get_job_id()
-
-
-def _packed(value: Any, name: str, hint: str) -> bytes:
-    """Return a value in bytes, or say what to do."""
-    try:
-        return _ray().cloudpickle.dumps(value)
-    except Exception as error:
-        raise InputError(
-            f"{name} cannot be sent to another process: {type(error).__name__}: {error}. {hint}"
-        ) from error
 
 
 def _ray() -> Any:
