@@ -34,15 +34,10 @@ _FAR_BELOW = 2.0**100
 
 
 class Message(NamedTuple):
-    """What takes a shard to the posterior that is wanted.
+    """What takes a shard from the posterior that it holds, but for points pending beyond ``since``, to one ``wanted``.
 
-    Attributes:
-        since: what the shard must hold; points that it holds pending beyond that are dropped.
-        start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
-        changes: of the arms, in order.
-        pending: of each point that becomes pending the words of ``Arms.taken``.
-        learns_residual: whether variances are those of ``learned_residual``.
-        wanted: what the shard holds in the end.
+    ``start`` is the prior covariance in the dtype of the arms and the prior, to begin with; None to go on. Of each
+    point that becomes pending there are the words of ``Arms.taken``.
     """
 
     since: Versions
@@ -54,12 +49,7 @@ class Message(NamedTuple):
 
 
 class Shard:
-    """``Arms`` of one block at a posterior, and what points pending take of them.
-
-    Args:
-        device: where the block lives.
-        num_threads: of torch in this process; None leaves them as they are.
-    """
+    """``Arms`` of one block at a posterior, on a device, and what points pending take of them."""
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
         torch.set_num_threads(num_threads or torch.get_num_threads())
@@ -128,21 +118,13 @@ class Shard:
 class Choice:
     """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
 
-    Attributes:
-        rule: how to choose.
-        beta: the multiplier of σ, 0-dim, an array, which takes fewer bytes than a tensor.
-        seed: of draws.
-        bound: the largest prior variance of all arms.
-        tie_seed: addresses the order in which ties are broken.
-        column: which of the numbers told it is about.
-        incumbent: what is to be improved on, 0-dim; None for a rule that needs none.
-        correction: weights of the coordinates that make a prior draw one of the posterior, (m,); None without draws.
-        avoided: arms (n, d) that are not chosen while the shard has others; None for none.
-        shard: which is asked.
+    ``bound`` is the largest prior variance of all arms, ``tie_seed`` addresses the order in which ties are broken,
+    ``column`` says which of the numbers told it is about, ``correction`` has the weights of the coordinates that make a
+    prior draw one of the posterior, (m,), and arms ``avoided``, (n, d), are not chosen while the shard has others.
     """
 
     rule: AcquisitionRule
-    beta: Array
+    beta: Array  # 0-dim; takes fewer bytes than a tensor
     seed: int
     bound: float
     tie_seed: int

@@ -39,9 +39,7 @@ Pending = tuple[tuple[int, tuple[Any, ...]], ...]
 class RemoteArms:
     """What a posterior tells ``Arms``, remembered for workers, who do it when they are asked next. A value.
 
-    Attributes:
-        versions: names of the values before the first change and after each.
-        changes: from one to the next.
+    ``versions`` names what was before the first change and after each.
     """
 
     versions: tuple[int, ...]
@@ -72,12 +70,6 @@ class ShardedPosterior(PosteriorBelief):
 
     Cost of a round: that of the posterior here, and for each shard that of ``Arms``. O(d + m) numbers to each shard,
     O(d) back; O(m² + m d) where all is computed afresh.
-
-    Args:
-        example: the first arm, (1, d), on the CPU.
-        source: all arms.
-        workers: of the shards.
-        config: what the posterior is to be.
     """
 
     def __init__(self, example: Tensor, source: ArmSource, workers: Workers, config: PosteriorConfig) -> None:

@@ -33,14 +33,7 @@ class Workers:
 
     What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
     bandits may share the workers; they then start each other's posteriors anew whenever they take turns. Actors end
-    when nobody has this object any more.
-
-    Args:
-        source: the arms.
-        shards: the rows of each shard, in order.
-        num_cpus: CPUs that each actor takes.
-        num_gpus: GPUs of each; above 0 arms and embedding live on one.
-        patience: seconds that a new actor may take to come up and read its arms.
+    when nobody has this object any more. A new one has some seconds of ``patience`` to come up and read its arms.
     """
 
     def __init__(
@@ -69,8 +62,6 @@ class Workers:
 
         Raises:
             ShardLostError: if a worker was lost and cannot be replaced.
-
-        Cost: one message to each shard, and two where one was lost or held something unexpected.
         """
         lost, missing, answers = self.absent(), list(range(len(self.shards))), dict[int, Any]()
         held, errors = dict.fromkeys(missing, self._held), list[Exception]()
