@@ -4,7 +4,7 @@ import bisect
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -86,55 +86,23 @@ class TrialReader:
         self.objectives = objectives
         self._pruned: Use = pruned
         self._completed: list[tuple[float, int]] = []
-        self._ranges: dict[str, tuple[float, float]] = {}
 
     def read(self, trial: FrozenTrial) -> TrialResult | None:
-        """Return what is to be learned of a trial; None if nothing."""
-        constraints = self.objectives.constraints(trial)
-        reward = self._reward(trial, constraints)
-        if reward is None:
+        """Return what is to be learned of a trial, without what is infinite; None if nothing."""
+        outcomes, values = self.objectives.constraints(trial), self.objectives.values(trial)
+        failed = trial.state == TrialState.FAIL or math.inf in outcomes.values()
+        if not (failed or values) or (trial.state == TrialState.PRUNED and self._pruned == "ignore"):
             return None
-        outcomes = self._outcomes(trial, constraints)
-        for name, value in outcomes.items():
-            least, largest = self._ranges.get(name, (value, value))
-            self._ranges[name] = min(least, value), max(largest, value)
-        if trial.state == TrialState.COMPLETE and not math.isnan(reward):
+        failed = failed or not all(map(math.isfinite, values))
+        reward = math.nan if failed else values[0]
+        if not failed and trial.state == TrialState.PRUNED:
+            if not self._completed:
+                return None
+            (worst, _), (median, _) = self._completed[0], self._completed[(len(self._completed) - 1) // 2]
+            reward = min(max(reward, worst), median)
+        elif not failed:
             place = bisect.bisect_left(self._completed, entry := (reward, trial.number))
             if self._completed[place : place + 1] != [entry]:
                 self._completed.insert(place, entry)
-        return reward, outcomes
-
-    def _reward(self, trial: FrozenTrial, constraints: Mapping[str, float]) -> float | None:
-        """Return the reward of a trial, NaN of a failure. An infinite one is the worst or best that was finite."""
-        if trial.state == TrialState.FAIL:
-            return math.nan
-        values, completed = self.objectives.values(trial), self._completed
-        if not values or (trial.state == TrialState.PRUNED and self._pruned == "ignore"):
-            return None
-        if math.inf in constraints.values():  # no value stands for how much it is broken
-            return math.nan
-        if trial.state == TrialState.COMPLETE and math.isfinite(values[0]):
-            return values[0]
-        if not completed:
-            return None
-        best = completed[-1 if trial.state == TrialState.COMPLETE else (len(completed) - 1) // 2]
-        return min(max(values[0], completed[0][0]), best[0])
-
-    def _outcomes(self, trial: FrozenTrial, constraints: Mapping[str, float]) -> dict[str, float]:
-        """Return what else a trial measured: values of which much is sought, and constraints.
-
-        An infinite value counts as the nearest finite one so far, an infinite constraint as one of its sign and of the
-        largest size so far; where there is none it was not measured. A trial that failed has constraints alone.
-        """
-        found = dict[str, Any](constraints)
-        for name in found.keys() & self._ranges.keys():
-            size = max(map(abs, self._ranges[name]))
-            if not math.isfinite(found[name]) and size:  # 0 has no sign
-                found[name] = math.copysign(size, found[name])
-        names = self.objectives.value_names
-        if trial.state != TrialState.FAIL and names:
-            values = self.objectives.values(trial) or [-math.inf] * len(self.objectives.signs)
-            for name, value in zip(names, values[1:], strict=True):
-                least, largest = self._ranges.get(name, (value, value))
-                found[name] = min(max(value, least), largest) if math.isinf(value) else value
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+            outcomes |= dict(zip(self.objectives.value_names, values[1:], strict=True))
+        return reward, {name: value for name, value in outcomes.items() if math.isfinite(value)}

@@ -1,6 +1,5 @@
 """A sampler of Optuna that plays a kernelized bandit."""
 
-import math
 import secrets
 import threading
 import warnings
@@ -61,9 +60,8 @@ class KernelBanditSampler(BaseSampler):
     or of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are at most 0
     by these, or, where that is nowhere so, where it covers the space.
 
-    Values may be noisy, and a configuration may come again. Infinite values count as the worst (or best) finite value
-    so far. NaN fails its trial, as always in Optuna. Of failed trials it is learned how likely configurations are to
-    fail, see ``Bandit.tell``; a constraint of infinity is a failure.
+    Values may be noisy, and a configuration may come again. Of failed trials it is learned how likely configurations
+    are to fail, see ``Bandit.tell``. A value that is not finite is a failure, and so is a constraint of infinity.
 
     Args:
         algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of
@@ -181,7 +179,12 @@ class KernelBanditSampler(BaseSampler):
         """
         if self._safe and param_name in (safe := self._safe[trial.number % len(self._safe)]):
             return safe[param_name]
-        self._warn_once(study, trial, param_name)
+        if self._suggested.get((study.study_name, trial.number)) is not None:  # a trial was completed before
+            self._warn_once(
+                param_name,
+                f"Parameter {param_name!r} is sampled on its own, without the bandit: its range changes, or not every "
+                "completed trial has it and no choice before it says which.",
+            )
         if self._independent is not None:
             return self._independent.sample_independent(study, trial, param_name, param_distribution)
         space = ConditionalSpace({param_name: param_distribution}).space()
@@ -213,8 +216,8 @@ class KernelBanditSampler(BaseSampler):
         """Return the trial to use in the end: that of the largest posterior mean, of those that are likely feasible.
 
         With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Of several objectives it is
-        one of ``study.best_trials``, without infinitely bad ones if there are others: the best by posterior means with
-        equal weights, see ``Scalarization``. Where no trial is known to be feasible it is the best of all by these.
+        one of ``study.best_trials``, of finite values if there is any: the best by posterior means with equal weights,
+        see ``Scalarization``. Where no trial is known to be feasible it is the best of all by these.
 
         Where completed trials differ in their parameters or ranges, those with the parameters of ``study.best_trial``,
         or of the first of ``study.best_trials``, are compared, and no others: what only some trials have would be noise
@@ -227,20 +230,23 @@ class KernelBanditSampler(BaseSampler):
         trials = study.get_trials(deepcopy=False, states=_STARTED)
         parameters, completed = space_of(_completed(study)), _completed(study)
         finished = [trial for trial in trials if trial.state.is_finished()]
-        front = _front(study)
         with self._lock:
             if all(map(parameters.has_all_of, completed)):
                 found = self._following(study, parameters, trials) if parameters.distributions else None
             else:
-                space = _searched((front or completed)[0])
+                space = _searched((study.best_trials or completed)[0])
                 finished = [trial for trial in finished if _searched(trial) == space]
-                self._warn_of_kinds(len(finished), len(completed))
+                self._warn_once(
+                    "",
+                    f"The {len(completed)} completed trials differ in their parameters or ranges. Compared are the "
+                    f"{len(finished)} with those of study.best_trial.",
+                )
                 found = self._new_study(Objectives.of(study, trials), ConditionalSpace(space)) if space else None
             if found is not None:
                 found.learn(finished)
             if found is None or not found.bandit.num_observations:
                 raise EmptyHistoryError("No completed trials have parameters in common, so there is none to recommend.")
-            number = found.recommend([trial.number for trial in front] if len(study.directions) > 1 else [])
+            number = found.recommend([trial.number for trial in study.best_trials if len(study.directions) > 1])
         return next(trial for trial in study.get_trials() if trial.number == number)
 
     def _following(self, study: Study, parameters: ConditionalSpace, trials: Sequence[FrozenTrial]) -> StudyBandit:
@@ -287,30 +293,12 @@ class KernelBanditSampler(BaseSampler):
         known = [{key: each[key] for key in space.parameters if key in each} for each in self._safe]
         return AtMost(name, 0.0, beta=self._constraint_beta, safe_seed=known)
 
-    def _warn_once(self, study: Study, trial: FrozenTrial, name: str) -> None:
-        """Say that a parameter is sampled on its own, once for each, but not before a trial is completed."""
-        if not self._warn or name in self._warned or self._suggested.get((study.study_name, trial.number)) is None:
-            return
-        self._warned.add(name)
-        warnings.warn(
-            f"Parameter {name!r} is sampled on its own, without the bandit: its range changes, or not every completed "
-            "trial has it and no choice before it says which. If that is intended, say "
-            "warn_independent_sampling=False.",
-            KernelBanditWarning,
-            stacklevel=2,
-        )
-
-    def _warn_of_kinds(self, compared: int, completed: int) -> None:
-        """Say once that trials differ in kind, of which those of one are compared."""
-        if not self._warn or "" in self._warned:
-            return
-        self._warned.add("")
-        warnings.warn(
-            f"The {completed} completed trials differ in their parameters or ranges. Compared are the {compared} with "
-            "those of study.best_trial. If that is intended, say warn_independent_sampling=False.",
-            KernelBanditWarning,
-            stacklevel=3,
-        )
+    def _warn_once(self, about: str, message: str) -> None:
+        """Say something once, unless nobody wants to hear it."""
+        if self._warn and about not in self._warned:
+            self._warned.add(about)
+            message = f"{message} If that is intended, say warn_independent_sampling=False."
+            warnings.warn(message, KernelBanditWarning, stacklevel=3)
 
     def _forget_studies(self) -> None:
         self._lock = threading.RLock()
@@ -323,12 +311,6 @@ class KernelBanditSampler(BaseSampler):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._forget_studies()
-
-
-def _front(study: Study) -> list[FrozenTrial]:
-    """Return the best trials, without those that are infinitely bad if there are others."""
-    objectives, front = Objectives.of(study), study.best_trials
-    return [trial for trial in front if -math.inf not in objectives.values(trial)] or front
 
 
 def _completed(study: Study) -> list[FrozenTrial]:
