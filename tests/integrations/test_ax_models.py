@@ -287,5 +287,5 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     assert (list(shares), sum(shares.values())) == (["rate", "depth", "loss"], pytest.approx(1.0))
     client = client_of(MIXED, "-score", kernel=rbf(0.5, 1.0), initialization_trials=3)
     play(client, validation_error, 1, parallel=3)
-    with pytest.raises(InputError, match=r"not one for each of the parameters \['rate', 'depth', 'loss'\]"):
+    with pytest.raises(InputError, match=r"not one lengthscale for each of the parameters \['rate', 'depth', 'loss'\]"):
         fitted(client).feature_importances("score")

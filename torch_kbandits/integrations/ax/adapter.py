@@ -123,10 +123,7 @@ class BanditAdapter(Adapter):
         kernel: Any = bandit.model(metric_signature).covar_module
         scales = getattr(getattr(kernel, "base_kernel", kernel), "lengthscale", None)
         if scales is None or scales.numel() != len(names := bandit.space.names):
-            raise InputError(
-                "Importances are inverse lengthscales, and the kernel has not one for each of the parameters "
-                f"{bandit.space.names}, as the one that is fitted unless you give another."
-            )
+            raise InputError(f"The kernel has not one lengthscale for each of the parameters {bandit.space.names}.")
         shares = 1.0 / scales.detach().flatten()
         return dict(zip(names, (shares / shares.sum()).tolist(), strict=True))
 

@@ -135,19 +135,15 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
     """Return the columns of a data frame of candidates by name.
 
     Raises:
-        InputError: if it is no data frame, has no rows, a column twice, or a missing value.
+        InputError: if it is no data frame, or has no rows, a column twice, or a missing value.
     """
     checks.instance("candidates", frame, pd.DataFrame, "a pandas data frame with a column for each parameter")
-    if twice := sorted({str(name) for name in frame.columns[frame.columns.duplicated()]}):
-        raise InputError(f"candidates has more than one column of the name(s) {twice}.")
-    if frame.shape[0] == 0 or frame.shape[1] == 0:
-        raise InputError(f"candidates must have at least one row and one column, got shape {frame.shape}.")
-    missing = frame.isna()
-    for name in frame.columns[missing.any()]:
+    missing = int(frame.isna().to_numpy().sum())
+    if 0 in frame.shape or not frame.columns.is_unique or missing:
         raise InputError(
-            f"candidates must have no missing values: {int(missing.to_numpy().sum())} are NaN or None, the first in "
-            f"column {name!r}, row {missing[name].to_numpy().argmax()} (counted from 0). Leave such rows out, as "
-            "candidates.dropna() does."
+            "candidates must have at least one row, columns of different names and no missing values; got shape "
+            f"{frame.shape}, columns {list(frame.columns)} and {missing} value(s) that are NaN or None. "
+            "candidates.dropna() leaves such rows out."
         )
     return {str(name): frame[name].tolist() for name in frame.columns}
 
