@@ -163,10 +163,9 @@ def assert_alike(ones, others):
     [
         {},
         {"memory": SlidingWindow(12)},
-        {"memory": SlidingWindow(3600.0), "clock": "dates"},
         {"algorithm": "ek-ucb", "max_dictionary": 3},
     ],
-    ids=["all", "window", "dates", "ek-ucb"],
+    ids=["all", "window", "ek-ucb"],
 )
 def test_a_study_is_read_with_one_fit_and_goes_on_with_a_new_sampler_as_with_the_old(words, monkeypatch):
     """To rounding, which depends on what was told at once, and which a search amplifies."""
@@ -408,16 +407,11 @@ def test_every_kind_of_parameter_is_suggested_within_its_range():
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("memory", [SlidingWindow(6), TemporalPrior(0.1)])
-def test_time_is_counted_in_trials_or_told_by_the_calendar(memory):
+def test_time_is_counted_in_trials(memory):
     study = study_with(quick(memory=memory))
     play(study, peak, 6)
     assert study.sampler.recommend(study) in study.trials
     assert bandit_of(study).history.times.tolist() == list(range(6))
-    study.sampler = quick(memory=SlidingWindow(3600.0), clock="dates")
-    study.sampler.recommend(study)
-    ended = [trial.datetime_complete for trial in study.trials]
-    gaps = bandit_of(study).history.times.diff().tolist()
-    assert gaps == pytest.approx([(b - a).total_seconds() for a, b in pairwise(ended)], abs=1e-5)
 
 
 @pytest.mark.slow
@@ -460,7 +454,6 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
     [
         ({"algorithm": "ek-ucbb"}, "ek-ucb"),
         ({"beta": -1.0}, "beta|value"),
-        ({"clock": "dates"}, "give memory="),
         ({"pruned": "drop"}, '"learn" or "ignore"'),
         ({"n_startup_trials": 1}, "n_startup_trials must be a whole number of at least 2"),
         ({"kernel": "rbf"}, "kernel must be"),

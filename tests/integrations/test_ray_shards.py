@@ -526,13 +526,6 @@ def test_without_ray(monkeypatch):
         ShardedArms(some_arms(), num_shards=2)
 
 
-def test_more_shards_than_this_machine_has_processors(monkeypatch):
-    """Said before Ray is started, which would wait."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1})
-    with pytest.raises(InputError, match=r"3 shards of 1 CPU\(s\) need 3 and this machine has 2.*=0.67"):
-        make(ShardedArms(some_arms(), num_shards=3))
-
-
 class Together(ThompsonRule):
     scores_arms_apart = False
 

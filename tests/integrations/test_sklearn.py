@@ -198,21 +198,16 @@ def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
         rows = searched(space=dicts, n_iter=30).cv_results_["params"]
     assert len({tuple(sorted(row.items(), key=str)) for row in rows}) == len(rows) == 7
     with pytest.warns(KernelBanditWarning, match="only 1 different"):
-        assert searched(space={"depth": [3], "kind": ["b"]}, recommend="posterior").best_params_["depth"] == 3
+        assert searched(space={"depth": [3], "kind": ["b"]}).best_params_["depth"] == 3
 
 
-def test_the_recommendation_is_the_largest_posterior_mean_where_asked_for():
-    """The words of the bandit are passed on, and nothing stays pending of a batch in which the ninth is spread."""
+def test_the_words_of_the_bandit_are_passed_on_and_nothing_stays_pending():
+    """Also of a batch in which the ninth is spread."""
     words = {"batch_size": 4, "algorithm": "gp-ts", "bandit_options": {"oversampling": 2.0}}
-    search = searched(Tunable(noise=0.5), n_iter=10, num_initial=6, recommend="posterior", **words)
-    bandit = search.bandit_
+    bandit = searched(Tunable(noise=0.5), n_iter=10, num_initial=6, **words).bandit_
     assert isinstance(bandit, GPTS)
     assert (bandit.num_observations, bandit.num_asked) == (10, 4)
     assert not bandit.pending_ids
-    means = bandit.model.posterior(bandit.history.X.unsqueeze(-2)).mean.flatten()
-    assert search.best_index_ == int(means.argmax())
-    assert search.best_score_ == search.cv_results_["mean_test_score"][search.best_index_]
-    assert search.best_params_ == search.space_.decode(bandit.history.X)[search.best_index_]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
@@ -426,8 +421,6 @@ def test_what_is_no_distribution_is_named_with_what_works(space, message):
         ({"n_iter": 0}, "n_iter must be a whole number of at least 1"),
         ({"num_initial": 1}, "num_initial must be a whole number of at least 2"),
         ({"batch_size": 0}, "batch_size must be"),
-        ({"recommend": "median"}, 'recommend must be "score" or "posterior"'),
-        ({"recommend": "posterior", "refit": lambda results: 0}, "Give one of them"),
         ({"algorithm": "tpe"}, "tpe"),
         ({"bandit_options": {"windo": 3}}, "windo"),
         ({"scoring": ["accuracy"], "refit": False}, "refit must be the name of that one"),
@@ -479,7 +472,7 @@ def stopped(path, fits, **settings):
     "settings",
     [
         {},
-        {"batch_size": 2, "recommend": "posterior", "refit": True, "cv": KFold(2, shuffle=True, random_state=3)},
+        {"batch_size": 2, "refit": True, "cv": KFold(2, shuffle=True, random_state=3)},
         {"scoring": ["accuracy", "balanced_accuracy"], "refit": "accuracy", "return_train_score": True},
         {"estimator": Counted(limit=4), "error_score": np.float32(-1.0)},
         {"X": FRAME, "y": pd.Series(Y), "fit_words": {"sample_weight": np.ones(20)}, "batch_size": 2},

@@ -5,7 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
@@ -41,8 +41,6 @@ _BETA = 1.0
 
 _STARTED = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
-Clock = Literal["trials", "dates"]
-
 
 class KernelBanditSampler(BaseSampler):
     """Optuna's trials, chosen by a kernelized bandit whose kernel and noise are fitted: see ``LearnedPrior``.
@@ -70,8 +68,7 @@ class KernelBanditSampler(BaseSampler):
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
             free parameters are fitted, and one without any is in units of values squared; ``default_kernel`` with a
             length scale for each parameter unless given.
-        memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``.
-        clock: the time of the memory: "trials", counted as they are learned, or "dates", in seconds.
+        memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``; time is their number.
         clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
             Later every eighth trial still does.
@@ -103,7 +100,6 @@ class KernelBanditSampler(BaseSampler):
         beta: float | Width | None = None,
         kernel: Kernel | Callable[[int], Kernel] | None = None,
         memory: Memory | None = None,
-        clock: Clock = "trials",
         clip: bool = True,
         n_startup_trials: int = 10,
         pruned: Use = "learn",
@@ -115,20 +111,17 @@ class KernelBanditSampler(BaseSampler):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
-        for name, value, words in (("clock", clock, Clock), ("pruned", pruned, Use)):
-            checks.one_of(name, value, get_args(words))
+        checks.one_of("pruned", pruned, get_args(Use))
         if theirs := sorted({"outcomes", "constraints", "objective"} & settings.keys()):
             raise InputError(f"Leave out {theirs[0]}: what is sought, and within which limits, the study says.")
         for name, value in (("constraints_func", constraints_func), ("kernel", kernel)):
             if value is not None and not callable(value):
                 raise InputError(f"{name} must be a function or, of kernels, a kernel; got {checks.describe(value)}.")
-        if clock == "dates" and memory is None:
-            raise InputError('clock="dates" is the time of a memory: give memory= as well, or leave it out.')
         checks.absent_or("independent_sampler", independent_sampler, BaseSampler, "a sampler of Optuna")
         if any(not isinstance(each, Mapping) for each in safe_params):
             raise InputError("safe_params must be a list of mappings from the names of parameters to values.")
         self._algorithm, self._beta, self._words = algorithm, beta, {"memory": memory} | settings
-        self._kernel, self._clip, self._clock = kernel, clip, clock
+        self._kernel, self._clip = kernel, clip
         self._num_initial = checks.whole_number("n_startup_trials", n_startup_trials, least=2)  # a fit needs two values
         self._pruned: Use = pruned
         self._constraints_func, self._safe = constraints_func, list(safe_params)
@@ -265,8 +258,7 @@ class KernelBanditSampler(BaseSampler):
     def _new_study(self, objectives: Objectives, parameters: ConditionalSpace) -> StudyBandit:
         """Return a bandit on a space that was told nothing."""
         bandit, reader = self._bandit_on(parameters.space(), objectives), TrialReader(objectives, self._pruned)
-        words: dict[str, Any] = {"safe_params": self._safe, "dates": self._clock == "dates"}
-        return StudyBandit(parameters, bandit, reader, num_initial=self._num_initial, **words)
+        return StudyBandit(parameters, bandit, reader, self._num_initial, self._safe)
 
     def _bandit_on(self, space: ParameterSpace, objectives: Objectives) -> Bandit:
         """Return a bandit on a space that was told nothing."""

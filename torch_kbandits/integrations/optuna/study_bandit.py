@@ -15,7 +15,6 @@ from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpac
 from torch_kbandits.integrations.optuna.objectives import TrialReader
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.observations.clock import read_time
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import Scalarization
 
@@ -35,7 +34,6 @@ class StudyBandit:
         reader: how trials become rewards.
         num_initial: trials that are learned before the bandit chooses.
         safe_params: parameters of trials that are known to be safe, if constraints are to be kept safely.
-        dates: whether the bandit's time is that of the calendar.
     """
 
     def __init__(
@@ -43,13 +41,11 @@ class StudyBandit:
         parameters: ConditionalSpace,
         bandit: Bandit,
         reader: TrialReader,
-        *,
         num_initial: int,
         safe_params: Sequence[Mapping[str, Any]],
-        dates: bool,
     ) -> None:
         self.parameters, self.bandit, self.reader = parameters, bandit, reader
-        self._num_initial, self._safe, self._dates = num_initial, safe_params, dates
+        self._num_initial, self._safe = num_initial, safe_params
         self._space = parameters.space()
         self.read: dict[int, FrozenTrial] = {}
         self._numbers: list[int] = []
@@ -72,17 +68,14 @@ class StudyBandit:
         if self.bandit.num_observations == 0 and len(found) > 1:
             X, names = torch.cat([point for _, point, _, _ in found]), self.bandit.outcomes
             Y = X.new_tensor([reward for _, _, reward, _ in found])
-            ends: Any = [trial.datetime_complete for trial, *_ in found] if self._dates else range(len(found))
-            times = X.new_tensor([read_time(end)[1] for end in ends])
             columns = X.new_tensor([[outcomes.get(name, math.nan) for name in names] for *_, outcomes in found])
             rounds = torch.arange(len(found))
-            self.bandit.replay(History(X, Y, rounds, times=times, outcomes=columns if names else None))
+            self.bandit.replay(History(X, Y, rounds, times=rounds.double(), outcomes=columns if names else None))
             self._numbers += [trial.number for trial, *_ in found]
             found = []
         for trial, point, reward, outcomes in found:
             words: dict[str, Any] = {"failed": True} if math.isnan(reward) else {"y": reward}
-            time = trial.datetime_complete if self._dates else None
-            self.bandit.tell(point, time=time, outcomes=outcomes or None, **words)
+            self.bandit.tell(point, outcomes=outcomes or None, **words)
             self._numbers.append(trial.number)
             self.read[trial.number] = trial
         self.read |= {trial.number: trial for trial in new}
@@ -104,13 +97,12 @@ class StudyBandit:
             return {name: value for name, value in safe.items() if name in self._space.parameters}
         if not self._safe and is_spread(trial.number, self.bandit.num_observations, self._num_initial):
             return self._spread(trial)
-        time = self._not_before_the_last(trial.datetime_start or datetime.now())
         others = [other for other in trials if not other.state.is_finished() and other.number != trial.number]
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
         if points:
-            self.bandit.mark_pending(torch.cat(points), time=time)
+            self.bandit.mark_pending(torch.cat(points))
         try:
-            return self.bandit.ask(time=time)[0]
+            return self.bandit.ask()[0]
         except InfeasibleError:
             if self._safe:
                 raise
@@ -127,7 +119,7 @@ class StudyBandit:
         rows = [row for row in succeeded if self._numbers[row] in front]
         if rows:
             return self._numbers[rows[int(self._worth(history.X[rows]).argmax())]]
-        best = self.bandit.recommend(time=self._not_before_the_last(datetime.now()))
+        best = self.bandit.recommend()
         played = self.bandit.candidates.actions(history.X)
         return next(self._numbers[row] for row in succeeded if played[row] == best)
 
@@ -162,10 +154,3 @@ class StudyBandit:
             return self._space.encode([self.parameters.values_of(known, trial.distributions)])
         except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
-
-    def _not_before_the_last(self, time: datetime) -> datetime | None:
-        """Return a time, but not before the last reward; None where time is counted in trials."""
-        if not self._dates:
-            return None
-        ends = (trial.datetime_complete for trial in self.read.values())
-        return max((end for end in ends if end is not None and end > time), default=time)

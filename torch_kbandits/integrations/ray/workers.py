@@ -1,13 +1,10 @@
 """Ray actors with one shard each: what is asked of them, and what becomes of those that are lost."""
 
-import math
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from torch_kbandits.candidates import ArmSource
-from torch_kbandits.errors import InputError, KernelBanditError, KernelBanditWarning
+from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.extras import require
 from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
@@ -16,9 +13,6 @@ _ATTEMPTS = 5
 
 #: Bytes up to which a message goes with each call; larger ones go into a store once.
 _SMALL = 2**16
-
-#: Bytes of Ray's object store where nobody says how many.
-_STORE = 80 * 2**20
 
 
 class ShardLostError(KernelBanditError, RuntimeError):
@@ -115,9 +109,9 @@ class Workers:
         self._end(list(self.actors))
 
     def absent(self) -> list[int]:
-        """Start a local Ray if there is none; return the shards of which there is no actor in the one that is there."""
+        """Start a Ray if there is none; return the shards of which there is no actor in the one that is there."""
         if not _ray().is_initialized():
-            self._start_ray()
+            _ray().init(include_dashboard=False)
         if self._cluster != (cluster := _cluster()):
             self._cluster, self.actors = cluster, {}
         return [number for number in range(len(self.shards)) if number not in self.actors]
@@ -146,12 +140,14 @@ class Workers:
         try:
             ray.get(ticket, timeout=0)
         except ray.exceptions.GetTimeoutError:
-            there, free = ray.cluster_resources(), ray.available_resources()
+            there, free = (
+                f"{resources.get('CPU', 0):g} and {resources.get('GPU', 0):g}"
+                for resources in (ray.cluster_resources(), ray.available_resources())
+            )
             raise ShardLostError(
                 f"No worker came up for {name} within {self._patience:g} s. Each shard takes {self._num_cpus:g} CPU(s) "
-                f"and {self._num_gpus:g} GPU(s); the cluster has {there.get('CPU', 0):g} and {there.get('GPU', 0):g}, "
-                f"of which {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free. Free some, take fewer shards, "
-                "or give start_timeout= more seconds; then call again."
+                f"and {self._num_gpus:g} GPU(s); the cluster has {there}, of which {free} are free. Free some, take "
+                "fewer shards, or give start_timeout= more seconds; then call again."
             ) from None
         except ray.exceptions.RayError as error:
             raise ShardLostError(
@@ -170,33 +166,11 @@ class Workers:
         rows = self.shards[number]
         return f"shard {number} of {len(self.shards)} (arms {rows.start} to {rows.stop - 1})"
 
-    def _start_ray(self) -> None:
-        """Start Ray on this machine."""
-        num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        needed = math.ceil(self._num_cpus * len(self.shards))
-        if needed > num_cpus:
-            raise InputError(
-                f"{len(self.shards)} shards of {self._num_cpus:g} CPU(s) need {needed} and this machine has "
-                f"{num_cpus}: take fewer shards, num_cpus_per_shard={num_cpus / len(self.shards):.2g}, or connect to "
-                "a cluster first, ray.init(address=...)."
-            )
-        arms = self.source.tensor
-        store = _STORE if arms is None else max(_STORE, 2 * arms.numel() * arms.element_size())
-        warnings.warn(
-            f"No Ray was there, so one with {num_cpus} CPU(s) was started on this machine. Call ray.init(...) before "
-            "to use a cluster or settings of your own.",
-            KernelBanditWarning,
-            stacklevel=2,
-        )
-        _ray().init(address="local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=store)
-
 
 def _cluster() -> tuple[str, str] | None:
     """Return what tells the Ray that is there from others, None without one."""
-    if not _ray().is_initialized():
-        return None
-    context = _ray().get_runtime_context()
-    return context.get_node_id(), context.get_job_id()
+    context = _ray().get_runtime_context() if _ray().is_initialized() else None
+    return None if context is None else (context.get_node_id(), context.get_job_id())
 
 
 def _ray() -> Any:

@@ -26,19 +26,8 @@ Batch = tuple[Tensor, list[Row]]
 class SearchCheckpoint:
     """The batches that a search evaluated, each kept as soon as it is; read from a file if it is there.
 
-    Args:
-        path: of the file; None keeps nothing.
-        settings: what must agree between the search that wrote a file and the one that reads it, by name.
-
-    Attributes:
-        batches: what was evaluated.
-        splits: the digest of the splits; None before any.
-
-    Raises:
-        InputError: if the path is none.
-        FileError: if the file cannot be read, or none can be written there.
-        DamagedFileError: if it is cut, changed or no checkpoint's.
-        StateMismatchError: if it is of another search; the message names each difference. Then it is as it was.
+    The settings must agree between the search that wrote a file and the one that reads it; ``KernelBanditSearchCV.fit``
+    has the errors. ``splits`` is the digest of the splits, None before any.
     """
 
     def __init__(self, path: Any, settings: Mapping[str, Any]) -> None:

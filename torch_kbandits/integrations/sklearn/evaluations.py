@@ -27,14 +27,13 @@ class Evaluations:
 
     Args:
         search: the ``BaseSearchCV``.
-        evaluate: what ``BaseSearchCV`` evaluates configurations with.
+        evaluate: what it evaluates configurations with.
         context: the search as a task of scikit-learn's callbacks, whose parts are the fits of all batches.
 
     Attributes:
         measured: the rows of all fits that were made here.
         table: ``cv_results_``, empty until ``finish``.
-        digest: of the splits, once they were drawn.
-        expected: the digest of an earlier process; None if there was none.
+        digest: of the splits, once they were drawn; it must be the one that is ``expected``, if any.
     """
 
     def __init__(self, search: Any, evaluate: Callable[..., Any], context: Any) -> None:

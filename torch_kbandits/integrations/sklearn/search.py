@@ -50,8 +50,6 @@ class KernelBanditSearchCV(BaseSearchCV):
             if that is less, but at least 2.
         batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers. The
             result depends on it, and on ``n_jobs`` only through it.
-        recommend: "score" takes the configuration of the best mean test score for the best, as scikit-learn does,
-            "posterior" that of the largest posterior mean among those evaluated.
         bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
             dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
             ``when_full`` say otherwise.
@@ -79,7 +77,6 @@ class KernelBanditSearchCV(BaseSearchCV):
         beta: float | Width | None = None,
         num_initial: int | None = None,
         batch_size: int | None = None,
-        recommend: str = "score",
         bandit_options: Mapping[str, Any] | None = None,
         checkpoint: str | PathLike[str] | None = None,
         scoring: Any = None,
@@ -94,19 +91,13 @@ class KernelBanditSearchCV(BaseSearchCV):
     ) -> None:
         self.param_distributions, self.n_iter, self.random_state = param_distributions, n_iter, random_state
         self.algorithm, self.beta, self.bandit_options = algorithm, beta, bandit_options
-        self.num_initial, self.batch_size = num_initial, batch_size
-        self.recommend, self.checkpoint = recommend, checkpoint
+        self.num_initial, self.batch_size, self.checkpoint = num_initial, batch_size, checkpoint
         words: Any = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
         words |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
         super().__init__(estimator, **words)
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Search, and refit the best configuration; see ``RandomizedSearchCV.fit``.
-
-        Args:
-            X: data, n rows.
-            y: what is to be predicted, if anything.
-            params: passed on to the estimator, the splitter and the scorer.
+        """Search, and refit the best configuration; arguments are as in ``RandomizedSearchCV.fit``.
 
         Raises:
             InputError: if a word does not fit.
@@ -135,9 +126,6 @@ class KernelBanditSearchCV(BaseSearchCV):
 
     def _search(self, evaluations: Evaluations) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
-        checks.one_of("recommend", self.recommend, ("score", "posterior"))
-        if self.recommend == "posterior" and callable(self.refit):
-            raise InputError('recommend="posterior" and a callable refit both say which is best. Give one of them.')
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace.of(self.param_distributions)
@@ -157,7 +145,10 @@ class KernelBanditSearchCV(BaseSearchCV):
             else:
                 known, rows = batch
                 if not torch.equal(points, known):
-                    self._warn_of_other_choices()
+                    _warn(
+                        f"The search chooses other configurations than those in {self.checkpoint!r}, as it may with "
+                        "other versions of its packages. It goes on with what was evaluated."
+                    )
                     untried.tried = torch.cat([untried.tried[:told], known])
                     if bandit is not None:
                         bandit.forget()
@@ -185,10 +176,8 @@ class KernelBanditSearchCV(BaseSearchCV):
         wanted = checks.positive_integer("n_iter", self.n_iter)
         size = int(min(wanted, count))
         if size < wanted:
-            warnings.warn(
-                f"There are only {size} different configurations, fewer than n_iter={wanted}; each is evaluated once.",
-                KernelBanditWarning,
-                stacklevel=2,
+            _warn(
+                f"There are only {size} different configurations, fewer than n_iter={wanted}; each is evaluated once."
             )
         num_initial = min(10, max(2, size // 3))
         if self.num_initial is not None:
@@ -208,23 +197,6 @@ class KernelBanditSearchCV(BaseSearchCV):
         prior = LearnedPrior(kernel, clip=clip, num_initial=num_initial)
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
-    def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
-        """Return the row that is recommended."""
-        if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_observations:
-            index = int((self.bandit_.recommend() == self.bandit_.history.X).all(-1).nonzero()[0])
-            if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
-                return index
-        return int(super()._select_best_index(refit, refit_metric, results))
-
-    def _warn_of_other_choices(self) -> None:
-        warnings.warn(
-            f"The search chooses other configurations than those in {self.checkpoint!r}, as it may on another kind of "
-            "machine or with other versions of its packages. It goes on with what was evaluated, but not as one that "
-            "was not interrupted.",
-            KernelBanditWarning,
-            stacklevel=3,
-        )
-
 
 def _chosen(bandit: Bandit | None, numbers: Iterable[int], num_initial: int, untried: Untried) -> torch.Tensor:
     """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before it."""
@@ -238,3 +210,7 @@ def _chosen(bandit: Bandit | None, numbers: Iterable[int], num_initial: int, unt
                 bandit.mark_pending(x)
         untried.tried = torch.cat([untried.tried, x])
     return untried.tried[before:]
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, KernelBanditWarning, stacklevel=3)
