@@ -81,12 +81,7 @@ def _without(fixed: Parameters, constraint: Any) -> LinearConstraint:
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Refuse an experiment that is not taken.
-
-    Raises:
-        InputError: if a parameter is of another kind, or a constraint on them is no inequality of ranges; if there is
-            no objective, or a sum of metrics is sought or limited.
-    """
+    """Refuse an experiment with other parameters, constraints or goals than are taken."""
     space, goal = experiment.search_space, experiment.optimization_config
     for name, parameter in space.parameters.items():
         wrong = [words for flag, words in _REFUSED.items() if getattr(parameter, flag, False)]
@@ -113,11 +108,7 @@ def check_experiment(experiment: Experiment) -> None:
 
 
 def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
-    """Return fixed parameters if the search space has them.
-
-    Raises:
-        InputError: if one is no parameter, or has a value outside the space, or they break a constraint.
-    """
+    """Return fixed parameters, or refuse those that are not of the search space or break a constraint."""
     for name, value in fixed.items():
         if name not in space.parameters:
             raise InputError(
@@ -132,11 +123,7 @@ def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a data frame of candidates by name.
-
-    Raises:
-        InputError: if it is no data frame, or has no rows, a column twice, or a missing value.
-    """
+    """Return the columns of a data frame of candidates by name, or refuse what is none."""
     checks.instance("candidates", frame, pd.DataFrame, "a pandas data frame with a column for each parameter")
     missing = int(frame.isna().to_numpy().sum())
     if 0 in frame.shape or not frame.columns.is_unique or missing:
@@ -149,11 +136,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 
 def rows_within(columns: Mapping[str, Sequence[Any]], space: SearchSpace) -> list[dict[str, Any]]:
-    """Return candidates as rows, with values of the types of a search space.
-
-    Raises:
-        InputError: if a column is no parameter, or a value is outside the space.
-    """
+    """Return candidates as rows, with values of the types of a search space, or refuse those outside."""
     converted = []
     for name, values in columns.items():
         parameter: Any = space.parameters.get(name)
@@ -182,11 +165,7 @@ def _converted(parameter: Any, value: Any) -> Any:
 
 
 def rows_matching(rows: Sequence[Parameters], fixed: Parameters, space: SearchSpace) -> list[Parameters]:
-    """Return the candidates that agree with fixed parameters and keep all constraints, at least one.
-
-    Raises:
-        InputError: if a parameter is neither a column nor fixed, or no row agrees and keeps the constraints.
-    """
+    """Return the candidates that agree with fixed parameters and keep all constraints, or refuse if there is none."""
     needed = [name for name, parameter in space.parameters.items() if not isinstance(parameter, FixedParameter)]
     if absent := [name for name in needed if name not in rows[0] and name not in fixed]:
         raise InputError(

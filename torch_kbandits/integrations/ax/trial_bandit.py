@@ -50,7 +50,7 @@ class Settings:
 
 
 class TrialBandit:
-    """A bandit that was told all trials.
+    """A bandit that was told all trials, at the current time.
 
     Args:
         settings: what is played.
@@ -62,7 +62,7 @@ class TrialBandit:
 
     Attributes:
         signs: of metrics by signature, of which the first is the reward: -1 where the negative is told.
-        bandit: at the current time.
+        memories: of the same.
     """
 
     def __init__(
@@ -163,9 +163,7 @@ class TrialBandit:
             kernel(torch.zeros(1, len(self.space.order), dtype=torch.float64).to(next(kernel.parameters()))).to_dense()
         except (RuntimeError, IndexError) as error:
             raise InputError(
-                f"kernel must be one on the unit cube, whose columns are {self.space.whole.names} here: a column for "
-                "each parameter, but for an unordered choice of more than two values one for each value. "
-                f"{error}"
+                f"kernel must be one on the unit cube, whose columns are {self.space.whole.names} here. {error}"
             ) from error
         places, copy = self.space.order.argsort(), deepcopy(kernel)
         if not torch.equal(places, torch.arange(len(places))):
