@@ -495,10 +495,10 @@ class _Unknown(RBFKernel):
 
 
 def test_kernels_that_cannot_be_saved_are_refused():
-    with pytest.raises(InputError, match=r"can hold: kernel.base_kernel: kernels of .* _Unknown are not"):
+    with pytest.raises(InputError, match=r"can hold: kernel.base_kernel: _Unknown is not known"):
         client_of(UNIT, kernel=ScaleKernel(_Unknown()))
     constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
-    with pytest.raises(InputError, match="a constraint has a transform of its own"):
+    with pytest.raises(InputError, match=r"_constraint._transform: .*square is not known"):
         client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=constraint))
     with pytest.raises(InputError, match="no batch dimensions"):
         client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
@@ -506,7 +506,7 @@ def test_kernels_that_cannot_be_saved_are_refused():
 
 def test_values_that_were_changed_are_refused():
     gain = confidence.GreedyGain(on_two_columns(), torch.rand(2, 2, dtype=torch.float64), 1, 0.1)
-    for changed in ("raw_lengthscale", "GreedyGain (", "RBFKernel"):
+    for changed in ("candidates", "GreedyGain (", "RBFKernel"):
         written = json.dumps(object_to_json(gain)).replace(changed, changed.replace("e", "E", 1))
         with pytest.raises((DamagedFileError, JSONDecodeError), match=r"does not fit together|not registered"):
             object_from_json(json.loads(written))

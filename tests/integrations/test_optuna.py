@@ -172,9 +172,7 @@ def test_a_study_is_read_with_one_fit_and_goes_on_with_a_new_sampler_as_with_the
     whole, parts = study_with(quick(**words)), study_with(quick(**words))
     play(whole, unsteady, 9, catch=ArithmeticError)
     fits, fitted = [], LearnedPrior.fitted
-    monkeypatch.setattr(
-        LearnedPrior, "fitted", lambda *a, units_only: fits.append(units_only) or fitted(*a, units_only=units_only)
-    )
+    monkeypatch.setattr(LearnedPrior, "fitted", lambda *a, **w: fits.append(w["units_only"]) or fitted(*a, **w))
     *old, last = whole.trials
     parts.add_trials(old)
     assert_alike([next_parameters(parts, network)], [last.params])

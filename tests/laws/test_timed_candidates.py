@@ -191,8 +191,8 @@ WRONG = [
     (lambda: Timed(ARMS), "candidates must be"),
     (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
-    (lambda: make(kb.Arms(ARMS), batches=StayRule()), "a time that the points know"),
-    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=TemporalPrior(0.1), **CHOSEN), "a time that"),
+    (lambda: make(kb.Arms(ARMS), batches=StayRule()), "other actions or a time"),
+    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=TemporalPrior(0.1), **CHOSEN), "other actions or a time"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=0.1, **CHOSEN), "forgettings must be several shares"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=(), **CHOSEN), "memories must be one or more"),
     (

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
@@ -295,7 +294,7 @@ class PosteriorBelief(Belief):
             view.column, view.outcome, view.prior_mean = column, outcome, mean
         return views
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 

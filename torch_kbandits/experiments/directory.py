@@ -100,7 +100,7 @@ class Checkpoint:
         if file is not None:
             try:
                 file.parent.mkdir(exist_ok=True)
-                write(file, _KIND, content, algorithm=type(bandit).__name__, rounds=state.rounds)
+                write(file, _KIND, content)
             except OSError as error:
                 warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
         bandit.load_state_dict(known)

@@ -24,11 +24,17 @@ Array = NDArray[Any]
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
 
+#: What of a prior variance rounding may take from it at most.
+_NEGATIVE = 1e-6
+
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: A bound of rounding in coordinates, thousands of times what it is, from which on points are put into another order.
-_WORST = 1e-5
+#: Of what a point adds to the dictionary at least this share is new to points that left; else these are left out.
+_LEAST_NEW = 1e-4
+
+#: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
+_WORST = 1e-8
 
 #: That of kernel values.
 _EPS = 2.0**-50
@@ -217,10 +223,13 @@ class DictionaryPosterior(Posterior):
         z = self.known.features.known[place].copy()
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
+        if rest < -_NEGATIVE * abs(prior):
+            raise _RoundingError  # or the kernel is no covariance, which is said where all is computed afresh
+        least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
+        if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
+            return self._compacted()._extended(place)  # points that left span nearly all that is new
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
-        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise):
-            if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
-                return self._compacted()._extended(place)  # points that left span it
+        if rest <= least:
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)

@@ -59,7 +59,7 @@ def _name(kind: type) -> str:
 def _write(value: Any) -> dict[str, Any]:
     """Return one of our values as Ax writes it."""
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
-    return {"__type": _name(type(value)), "fields": describe(type(value).__name__, fields)}
+    return {"__type": _name(type(value)), "fields": describe(fields)}
 
 
 def _read(kind: type, fields: Any) -> Any:
@@ -69,7 +69,7 @@ def _read(kind: type, fields: Any) -> Any:
         DamagedFileError: if it is not what was written.
     """
     try:
-        return kind(**rebuild(fields))
+        return kind(**rebuild(kind.__name__, fields))
     except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFileError(
             f"The experiment holds a {kind.__name__} that does not fit together ({error!r}): its file was changed, or "

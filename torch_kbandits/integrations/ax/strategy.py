@@ -12,7 +12,7 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
-from torch_kbandits.bandit.saving import NotRebuildableError, describe
+from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
@@ -154,7 +154,7 @@ def _own(kernel: Kernel | None) -> Kernel | None:
         raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
     copy = deepcopy(kernel).double().requires_grad_(False)
     try:
-        describe("kernel", copy)
+        rebuild("kernel", describe(copy))
     except NotRebuildableError as error:
         raise InputError(f"kernel must be one that the file of an experiment can hold: {error}.") from error
     return copy

@@ -12,8 +12,7 @@ import joblib
 import numpy as np
 from torch import Tensor, nn
 
-from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.bandit.settings import check_same, describe_value
+from torch_kbandits.bandit.saving import check_same, read, settings_of, write
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
 from torch_kbandits.integrations.sklearn.evaluations import Row
 
@@ -36,7 +35,7 @@ class SearchCheckpoint:
         self._path: Any = path
         self._settings: dict[str, Any] = {}
         for name, value in settings.items():
-            describe_value(name, described(value), self._settings)
+            self._settings |= settings_of(name, described(value))
         self.splits: str | None = None
         self.batches: list[Batch] = []
         if path is not None and Path(path).exists():
@@ -82,11 +81,11 @@ class SearchCheckpoint:
 
 
 def described(value: Any) -> Any:
-    """Return a setting as ``describe_value`` takes it: classes of estimators, digests of data and other objects."""
+    """Return a setting as ``settings_of`` takes it: classes of estimators, digests of data and other objects."""
     if isinstance(value, (list, tuple)):
         return [described(part) for part in value]
     if isinstance(value, Mapping):
-        return {key: described(part) for key, part in value.items()}
+        return {str(key): described(part) for key, part in value.items()}
     if isinstance(value, (np.generic, float, bytes, complex)):
         return repr(value)
     if hasattr(value, "get_params") and not isinstance(value, type):  # its parameters are listed as well
