@@ -20,14 +20,9 @@ _DECIMALS, _COARSE = 10, 1e-4
 
 
 class Trials(NamedTuple):
-    """The trials that ended, in order of their indices, which are their times.
+    """The n trials that ended, in order of their indices, which are their times.
 
-    Attributes:
-        times: (n,), in double precision.
-        parameters: n parameterizations.
-        means: by metric, (n,), NaN where nothing was measured.
-        sems: their standard errors, NaN where these are not known.
-        failed: which trials failed, (n,) bool.
+    By metric there are means, NaN where nothing was measured, and their standard errors, NaN where these are not known.
     """
 
     times: Tensor
@@ -102,11 +97,9 @@ def _as_saved(kind: str, values: np.ndarray) -> np.ndarray:
 
 
 class KnownNoise(Memory):
-    """A memory of rewards whose noise variances are known, by the times at which they were made.
+    """A memory of rewards whose noise variances are known, by the times at which they were made; others have λ.
 
-    Args:
-        variances: by time; what is not there has λ.
-        memory: which rewards count at a time; None for all. Where it keeps noise these have their own; else that grows.
+    Which of them count is that of another memory. Where that keeps noise they have their own; else that grows.
     """
 
     keeps_noise = False

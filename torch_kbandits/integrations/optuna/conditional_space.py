@@ -28,12 +28,7 @@ class ConditionalSpace:
     conditions: Mapping[str, tuple[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def space(self) -> ParameterSpace:
-        """Return it as a space of parameters.
-
-        Raises:
-            InputError: if one is of another kind than Optuna's three, or has a range that double precision cannot hold;
-                the message names the parameter.
-        """
+        """Return it as a space of parameters; ``InputError`` names one that cannot be searched."""
         when = {
             name: {other: tuple(map(self.distributions[other].to_external_repr, values))}
             for name, (other, values) in self.conditions.items()
@@ -62,8 +57,6 @@ def space_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution
     that takes other values in all trials without it. Of several such the one that the fewest trials have is it, then
     the one suggested last before. Where there is none the parameter is left out, as one is whose range changes. A
     value of a whole number that no trial had is taken for the nearest that one had; a choice for one without.
-
-    What a space is may change with a trial that differs, and only then.
 
     Args:
         trials: completed ones.

@@ -53,11 +53,7 @@ class Objectives:
         return [sign * value for sign, value in zip(self.signs, trial.values or (), strict=False)]
 
     def constraints(self, trial: FrozenTrial) -> dict[str, float]:
-        """Return the constraints of a finished trial by the names of outcomes; infinite where one is not a number.
-
-        Raises:
-            InputError: if one is none; the message names it.
-        """
+        """Return the constraints of a finished trial by the names of outcomes; infinite where one is NaN."""
         found = {}
         for name, limit in zip(self.limits, self.limit_names, strict=True):
             if name in trial.constraints:
@@ -76,10 +72,6 @@ class TrialReader:
     """Trials of a study one after another, in the order in which they ended, as what a bandit learns of them.
 
     A trial may be read again: then what was read of it counts once.
-
-    Args:
-        objectives: what the study seeks.
-        pruned: whether pruned trials are learned.
     """
 
     def __init__(self, objectives: Objectives, pruned: Use) -> None:

@@ -26,14 +26,8 @@ class StudyBandit:
     """A bandit that was told the finished trials of a study, as far as they lie in one search space.
 
     Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
-    trials at once, and nothing else has to be stored.
-
-    Args:
-        parameters: the search space.
-        bandit: one that was told nothing, on that space.
-        reader: how trials become rewards.
-        num_initial: trials that are learned before the bandit chooses.
-        safe_params: parameters of trials that are known to be safe, if constraints are to be kept safely.
+    trials at once, and nothing else has to be stored. The bandit is made with nothing told; ``num_initial`` trials are
+    learned before it chooses, and with ``safe_params`` constraints are kept safely.
     """
 
     def __init__(
@@ -83,12 +77,9 @@ class StudyBandit:
     def suggest(
         self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
     ) -> dict[str, Any]:
-        """Return a configuration for a running trial, after reading what is new.
+        """Return a configuration for a running trial, after reading what is new among the trials that wait no more.
 
-        Args:
-            trial: that will be evaluated there.
-            trials: all trials of the study that wait no more.
-            suggested: by their numbers, what was suggested to running trials and is not all stored yet.
+        By their numbers, what was suggested to running trials and is not all stored yet is given as well.
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())

@@ -47,15 +47,8 @@ class Workers:
     def gather(self, message: Callable[[Versions], Message], question: Callable[[Shard], Any]) -> list[Any]:
         """Lead all shards to a posterior, and return their answers to a question, in order.
 
-        Workers that were lost are replaced, and their posteriors built from what is known here. What a shard raises is
-        raised, and the next call starts it anew.
-
-        Args:
-            message: returns what takes a shard there from what it holds.
-            question: of which only NumPy arrays and plain values come back.
-
-        Raises:
-            ShardLostError: if a worker was lost and cannot be replaced.
+        Workers that were lost are replaced, and their posteriors built from what is known here: ``message`` returns
+        what takes a shard there from what it holds. What a shard raises is raised, and the next call starts it anew.
         """
         lost, missing, answers = self.absent(), list(range(len(self.shards))), dict[int, Any]()
         held, errors = dict.fromkeys(missing, self._held), list[Exception]()

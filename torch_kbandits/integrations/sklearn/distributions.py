@@ -44,11 +44,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, distributions: Any) -> "SearchSpace":
-        """Return the space that a search is given as ``param_distributions``.
-
-        Raises:
-            InputError: if one of them is not known; the message names it and says what works.
-        """
+        """Return the space that a search is given as ``param_distributions``."""
         several: Any = [distributions] if isinstance(distributions, Mapping) else distributions
         is_list = isinstance(several, Sequence) and not isinstance(several, (str, bytes)) and len(several) > 0
         if not (is_list and all(isinstance(each, Mapping) for each in several)):

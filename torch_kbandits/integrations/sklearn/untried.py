@@ -21,17 +21,8 @@ class Untried:
     """Takes points of the cube to configurations that were not tried: ``snap`` of a ``UnitCube``.
 
     A small space is searched whole, whatever the points are. In a larger one points whose configurations were all
-    tried are taken to these nevertheless.
-
-    Args:
-        space: the search space.
-        seed: addresses what is sampled.
-
-    Attributes:
-        tried: the encodings of what was tried, (n, d).
-        count: of configurations; infinite where they are not listed.
-
-    Cost: O(n k d) for n points and k configurations tried; where the space is listed n is its size.
+    tried are taken to these nevertheless. ``tried`` has the encodings, (n, d), and ``count`` is the number of
+    configurations, infinite where they are not listed. Cost: O(n d) for the points and those tried.
     """
 
     def __init__(self, space: ParameterSpace, seed: int) -> None:
