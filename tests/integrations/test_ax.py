@@ -380,9 +380,9 @@ def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
     ("change", "message"),
     [
         (lambda pool: pool.drop(columns=["depth"]), r"lacks the column\(s\) \['depth'\]: add them"),
-        (lambda pool: pool.assign(price=1.0), "the column 'price', which is no parameter"),
-        (lambda pool: pool.assign(depth=3.5), "of 'depth' outside the search space, 3.5 in row 0"),
-        (lambda pool: pool.assign(loss="d"), "of 'loss' outside the search space, 'd' in row 0"),
+        (lambda pool: pool.assign(price=1.0), "Row 0 of candidates .* has 'price', which is no parameter"),
+        (lambda pool: pool.assign(depth=3.5), "Row 0 of candidates .* has 'depth' = 3.5, outside"),
+        (lambda pool: pool.assign(loss="d"), "has 'loss' = 'd', outside"),
     ],
 )
 def test_pools_are_checked_against_the_search_space_before_the_first_trial(change, message):

@@ -110,16 +110,25 @@ def check_experiment(experiment: Experiment) -> None:
 def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
     """Return fixed parameters, or refuse those that are not of the search space or break a constraint."""
     for name, value in fixed.items():
-        if name not in space.parameters:
-            raise InputError(
-                f"fixed_parameters has {name!r}, which is no parameter; those are {list(space.parameters)}."
-            )
-        if not space.parameters[name].validate(value):
-            raise InputError(f"fixed_parameters has {name!r} = {value!r}, outside {space.parameters[name]}.")
+        _value_of("fixed_parameters has", space, name, value)
     for constraint in space.parameter_constraints:
         if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
             raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
     return fixed
+
+
+def _value_of(who: str, space: SearchSpace, name: str, value: Any) -> Any:
+    """Return a value in the type of a parameter, or refuse one that it does not take."""
+    parameter: Any = space.parameters.get(name)
+    if parameter is None:
+        raise InputError(f"{who} {name!r}, which is no parameter; those are {list(space.parameters)}. Leave it out.")
+    try:
+        found = parameter.cast(value)
+        if found == value and parameter.validate(found):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"{who} {name!r} = {value!r}, outside {parameter}.")
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
@@ -137,31 +146,13 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 def rows_within(columns: Mapping[str, Sequence[Any]], space: SearchSpace) -> list[dict[str, Any]]:
     """Return candidates as rows, with values of the types of a search space, or refuse those outside."""
-    converted = []
-    for name, values in columns.items():
-        parameter: Any = space.parameters.get(name)
-        if parameter is None:
-            raise InputError(
-                f"candidates has the column {name!r}, which is no parameter; those are {list(space.parameters)}. Leave "
-                f"it out, as candidates.drop(columns={name!r}) does."
-            )
-        converted.append([_converted(parameter, value) for value in values])
-        if None in converted[-1]:
-            row = converted[-1].index(None)
-            raise InputError(
-                f"candidates has a value of {name!r} outside the search space, {values[row]!r} in row {row} (counted "
-                f"from 0): {parameter}."
-            )
-    return [dict(zip(columns, values, strict=True)) for values in zip(*converted, strict=True)]
-
-
-def _converted(parameter: Any, value: Any) -> Any:
-    """Return a value in the type of a parameter; None if that does not take it."""
-    try:
-        converted = parameter.cast(value)
-    except (TypeError, ValueError):
-        return None
-    return converted if converted == value and parameter.validate(converted) else None
+    return [
+        {
+            name: _value_of(f"Row {number} of candidates (counted from 0) has", space, name, value)
+            for name, value in zip(columns, values, strict=True)
+        }
+        for number, values in enumerate(zip(*columns.values(), strict=True))
+    ]
 
 
 def rows_matching(rows: Sequence[Parameters], fixed: Parameters, space: SearchSpace) -> list[Parameters]:
