@@ -20,7 +20,7 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.integrations.sklearn.checkpoint import SearchCheckpoint
+from torch_kbandits.integrations.sklearn.checkpoint import SearchCheckpoint, described
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
 from torch_kbandits.integrations.sklearn.evaluations import Evaluations, Row
 from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
@@ -105,7 +105,8 @@ class KernelBanditSearchCV(BaseSearchCV):
             DamagedFileError: if it is cut, changed or no checkpoint's.
             StateMismatchError: if it is of another search or other data; the message names each difference.
         """
-        self._data = {"X": X, "y": y, **params}
+        data = {} if self.checkpoint is None else {"X": X, "y": y, **params}
+        self._data = {name: described(value) for name, value in data.items()}  # small: workers are sent this object
         try:
             return super().fit(X, y, **params)
         finally:
