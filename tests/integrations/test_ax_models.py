@@ -4,7 +4,6 @@ from itertools import permutations
 
 import numpy as np
 import oracles
-import pandas as pd
 import pytest
 import torch
 from ax import ChoiceParameterConfig, RangeParameterConfig
@@ -219,25 +218,6 @@ def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(model):
     tell(wrong, tried[:1], [0.0])
     with pytest.raises(InputError, match=r"columns are \['color 1', .*'x', 'size', 'width 1'.*'bias'\]"):
         wrong.get_next_trials(1)
-
-
-REWARDS = {"a": 0.6, "b": 0.3, "c": 0.0, "d": 2.0, "e": 0.0, "f": 0.3, "g": 0.6}
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize("order", ["abcdefg", "gecabfd"])
-@pytest.mark.parametrize("pooled", [False, True], ids=["space", "pool"])
-def test_the_best_choice_is_found_in_the_middle_of_a_misleading_order(order, pooled):
-    """By positions it would be believed to be as bad as its neighbours, the worst, and as well known."""
-    pool = pd.DataFrame({"arm": sorted(REWARDS)}) if pooled else None
-    words = {"kernel": rbf(0.8, 4.0), "regularization": 0.01, "candidates": pool, "initialization_trials": 6}
-    client = client_of([choice("arm", order)], **words)
-    tell(client, [{"arm": arm} for arm in "abcefg"], [REWARDS[arm] for arm in "abcefg"])
-    first, second = (p["arm"] for p in client.get_next_trials(2).values())
-    assert first == "d"
-    assert second in "ag"  # what waits counts as observed at its mean, so the best of the others is next
-    client.complete_trial(6, {"score": REWARDS["d"]})
-    assert recommend(client) == {"arm": "d"}
 
 
 KNOWN = {"kernel": rbf(0.2, 0.7), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
