@@ -113,7 +113,7 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
     before = bandit.state_dict()
     for y, given, says in (
         (1.0, {"haet": 1.0}, "did you mean 'heat'"),
-        (1.0, {"heat": [1.0, 2.0]}, "a number for each of 1 play"),
+        (1.0, {"heat": [1.0, 2.0]}, "a number for each of the 1 point"),
         (1.0, {"heat": float("inf")}, "finite"),
         (None, None, "y is missing"),
         (None, {"heat": None, "cost": float("nan")}, "y is missing"),

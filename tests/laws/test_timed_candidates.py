@@ -15,7 +15,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from problems import DOUBLE, dense, difference, matern, rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Timed
@@ -175,7 +174,7 @@ LINE = torch.linspace(0.0, 1.0, 25, dtype=DOUBLE).unsqueeze(-1)
 class Scattered(kb.Arms):
     """Arms of which nobody here has any, as those of shards."""
 
-    domain = Domain()
+    is_split = True
 
 
 def no_mean(X, time):

@@ -57,9 +57,8 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History
-from torch_kbandits.observations.ledger import Expiry, Pending, expiry_of
-from torch_kbandits.observations.told import measured, rewards, told_rewards
+from torch_kbandits.observations.history import History, measured, rewards, told_rewards
+from torch_kbandits.observations.ledger import Expiry, Pending
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
@@ -187,7 +186,7 @@ class Bandit(BanditReports):
             noise_scale,
             outcomes,
             constraints,
-            expiry_of(expire_after),
+            Expiry.of(expire_after),
             objective,
         )
         self.candidates = self._config.candidates
@@ -349,7 +348,7 @@ class Bandit(BanditReports):
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
+            rows = ledger.pending_rows(ids, self._expires)
             X = asked.points[rows]
         told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
@@ -422,7 +421,7 @@ class Bandit(BanditReports):
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_ids(state.ledger.pending_ids(ids, self._expires))
+            remaining = pending.without_rows(state.ledger.pending_rows(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:

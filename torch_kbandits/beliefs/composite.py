@@ -14,7 +14,7 @@ from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior, Offered, best_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule, Selection
-from torch_kbandits.memory.windows import is_latest
+from torch_kbandits.memory.base import is_latest
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
