@@ -59,7 +59,9 @@ def _listed(space: ParameterSpace) -> Tensor | None:
     found = latest = space.sample(1, torch.Generator().manual_seed(0))
     if not space.dimension:
         return found
-    if any(parameter.count > _LISTED for parameter in space.parameters.values()):
+    parameters = space.parameters.values()
+    counts = [parameter.count for parameter in parameters if not parameter.when]  # others may be there or not
+    if math.prod(counts) > _LISTED or any(parameter.count > _LISTED for parameter in parameters):
         return None
     while len(latest) and len(found) <= _LISTED and found.numel() <= _NUMBERS:
         near = space.neighbours(latest).unique(dim=0)
