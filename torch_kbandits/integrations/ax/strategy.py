@@ -77,8 +77,7 @@ def kernel_bandit_strategy(
             "optimistic" and 3 for "safe".
 
     Raises:
-        InputError: if an argument does not fit. When trials are asked for: if the experiment has parameters,
-            constraints or goals that are not supported.
+        InputError: if an argument does not fit; when trials are asked for, if the experiment does not.
         InfeasibleError: when trials are asked for that are to be safe, and none is known to be.
 
     Cost of a trial: that of a fit, of telling all trials, O(n m²) or O(u³) for u distinct points, and of the search or

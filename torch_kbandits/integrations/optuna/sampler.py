@@ -143,8 +143,7 @@ class KernelBanditSampler(BaseSampler):
         """Return the values of these parameters for a trial.
 
         Raises:
-            InputError: if a parameter has a range that cannot be searched, or the algorithm is not for several
-                objectives.
+            InputError: if a range cannot be searched, or the algorithm is not for several objectives.
             InfeasibleError: if only what is surely feasible is to be tried, and nothing is.
         """
         with self._lock:
@@ -165,11 +164,7 @@ class KernelBanditSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Return a value of one parameter, uniform on its scale, or by the independent sampler.
-
-        Raises:
-            InputError: if its range cannot be searched.
-        """
+        """Return a value of one parameter, uniform on its scale, or by the independent sampler."""
         if self._safe and param_name in (safe := self._safe[trial.number % len(self._safe)]):
             return safe[param_name]
         if self._suggested.get((study.study_name, trial.number)) is not None:  # a trial was completed before
@@ -197,10 +192,7 @@ class KernelBanditSampler(BaseSampler):
             self._independent.after_trial(study, trial, state, values)
 
     def reseed_rng(self) -> None:
-        """Take another seed from now on, as Optuna asks for in every thread of ``n_jobs``.
-
-        A bandit in force keeps its seed, so that it need not be built again; threads share it under a lock.
-        """
+        """Take another seed, as Optuna asks for in every thread of ``n_jobs``; a bandit in force keeps its own."""
         self._seed = secrets.randbits(63)
         if self._independent is not None:
             self._independent.reseed_rng()
@@ -210,11 +202,8 @@ class KernelBanditSampler(BaseSampler):
 
         With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Of several objectives it is
         one of ``study.best_trials``, of finite values if there is any: the best by posterior means with equal weights,
-        see ``Scalarization``. Where no trial is known to be feasible it is the best of all by these.
-
-        Where completed trials differ in their parameters or ranges, those with the parameters of ``study.best_trial``,
-        or of the first of ``study.best_trials``, are compared, and no others: what only some trials have would be noise
-        to the rest. A warning says so, once.
+        see ``Scalarization``. Where completed trials differ in their parameters or ranges, those with the parameters
+        of ``study.best_trial`` alone are compared, and a warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
