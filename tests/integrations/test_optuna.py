@@ -458,7 +458,6 @@ def test_ranges_that_cannot_be_searched_are_named(distribution, words):
         ({"independent_sampler": "tpe"}, "a sampler of Optuna"),
         ({"seed": 1.5}, "seed"),
         ({"gamma": 3.0}, "gamma"),
-        ({"constraints_func": 3}, "must be a function"),
         ({"constraint_beta": -1.0}, "constraint_beta"),
         ({"safe_params": [0.5]}, "list of mappings"),
         ({"outcomes": ["cost"]}, "the study says"),
@@ -528,25 +527,6 @@ def test_constraints_are_outcomes_that_may_be_at_most_zero():
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("kind", [np.bool_, np.float32, int])
-def test_a_function_of_constraints_is_stored_as_optunas_samplers_do(kind):
-    """Numbers of any kind: True is a limit broken and False one kept."""
-
-    def objective(trial):
-        x = trial.suggest_float("x", 0.0, 1.0)
-        trial.set_user_attr("c", (x - 0.5, -1.0))
-        return x
-
-    study = study_with(quick(constraints_func=lambda trial: (*trial.user_attrs["c"], kind(trial.params["x"] > 0.5))))
-    study.optimize(objective, n_trials=5)
-    expected = [(trial.params["x"] - 0.5, -1.0, float(trial.params["x"] > 0.5)) for trial in study.trials]
-    assert [tuple(trial.constraints.values()) for trial in study.trials] == expected
-    study.sampler.recommend(study)
-    assert bandit_of(study).outcomes == ("constraint 0", "constraint 1", "constraint 2")
-    assert bandit_of(study).history.outcomes[:, 2].tolist() == [row[2] for row in expected]
-    assert study.best_trial.params["x"] <= 0.5
-
-
 def test_trials_without_a_constraint_that_others_have_are_learned_without_it():
     study = study_with(quick())
     study.optimize(bounded_without, n_trials=4)
@@ -625,9 +605,6 @@ def test_a_trial_that_breaks_a_limit_without_end_is_not_recommended_and_its_like
 
 
 def test_what_has_no_meaning_is_named():
-    study = study_with(quick(constraints_func=lambda trial: (1 + 2j,)))
-    with pytest.raises(InputError, match="constraint '0' of trial 0 must be a number, at most 0 where it is kept"):
-        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=3)
     study = optuna.create_study(directions=BOTH, sampler=quick(algorithm="gp-ei"))
     with pytest.raises(InputError, match="several have no meaning"):
         study.optimize(two, n_trials=6)

@@ -9,9 +9,6 @@ from typing import Literal, Self
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from torch_kbandits import checks
-from torch_kbandits.errors import InputError
-
 #: What becomes of trials that were pruned.
 Use = Literal["learn", "ignore"]
 
@@ -53,19 +50,9 @@ class Objectives:
         return [sign * value for sign, value in zip(self.signs, trial.values or (), strict=False)]
 
     def constraints(self, trial: FrozenTrial) -> dict[str, float]:
-        """Return the constraints of a finished trial by the names of outcomes; infinite where one is NaN."""
-        found = {}
-        for name, limit in zip(self.limits, self.limit_names, strict=True):
-            if name in trial.constraints:
-                try:
-                    value = float(trial.constraints[name])
-                except (TypeError, ValueError):
-                    raise InputError(
-                        f"constraint {name!r} of trial {trial.number} must be a number, at most 0 where it is kept; "
-                        f"got {checks.describe(trial.constraints[name])}."
-                    ) from None
-                found[limit] = math.inf if math.isnan(value) else value
-        return found
+        """Return the constraints of a finished trial by the names of outcomes."""
+        pairs = zip(self.limits, self.limit_names, strict=True)
+        return {limit: float(trial.constraints[name]) for name, limit in pairs if name in trial.constraints}
 
 
 class TrialReader:

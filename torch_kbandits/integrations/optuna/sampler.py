@@ -10,7 +10,6 @@ from typing import Any, get_args
 from gpytorch.kernels import Kernel
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
-from optuna.samplers._base import _process_constraints_after_trial  # as Optuna's samplers have it, which store alike
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
@@ -54,8 +53,8 @@ class KernelBanditSampler(BaseSampler):
     sampler of the same seed, as it would have gone on without; to rounding, and where trials run one by one.
 
     Of several objectives each trial seeks the best of their upper bounds, weighed at random and in units of each one's
-    prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of ``constraints_func``
-    or of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are at most 0
+    prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of
+    ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are at most 0
     by these, or, where that is nowhere so, where it covers the space.
 
     Values may be noisy, and a configuration may come again. Of failed trials it is learned how likely configurations
@@ -74,8 +73,6 @@ class KernelBanditSampler(BaseSampler):
             Later every eighth trial still does.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
             trials and no worse than the worst of them; or "ignore" them.
-        constraints_func: takes a finished trial and returns numbers of which each is to be at most 0, as in Optuna's
-            samplers; they are stored with the trial.
         safe_params: parameters of trials that are known to be feasible. They come first, and then only what is surely
             feasible is tried; see ``Limit``.
         constraint_beta: the multiplier of the deviation of constraints; 3 with ``safe_params`` unless given, else 0,
@@ -103,7 +100,6 @@ class KernelBanditSampler(BaseSampler):
         clip: bool = True,
         n_startup_trials: int = 10,
         pruned: Use = "learn",
-        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         constraint_beta: float | None = None,
         safe_params: Sequence[Mapping[str, Any]] = (),
         independent_sampler: BaseSampler | None = None,
@@ -114,9 +110,8 @@ class KernelBanditSampler(BaseSampler):
         checks.one_of("pruned", pruned, get_args(Use))
         if theirs := sorted({"outcomes", "constraints", "objective"} & settings.keys()):
             raise InputError(f"Leave out {theirs[0]}: what is sought, and within which limits, the study says.")
-        for name, value in (("constraints_func", constraints_func), ("kernel", kernel)):
-            if value is not None and not callable(value):
-                raise InputError(f"{name} must be a function or, of kernels, a kernel; got {checks.describe(value)}.")
+        if kernel is not None and not callable(kernel):
+            raise InputError(f"kernel must be a GPyTorch kernel or make one, got {checks.describe(kernel)}.")
         checks.absent_or("independent_sampler", independent_sampler, BaseSampler, "a sampler of Optuna")
         if any(not isinstance(each, Mapping) for each in safe_params):
             raise InputError("safe_params must be a list of mappings from the names of parameters to values.")
@@ -124,7 +119,7 @@ class KernelBanditSampler(BaseSampler):
         self._kernel, self._clip = kernel, clip
         self._num_initial = checks.whole_number("n_startup_trials", n_startup_trials, least=2)  # a fit needs two values
         self._pruned: Use = pruned
-        self._constraints_func, self._safe = constraints_func, list(safe_params)
+        self._safe = list(safe_params)
         self._constraint_beta = checks.optional(checks.non_negative)("constraint_beta", constraint_beta)
         self._independent, self._warn = independent_sampler, warn_independent_sampling
         self._warned: set[str] = set()
@@ -185,9 +180,7 @@ class KernelBanditSampler(BaseSampler):
             self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
-        """Store the constraints of a trial that ended, and let the independent sampler know."""
-        if self._constraints_func is not None:
-            _process_constraints_after_trial(self._constraints_func, study, trial, state)
+        """Let the independent sampler know that a trial ended."""
         if self._independent is not None:
             self._independent.after_trial(study, trial, state, values)
 
