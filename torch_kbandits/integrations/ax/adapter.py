@@ -50,9 +50,6 @@ class BanditAdapter(Adapter):
 
     generator: BanditGenerator
 
-    #: A search space, and the candidates in the types of its parameters.
-    _listed: tuple[SearchSpace, list[dict[str, Any]]] | None = None
-
     def _fit(self, search_space: SearchSpace, experiment_data: ExperimentData) -> None:
         """Check the experiment, and read its trials."""
         check_experiment(self._experiment)
@@ -151,11 +148,7 @@ class BanditAdapter(Adapter):
     def _rows(self, fixed: Parameters) -> Sequence[Parameters] | None:
         """Return the candidates that may be tried; None where all of the space may."""
         columns, space = self.generator.settings.candidates, self._search_space
-        if columns is None:
-            return None
-        if self._listed is None or self._listed[0] is not space:
-            self._listed = space, rows_within(columns, space)
-        return rows_matching(self._listed[1], fixed, space)
+        return None if columns is None else rows_matching(rows_within(columns, space), fixed, space)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
