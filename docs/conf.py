@@ -32,7 +32,6 @@ nitpick_ignore = [
         "bandit.adaptation.memory_choice.Choice",
         "bandit.adaptation.memory_choice.BlockScores",
         "bandit.config.Advice",
-        "bandit.batches.BatchPosterior",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",

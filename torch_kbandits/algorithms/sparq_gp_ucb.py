@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 
@@ -14,7 +14,6 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
 from torch_kbandits.bandit.config import Advice
-from torch_kbandits.bandit.saving import settings_of
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
@@ -91,7 +90,7 @@ class SparQGPUCB(Bandit):
             **given.pieces(
                 width=given.width(theory, needed="norm_bound"),
                 memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization),
-                advice=Questions(self.expert, questions, num_swaps),
+                advice=Questions(self.expert, questions, num_swaps, max_questions),
                 theory=theory,
             )
         )
@@ -135,11 +134,13 @@ class Questions(Advice):
         expert: who answers.
         number: how many questions in round t = 1, 2, …
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
+        max_questions: what the expert may be asked in all, by which bandits are told apart.
     """
 
     expert: GuardedExpert
     number: Callable[[int], int]
     num_swaps: int | None
+    max_questions: int | None
 
     def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
         """Ask the questions of a round, if there are any, and return what was said."""
@@ -150,19 +151,6 @@ class Questions(Advice):
             return Answers.none(X)
         rows = sample_k_dpp(X, kernel, wanted, self.num_swaps, generator_for(seed, round, "questions"))
         return self.expert.answers(X[rows], int(clock.now) if clock.kind == "rounds" else clock.now)
-
-    def counts(self) -> dict[str, int]:
-        """Return what was counted, by name."""
-        return self.expert.counts()
-
-    def restore(self, counts: dict[str, int]) -> None:
-        """Go on from what ``counts`` returned."""
-        self.expert.restore(counts)
-
-    def config(self) -> dict[str, Any]:
-        """Return what must agree between a saved state and the bandit that loads it, by name."""
-        words = {"num_swaps": self.num_swaps, "max_questions": self.expert.max_questions}
-        return words | settings_of("questions", self.number)
 
 
 @dataclass(frozen=True)

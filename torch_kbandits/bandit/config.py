@@ -4,8 +4,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, cast
+from functools import cache, cached_property
+from types import UnionType
+from typing import Any, cast, get_type_hints
 
 import torch
 from gpytorch.kernels import Kernel
@@ -30,7 +31,7 @@ from torch_kbandits.memory.windows import LastObservations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
@@ -41,27 +42,17 @@ from torch_kbandits.priors.prior import depends_on_time, mean_over
 
 
 class Advice(ABC):
-    """Who is asked about the current function once a round, or once for each time that ``ask`` is given.
+    """An expert who is asked about the current function once a round, or once for each time that ``ask`` is given.
 
     Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
-    with the state, as is what was counted.
+    with the state, as is what the expert was asked.
     """
+
+    expert: GuardedExpert
 
     @abstractmethod
     def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
         """Ask, given the rewards so far, the prior covariance, the round and its time; the seed addresses draws."""
-
-    @abstractmethod
-    def counts(self) -> dict[str, int]:
-        """Return what was counted, by name, for saved states."""
-
-    @abstractmethod
-    def restore(self, counts: dict[str, int]) -> None:
-        """Go on from what ``counts`` returned."""
-
-    @abstractmethod
-    def config(self) -> dict[str, Any]:
-        """Return what must agree between a saved state and the bandit that loads it, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +122,8 @@ class BanditConfig:
     def __post_init__(self) -> None:
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
         checks.keep(self, outcomes=checks.entries, constraints=checks.entries)
+        for name, kinds in _kinds().items():
+            checks.instance(name, getattr(self, name), kinds, " or ".join(kind.__name__ for kind in kinds))
         check_pieces(self)
         if self._adds_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
@@ -395,6 +388,17 @@ class BanditConfig:
             belief = belief.learned(told.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return belief
+
+
+@cache
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """Return of each piece which classes it may have."""
+    hints = get_type_hints(BanditConfig)
+    several = {
+        name: tuple(hints[name].__args__) if isinstance(hints[name], UnionType) else (hints[name],) for name in hints
+    }
+    own = ("seed", "noise_scale", "outcomes", "constraints")
+    return {name: kinds for name, kinds in several.items() if name not in own}
 
 
 def _is_nothing(word: Any) -> bool:

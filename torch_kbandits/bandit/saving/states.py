@@ -31,7 +31,7 @@ STATE_FORMAT = 7
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200
 #: Pieces that are told from others by words of their own, or that no choice depends on.
-_APART = ("candidates", "advice", "theory", "noise_scale")
+_APART = ("candidates", "theory", "noise_scale")
 
 
 def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
     for name, piece in (config.arguments | {"outcomes": config.declared}).items():
         if name not in _APART:
             found |= settings_of(name, piece)
-    return found | ({} if config.advice is None else config.advice.config())
+    return found
 
 
 def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         state["failures"] = _dictionary_of(known.failures.belief)
     if config.advice is not None:
         answers = [{"now": now, **said.copied()._asdict()} for now, said in known.answers]
-        state["expert"] = {"counts": config.advice.counts(), "answers": answers}
+        state["expert"] = {"counts": config.advice.expert.counts(), "answers": answers}
     return state | {"checksum": checksum(state)}
 
 
