@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
-from types import UnionType
 from typing import Any, cast, get_type_hints
 
 import torch
@@ -123,7 +122,8 @@ class BanditConfig:
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
         checks.keep(self, outcomes=checks.entries, constraints=checks.entries)
         for name, kinds in _kinds().items():
-            checks.instance(name, getattr(self, name), kinds, " or ".join(kind.__name__ for kind in kinds))
+            hint = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
+            checks.instance(name, getattr(self, name), kinds, hint)
         check_pieces(self)
         if self._adds_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
@@ -393,12 +393,9 @@ class BanditConfig:
 @cache
 def _kinds() -> dict[str, tuple[type, ...]]:
     """Return of each piece which classes it may have."""
-    hints = get_type_hints(BanditConfig)
-    several = {
-        name: tuple(hints[name].__args__) if isinstance(hints[name], UnionType) else (hints[name],) for name in hints
-    }
-    own = ("seed", "noise_scale", "outcomes", "constraints")
-    return {name: kinds for name, kinds in several.items() if name not in own}
+    checked = ("seed", "noise_scale", "outcomes", "constraints")
+    hints = {name: hint for name, hint in get_type_hints(BanditConfig).items() if name not in checked}
+    return {name: getattr(hint, "__args__", (hint,)) for name, hint in hints.items()}
 
 
 def _is_nothing(word: Any) -> bool:
