@@ -45,8 +45,7 @@ nitpick_ignore = [
         "posteriors.exact_posterior.ExactPosterior",
         "posteriors.gaussian.Gaussian",
         "priors.learned.LastFit",
-        "priors.learned.Learned",
-        "priors.learned.Told",
+        "priors.marginal.TrainingData",
         "spaces.kinds.Parameter",
     )
 ]

@@ -35,7 +35,8 @@ DEFAULTS = {
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
     | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
     | {"UncertaintyInjection.with_horizon"},
-    "priors": {"_Changing.with_horizon"},
+    "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
+    | {"Sampling.leader", "Sampling.offering"},
     "models": {"NystromGP.condition_on_observations"},
 }
 

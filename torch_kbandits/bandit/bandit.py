@@ -201,7 +201,7 @@ class Bandit(BanditReports):
         self._cached_fantasy: CachedFantasy | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
-        self._complaints: tuple[str, ...] = ()
+        self._diagnostics: tuple[str, ...] = ()
         self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
@@ -666,10 +666,10 @@ class Bandit(BanditReports):
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
-        for complaint in after.complaints:
-            if complaint not in self._complaints:
-                self._complaints = (*self._complaints, complaint)
-                warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
+        for diagnostic in after.diagnostics:
+            if diagnostic not in self._diagnostics:
+                self._diagnostics = (*self._diagnostics, diagnostic)
+                warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
         if not self._warned_of_clipping and (below := after.rewards_below(self._state)) is not None:
             self._warned_of_clipping = True
             warn_of_clipping(below, after.spec.prior.floor, stacklevel)

@@ -35,9 +35,9 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
 from torch_kbandits.priors import Family, LearnedPrior, Prior
-from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
+from torch_kbandits.priors.units import column_spans
 
 
 class Advice(ABC):

@@ -342,7 +342,9 @@ class BanditReports(ABC):
             functions = [weighed.function(rule, models, seed, domain)]
         else:
             functions = [
-                rule.function(self._model_of(part), self.width(part), pending, domain, own_seed)
+                (rule.scaled_to(part) if rule.needs_incumbent else rule).function(
+                    self._model_of(part), self.width(part), pending, domain, own_seed
+                )
                 for part, own_seed in offering(state.belief, seed)
             ]
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)

@@ -63,7 +63,7 @@ class State:
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
-        complaints: what is odd about that fit.
+        diagnostics: what is odd about that fit.
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
         predictions: what they were worth one step ahead since the last restart or fit.
         failures: what plays that failed say; None while none that counts did.
@@ -79,7 +79,7 @@ class State:
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
     last_fit: LastFit = NEVER
-    complaints: tuple[str, ...] = ()
+    diagnostics: tuple[str, ...] = ()
     outcomes: tuple["State", ...] = ()
     predictions: Predictions = NONE_YET
     failures: Failures | None = None

@@ -23,7 +23,7 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
 from torch_kbandits.posteriors.pending import Pending
-from torch_kbandits.posteriors.posterior import Points
+from torch_kbandits.posteriors.posterior import Points, Posterior
 
 
 class GaussianFantasy(FantasyPosterior):
@@ -35,14 +35,14 @@ class GaussianFantasy(FantasyPosterior):
     def __init__(self, belief: PosteriorBelief, pending: Tensor) -> None:
         super().__init__(pending)
         self.belief, self.tie_rank = belief, belief.place.tie_rank
-        nothing = Pending.none(belief.posterior, belief._none)
         # With so many of the pending points; in a list, which copies share until one of them adds a point.
-        self._taken: list[tuple[Pending, int]] = [(nothing, 0)]
+        self._taken: list[tuple[Posterior | Pending, int]] = [(belief.posterior, 0)]
 
-    def taken_in(self) -> Pending:
+    def taken_in(self) -> Posterior | Pending:
         """Return the posterior with all points pending."""
         pending, number = self._taken[0]
         if number < self.num_pending:
+            pending = pending if isinstance(pending, Pending) else Pending.none(pending)
             points, counts = self.pending[number:].unique_consecutive(dim=0, return_counts=True)
             for point, count in zip(points.split(1), counts.tolist(), strict=True):
                 pending = pending.given(point, count)
@@ -157,7 +157,7 @@ class GaussianFantasy(FantasyPosterior):
         """
         belief, search = self.belief, self.belief.place.search
         if belief.place.source is not None:
-            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance
+            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance()
         else:
             probes = None if search is None else search.probes
             at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
@@ -187,7 +187,7 @@ class TableOffer:
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._belief._values(self._ahead.taken_in().arm_variance)
+        return self._belief._values(self._ahead.taken_in().arm_variance())
 
     @property
     def incumbent(self) -> Tensor:

@@ -45,18 +45,17 @@ class DeviceSteps(Steps):
         return self.kept(rows)[0].to(features.dtype) @ features.mT
 
     @override
-    def followed(
-        self, update: Arrays, values: Any, corner: float, features: Tensor, memory: Tensor, moments: Any
-    ) -> Any:
-        rows, last, scales, spans, steps = self.kept(*update)
+    def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
+        rows, last, corners, scales, spans, steps = self.kept(*update)
         mean, variance, spanned = moments
-        products = (rows.to(features.dtype) @ features.mT).double()
-        if values is not None:
-            new = (values - products[0]) / corner
-            products = torch.addr(products[1:], last, new)
-            memory[: len(new), features.shape[1]] = new
+        products, (n, m), joins = (rows.to(features.dtype) @ features.mT).double(), features.shape, len(corners)
+        if joins:
+            factor = torch.diag_embed(corners) + last[:joins].tril(-1)
+            new = torch.linalg.solve_triangular(factor, values - products[:joins], upper=False)
+            products = torch.addmm(products[joins:], last[joins:], new)
+            memory[:n, m : m + joins] = new.mT
         squares = products.square().mT
-        spanned = torch.addmv(spanned, squares, spans) if update[3].any() else spanned
+        spanned = torch.addmv(spanned, squares, spans) if update[4].any() else spanned
         return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
 
     @override

@@ -54,7 +54,7 @@ class RemoteArms:
         return type(self)((*self.versions, new_version())[-len(changes) - 1 :], changes)
 
     followed, refitted = partialmethod(_after, "followed"), partialmethod(_after, "refitted")
-    rewritten = partialmethod(_after, "rewritten")
+    rewritten, rotated = partialmethod(_after, "rewritten"), partialmethod(_after, "rotated")
 
     def taken(self, before: Pending, *words: Any) -> Pending:
         """Return what points pending take once there is one more."""
@@ -130,7 +130,7 @@ class ShardedFantasy(GaussianFantasy):
     belief: ShardedBelief
 
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
-        return self.belief.asked(question, cast(Any, self.taken_in().taken))
+        return self.belief.asked(question, getattr(self.taken_in(), "taken", ()))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score.
