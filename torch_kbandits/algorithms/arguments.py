@@ -55,11 +55,8 @@ class Arguments:
 
     Attributes:
         candidates: what may be played.
-        noise_scale: R, None if it is not known or no such word is taken; the same holds for the others.
-        norm_bound: B.
+        noise_scale: R, None if it is not known or no such word is taken; so are B, T and the gain.
         failure_probability: δ.
-        horizon: T.
-        gain: what stands for the information gain.
 
     Raises:
         TypeError: if a word is strange or missing, as Python says it of one that is in a signature.
@@ -75,16 +72,15 @@ class Arguments:
         memory = self.words["memory"]
         if memory is not None and forgets_by is not None:
             raise InputError(
-                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for, and "
-                "what it counts for under two memories is not defined. Set that, or take an algorithm without a memory "
-                "of its own, such as GPUCB, BKB or EKUCB, with this one."
+                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for. Set "
+                "that, or take an algorithm without a memory of its own, such as GPUCB, BKB or EKUCB, with this one."
             )
-        scale, share = checks.optional(checks.scale), self.words.get("failure_probability", 0.1)
-        self.noise_scale, self.norm_bound = (
-            scale(name, self.words.get(name)) for name in ("noise_scale", "norm_bound")
-        )
+        scale, whole = checks.optional(checks.scale), checks.optional(checks.positive_integer)
+        self.noise_scale = scale("noise_scale", self.words.get("noise_scale"))
+        self.norm_bound = scale("norm_bound", self.words.get("norm_bound"))
+        self.horizon = whole("horizon", self.words.get("horizon"))
+        share = self.words.get("failure_probability", DEFAULTS["failure_probability"])
         self.failure_probability = checks.open_unit_interval("failure_probability", share)
-        self.horizon = checks.optional(checks.positive_integer)("horizon", self.words.get("horizon"))
         self.gain: InformationGain | None = self.words.get("gain")
         where = ("candidates", "bounds", "context_dim", "action_dim")
         self.candidates = resolve_candidates(*(self.words[name] for name in where))
@@ -103,9 +99,7 @@ class Arguments:
     def width(self, theory: Width | None, needed: str = "noise_scale and norm_bound") -> Width:
         """Return the width that ``beta`` names, or the theorem's; where the prior is learned, no theorem holds: then 2.
 
-        Args:
-            theory: the theorem's width, or None if its constants were not given.
-            needed: the words that the theorem's width needs, for the error message.
+        The theorem's is None if the words were not given that it needs, which the error message names.
         """
         beta = self.words["beta"]
         if beta is not None:
@@ -132,16 +126,14 @@ class Arguments:
     ) -> TheoremWidth | None:
         """Return IGP-UCB's width or GP-TS's where λ is at least 1, and where their proofs fail what these bound.
 
-        That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets.
+        That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets; None
+        if R or B is missing.
 
         Args:
             width: that of the theorem.
             forgets: whether observations stop counting; None if the memory says so.
             num_bounds: how many sets of observations there are, each with a bound of its own; None for T, and without a
                 horizon for each round apart.
-
-        Returns:
-            None if R or B is missing.
         """
         level = self.prior.regularization
         if level is not None and level >= 1.0:
@@ -156,13 +148,7 @@ class Arguments:
     def rounds_to_remember(self, name: str, formula: Callable[..., int], variation_budget: float | None) -> int:
         """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 points.
 
-        Args:
-            name: of the argument in whose place it stands, such as "window".
-            formula: ``window_size`` or ``restart_period``.
-            variation_budget: P_T, or None where it is not known.
-
-        Raises:
-            InputError: if there is no horizon, the prior is not known, or what may be played depends on a context.
+        It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``.
         """
         if self.horizon is None or self.candidates.is_contextual or not isinstance(self.prior, Prior):
             raise InputError(
@@ -179,11 +165,7 @@ class Arguments:
         return formula(self.horizon, variation_budget, gain=float(gain))
 
     def variants(self, default: Sequence[float] = _HALVES) -> tuple[ModelSpec, ...]:
-        """Return hypotheses: ``kernels``, or the kernel with its length scales times each of ``scales``.
-
-        Raises:
-            InputError: if both are given, one does not fit, or the prior is to be learned.
-        """
+        """Return hypotheses: ``kernels``, or the kernel with its length scales times each of ``scales``."""
         kernel, scales, kernels = given_prior(self.prior).kernel, self.words["scales"], self.words["kernels"]
         if kernels is None:
             return of_length_scales(kernel, default if scales is None else scales)

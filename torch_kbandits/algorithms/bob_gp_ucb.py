@@ -61,18 +61,13 @@ class BOBGPUCB(Bandit):
         if windows is None:
             memories = default_memories(block_size, horizon) if shares_history else block_windows(block_size)
         else:
-            memories = _memories(windows)
+            if not (several := checks.entries("windows", windows)):
+                raise InputError("windows must be one or more, got none.")
+            memories = tuple(w if isinstance(w, Memory) else SlidingWindow(w, "observations") for w in several)
         if exploration is None:
             num_blocks = math.ceil(horizon / checks.positive_integer("block_size", block_size))
             exploration = exploration_rate(len(memories), num_blocks)
         choice = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
-        super().__init__(
-            **given.pieces(memories=choice, dictionary=dictionary, width=given.width(theory), theory=theory)
-        )
-
-
-def _memories(windows: Sequence[float | Memory]) -> tuple[Memory, ...]:
-    if isinstance(windows, str) or not isinstance(windows, Sequence) or not windows:
-        raise InputError(f"windows must be a list of one or more windows, got {checks.describe(windows)}.")
-    return tuple(window if isinstance(window, Memory) else SlidingWindow(window, "observations") for window in windows)
+        pieces = given.pieces(memories=choice, dictionary=dictionary, width=given.width(theory), theory=theory)
+        super().__init__(**pieces)

@@ -34,9 +34,8 @@ class SparQGPUCB(Bandit):
 
     The expert is asked once a round, by the first ``ask``, ``acquisition`` or ``recommend``; with ``ask(time=)`` once
     for each time in it. If it fails or answers "not yet", the round goes on without it and a warning says so: see
-    ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, and the next round
-    drops them. Those of the current round are saved with the state, as is what was counted. A replayed bandit asks its
-    own expert in the round that it comes to, and may ask it all its questions.
+    ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, the next round
+    drops them, and a replayed bandit asks its own expert.
 
     Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
     Algorithm 1. Differs: the questions and the ages are of the round in which the point is played, where the paper has
@@ -78,10 +77,8 @@ class SparQGPUCB(Bandit):
         checks.absent_or("gain", gain, InformationGain, "an information gain")
         gain = RealizedGain() if gain is None else gain
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
-        if not callable(questions):
-            questions = _Logarithmic(checks.positive("questions", questions))
-        if not callable(cutoff):
-            cutoff = _Constant(checks.non_negative("cutoff", cutoff))
+        questions = questions if callable(questions) else checks.positive("questions", questions)
+        cutoff = cutoff if callable(cutoff) else checks.non_negative("cutoff", cutoff)
         num_swaps = checks.optional(checks.non_negative_integer)("num_swaps", num_swaps)
         self.expert, self.growth = GuardedExpert(expert, max_questions), QuadraticGrowth() if growth is None else growth
         if given.prior.regularization is None:
@@ -90,7 +87,7 @@ class SparQGPUCB(Bandit):
             **given.pieces(
                 width=given.width(theory, needed="norm_bound"),
                 memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization),
-                advice=Questions(self.expert, questions, num_swaps, max_questions),
+                advice=Questions(self.expert, questions, num_swaps, self.expert.max_questions),
                 theory=theory,
             )
         )
@@ -98,18 +95,16 @@ class SparQGPUCB(Bandit):
 
 @dataclass(frozen=True)
 class SparQCutoff(MemoryChoice):
-    """Uncertainty injection whose largest noise variance that counts is a function of the round.
-
-    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
+    """Uncertainty injection whose largest noise variance that counts depends on the round.
 
     Args:
         memories: the one without a cut-off.
-        cutoff: g, a function of the round t = 1, 2, …
+        cutoff: g, a function of the round t = 1, 2, …, or a constant.
         regularization: λ, in reward units squared.
     """
 
     memories: tuple[UncertaintyInjection, ...]
-    cutoff: Callable[[int], float]
+    cutoff: float | Callable[[int], float]
     regularization: float
     block_size: int = 1
 
@@ -119,7 +114,8 @@ class SparQCutoff(MemoryChoice):
 
     def choice(self, summaries: tuple[int, ...], seed: int) -> Choice:
         """Return the memory of the next round. Nothing is drawn."""
-        limit = sparq_cutoff(1 + sum(summaries), self.regularization, self.cutoff)
+        cutoff = self.cutoff
+        limit = sparq_cutoff(1 + sum(summaries), self.regularization, cutoff if callable(cutoff) else lambda _: cutoff)
         # No observation has less noise than λ, so half of it drops all.
         return Choice(replace(self.memories[0], max_variance=max(limit, 0.5 * self.regularization)), (1.0,))
 
@@ -128,46 +124,24 @@ class SparQCutoff(MemoryChoice):
 class Questions(Advice):
     """An expert who is asked about past inputs that a k-DPP draws, far apart yet at random.
 
-    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
-
     Args:
         expert: who answers.
-        number: how many questions in round t = 1, 2, …
+        number: how many questions in round t = 1, 2, …, a function of it, or a factor of ln t.
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
         max_questions: what the expert may be asked in all, by which bandits are told apart.
     """
 
     expert: GuardedExpert
-    number: Callable[[int], int]
+    number: float | Callable[[int], int]
     num_swaps: int | None
     max_questions: int | None
 
     def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
         """Ask the questions of a round, if there are any, and return what was said."""
         X, t = told.X, round + 1
-        wanted = checks.non_negative_integer(f"questions({t})", self.number(t)) if len(X) else 0
-        wanted = self.expert.allowed(wanted)
+        number = self.number(t) if callable(self.number) else sparq_questions(t, self.number)
+        wanted = self.expert.allowed(checks.non_negative_integer(f"questions({t})", number) if len(X) else 0)
         if wanted == 0:
             return Answers.none(X)
         rows = sample_k_dpp(X, kernel, wanted, self.num_swaps, generator_for(seed, round, "questions"))
         return self.expert.answers(X[rows], int(clock.now) if clock.kind == "rounds" else clock.now)
-
-
-@dataclass(frozen=True)
-class _Logarithmic:
-    """As many questions in round t as ⌈factor · ln t⌉."""
-
-    factor: float
-
-    def __call__(self, round: int) -> int:
-        return sparq_questions(round, self.factor)
-
-
-@dataclass(frozen=True)
-class _Constant:
-    """A function of the round that is always the same number."""
-
-    value: float
-
-    def __call__(self, round: int) -> float:
-        return self.value
