@@ -125,7 +125,7 @@ class BanditConfig:
             hint = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
             checks.instance(name, getattr(self, name), kinds, hint)
         check_pieces(self)
-        if self._adds_time:
+        if self.hidden_columns:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
@@ -158,28 +158,16 @@ class BanditConfig:
         return Clock(matters=self.has_clock)
 
     @property
-    def forgetting(self) -> list[str]:
-        """What makes observations stop counting, or count for less."""
-        memories = (memory for memory in self.all_memories if memory.forgets)
-        return list(dict.fromkeys(map(repr, _known(self.trigger, *memories))))
-
-    @property
     def _dating(self) -> tuple[Memory, ...]:
         """The memories for which time matters: of rewards and of outcomes."""
         return *self.all_memories, *_known(*(each.memory for each in self.declared))
 
     @cached_property
-    def _adds_time(self) -> bool:
-        """Whether points know the time since a memory that may be in force, or a mean, depends on it."""
-        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
-        return any(each.needs_time_column for each in self._dating) or any(
-            depends_on_time(each.mean) for each in priors
-        )
-
-    @property
     def hidden_columns(self) -> int:
-        """How many columns of points, the first, the kernel given does not see: a time that something else needs."""
-        return int(self._adds_time)
+        """How many columns of points, the first, the kernel given does not see: a time that a memory or mean needs."""
+        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
+        needs = [each.needs_time_column for each in self._dating] + [depends_on_time(each.mean) for each in priors]
+        return int(any(needs))
 
     @property
     def own_columns(self) -> int:
@@ -244,29 +232,20 @@ class BanditConfig:
         """Return what is taken for true under a prior and a memory."""
         return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
-    def in_force(self, spec: SurrogateSpec, belief: Belief) -> SurrogateSpec:
-        """Return the spec that a belief is under: of a family that of the hypothesis that leads."""
-        return self.specs[belief.leader] if isinstance(belief, EnsembleBelief) else spec
-
     def spans(self, X: Tensor) -> Tensor:
         """Return what each column that the kernel of the prior sees is divided by, (d,), of points (n, d) as well."""
-        ranges = torch.cat([unknown_ranges(self._num_times), self.candidates.ranges], -1)
-        return column_spans(X[:, self.hidden_columns :], ranges, self.groups)
+        times = unknown_ranges(self.candidates.is_timed - self.hidden_columns)
+        return column_spans(X[:, self.hidden_columns :], torch.cat([times, self.candidates.ranges], -1), self.groups)
 
     @property
     def groups(self) -> Sequence[int] | None:
         """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
-        return None if self._num_times else untimed(self.candidates).groups
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
 
     @property
     def names(self) -> Sequence[str] | None:
         """Of each of these columns the name, empty where it is not known; None: none is."""
-        return None if self._num_times else untimed(self.candidates).names
-
-    @property
-    def _num_times(self) -> int:
-        """How many columns of time the kernel of the prior sees."""
-        return self.candidates.is_timed - self.hidden_columns
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).names
 
     # ---------------------------------------------------------------- outcomes
 
@@ -363,7 +342,7 @@ class BanditConfig:
         prior = kernel if memory is None else memory.prior(kernel)
         # Where points know the time for the sake of another memory or of a mean, this one takes the function for one
         # that stays.
-        stays = self._adds_time and not (memory is not None and memory.needs_time_column)
+        stays = self.hidden_columns and not (memory is not None and memory.needs_time_column)
         if not stays or isinstance(prior, SpaceTimeKernel):
             return prior
         return SpaceTimeKernel(prior, ForgettingKernel(0.0))

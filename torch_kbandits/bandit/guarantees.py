@@ -38,13 +38,15 @@ def guarantee(
     """Return what the width's theorem says, and which of its assumptions hold; see ``Circumstances``."""
     arms = untimed(config.candidates)
     source: ArmSource | None = getattr(arms, "source", None)
+    forgetting = ["a restart"] * was_restarted + [repr(config.trigger)] * (config.trigger is not None)
+    forgetting += [repr(memory) for memory in config.all_memories if memory.forgets]
     known = Circumstances(
         regularization=spec.regularization,
         num_rewards=num_rewards,
         learns_residual=learns_residual,
         noise_scale=config.noise_scale,
         dictionary=config.dictionary,
-        forgets_by=" and ".join(["a restart"] * was_restarted + config.forgetting) or None,
+        forgets_by=" and ".join(dict.fromkeys(forgetting)) or None,
         prior="fitted" if config.learns_units else "given" if config.family is None else "one of several",
         ratio=pending_variance_ratio if config.batches is None else config.batches.largest_ratio,
         num_arms=math.inf if not arms.is_finite else None if source is None else len(source),

@@ -381,8 +381,9 @@ class BanditReports(ABC):
 
     @property
     def _spec(self) -> SurrogateSpec:
-        """What is taken for true now."""
-        return self._config.in_force(self._state.spec, self._state.told)
+        """What is taken for true now: of a family by the hypothesis that leads."""
+        told = self._state.told
+        return self._config.specs[told.leader] if isinstance(told, EnsembleBelief) else self._state.spec
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""
