@@ -75,7 +75,7 @@ def check_candidates(config: Any) -> None:
     if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
         raise InputError(
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
-            "actions or a time: use GlobalBatchRule or LocalBatchRule, or candidates and a memory that know none."
+            "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
         )
     for memory in config.all_memories or (None,):
         for spec in (config.start, *config.specs):
