@@ -13,7 +13,7 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
+from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
@@ -171,7 +171,7 @@ def examined(
     )
 
 
-def _all_residuals(state: State) -> list[Residuals]:
+def _all_residuals(state: State) -> list[Predictions]:
     """Return what predictions of rewards were worth, and those of each outcome."""
     return [each.residuals for each in (state, *state.outcomes)]
 
@@ -197,7 +197,7 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
 
 
-def _misfit(what: str, known: Residuals) -> str:
+def _misfit(what: str, known: Predictions) -> str:
     """Say that rewards, or what else they are of, are not what was predicted, since when and what to do."""
     _, start = known.misfit.leading
     is_old, mean, rms = start < known.since + _EARLY, statistics.fmean(known.recent), _root_mean_square(known.recent)
@@ -220,7 +220,7 @@ def _misfit(what: str, known: Residuals) -> str:
     )
 
 
-def _slack(what: str, known: Residuals) -> str:
+def _slack(what: str, known: Predictions) -> str:
     """Say that bands are wider than rewards, or what else they are of, need."""
     return (
         f"{what} lie nearer to their predictions than the bands say, {_root_mean_square(known.recent):.3g} times of "

@@ -12,7 +12,7 @@ from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
-from torch_kbandits.bandit.residuals import Predictions, Residuals
+from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.saving.container import checksum
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import settings_of
@@ -74,7 +74,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
     own = {} if number_beside(known.told) is not None else _dictionary_of(known.told)  # else that of rewards
-    part = own | {"residuals": known.residuals.state()}
+    part = own | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -174,7 +174,7 @@ def _known(
     if host is None and len(counting.X):
         dictionaries = map(_dictionary, (part, *part.get("stages", ())))
         belief = belief.restored(counting, *cast(Iterable[Selection], dictionaries))
-    predictions = Predictions(Residuals.restored(part["residuals"]))
+    predictions = Predictions.restored(part["residuals"])
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
     return State(ledger, clock, belief, spec, number, **known)
 
