@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 
 from torch_kbandits import checks
@@ -177,12 +178,12 @@ def _all_residuals(state: State) -> list[Predictions]:
 
 
 def _root_mean_square(values: Sequence[float]) -> float | None:
-    return math.sqrt(sum(z * z for z in values) / len(values)) if values else None
+    return float(np.sqrt(np.mean(np.square(values)))) if values else None
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
     """Return the least value that so large a share of them does not exceed; None of none."""
-    return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
+    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
 
 
 def _best_share(config: BanditConfig, state: State) -> float | None:

@@ -282,18 +282,16 @@ def _score(told: History, belief: Belief) -> float:
 
 
 def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
-    if not isinstance(memories, (tuple, list)) or not memories:
-        raise InputError(f"{name} must be one or more memories, got {checks.describe(memories)}.")
-    for number, memory in enumerate(memories):
+    found = checks.entries(name, memories)
+    if not found:
+        raise InputError(f"{name} must be one or more memories, got none.")
+    for number, memory in enumerate(found):
         checks.instance(f"{name}[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
-    return tuple(memories)
+    return found
 
 
 def _bounds(name: str, bounds: Any) -> tuple[float, float]:
-    hint = f"{name} must be two numbers, the least below the largest, got {checks.shown(bounds)}."
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InputError(hint)
-    low, high = (checks.finite_number(f"{name}[{i}]", bound) for i, bound in enumerate(bounds))
-    if not low < high:
-        raise InputError(hint)
-    return low, high
+    found = tuple(checks.finite_number(name, bound) for bound in checks.entries(name, bounds))
+    if len(found) != 2 or not found[0] < found[1]:
+        raise InputError(f"{name} must be two numbers, the least below the largest, got {checks.shown(bounds)}.")
+    return found
