@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import GainWords, described
+from torch_kbandits.algorithms.arguments import Arguments, GainWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.confidence import IGPUCBWidth
@@ -69,5 +68,4 @@ class BOBGPUCB(Bandit):
             exploration = exploration_rate(len(memories), num_blocks)
         choice = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
-        pieces = given.pieces(memories=choice, dictionary=dictionary, width=given.width(theory), theory=theory)
-        super().__init__(**pieces)
+        super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))

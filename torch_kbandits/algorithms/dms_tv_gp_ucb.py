@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import WidthWords, described
+from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.beliefs import are_few

@@ -4,8 +4,7 @@ from typing import Unpack
 
 from gpytorch.kernels import Kernel
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import RunWords, described
+from torch_kbandits.algorithms.arguments import Arguments, RunWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import untimed

@@ -12,7 +12,7 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 
 #: Modules here that are no algorithms.
-_OTHERS = ("arguments", "registry", "words")
+_OTHERS = ("arguments", "registry")
 
 
 @cache

@@ -8,8 +8,7 @@ from typing import Unpack
 from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import WidthWords, described
+from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
@@ -83,14 +82,9 @@ class SparQGPUCB(Bandit):
         self.expert, self.growth = GuardedExpert(expert, max_questions), QuadraticGrowth() if growth is None else growth
         if given.prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
-        super().__init__(
-            **given.pieces(
-                width=given.width(theory, needed="norm_bound"),
-                memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization),
-                advice=Questions(self.expert, questions, num_swaps, self.expert.max_questions),
-                theory=theory,
-            )
-        )
+        memory = SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization)
+        advice = Questions(self.expert, questions, num_swaps, self.expert.max_questions)
+        super().__init__(**given.under(theory, "norm_bound", memories=memory, advice=advice))
 
 
 @dataclass(frozen=True)
