@@ -78,8 +78,8 @@ def check_candidates(config: Any) -> None:
             "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
         )
     for memory in config.all_memories or (None,):
-        for spec in (config.start, *config.specs):
-            under = config.kernel_under(memory, spec.kernel)
+        for prior in (config.start, *(spec.prior for spec in config.specs)):
+            under = config.kernel_under(memory, prior.kernel)
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
                 wave_prior(under, config.candidates.example.shape[-1])

@@ -56,27 +56,14 @@ class Advice(ABC):
 
 @dataclass(frozen=True, eq=False)
 class SurrogateSpec:
-    """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
+    """What is taken for true of the function at one time, its noise, and which observations count at a time.
 
-    Attributes:
-        prior: of the function at one time, and of its noise.
-        memory: which observations count at a time; None where all do, for a bandit without a clock.
-        mean: the prior mean of points as the candidates have them; None for zero.
+    The mean is that of points as the candidates have them; None for zero. Without a memory there is no clock.
     """
 
     prior: Prior
     memory: Memory | None
     mean: Mean | None = None
-
-    @property
-    def kernel(self) -> Kernel:
-        """The prior covariance of the function at one time."""
-        return self.prior.kernel
-
-    @property
-    def regularization(self) -> float:
-        """λ > 0, in reward units squared."""
-        return self.prior.regularization
 
     def expected(self, X: Tensor) -> Tensor:
         """Return the prior means of points (n, d), (n,)."""
@@ -326,8 +313,8 @@ class BanditConfig:
         self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
     ) -> PosteriorConfig:
         return PosteriorConfig(
-            self.kernel_under(spec.memory, spec.kernel),
-            spec.regularization,
+            self.kernel_under(spec.memory, spec.prior.kernel),
+            spec.prior.regularization,
             self.seed,
             exact=self.dictionary is None,
             online=self.dictionary is not None and self.dictionary.is_online,

@@ -92,8 +92,8 @@ def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpe
     level, memory = _NOISE * float(config.plain_belief(spec).kernel_bound()), spec.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
-        level = spec.regularization
-    return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
+        level = spec.prior.regularization
+    return config.spec_of(Prior(spec.prior.kernel, level, _BASE_RATE), memory)
 
 
 def _after(

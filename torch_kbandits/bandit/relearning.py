@@ -141,7 +141,7 @@ def _counting(spec: SurrogateSpec, learned: History, now: float) -> History:
     memory = spec.memory
     if memory is None or learned.times is None:
         return learned
-    return learned.rows(memory.noise(learned.times, now, spec.regularization).isfinite())
+    return learned.rows(memory.noise(learned.times, now, spec.prior.regularization).isfinite())
 
 
 def _believed(

@@ -102,7 +102,7 @@ class BanditReports(ABC):
     @property
     def regularization(self) -> float:
         """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._spec.regularization
+        return self._spec.prior.regularization
 
     @property
     def num_since_restart(self) -> int:
@@ -140,10 +140,10 @@ class BanditReports(ABC):
         state = self._state
         return guarantee(
             self._config,
-            self._spec,
-            state.ledger.num_observations,
-            pending_variance_ratio=self.pending_variance_ratio() if self.batches is None else 1.0,
+            self._spec.prior.regularization,
             was_restarted=state.ledger.num_forgotten > 0,
+            num_rewards=state.ledger.num_observations,
+            ratio=self.pending_variance_ratio() if self.batches is None else self.batches.largest_ratio,
             learns_residual=state.belief.learns_residual,
             quality=self._quality(check),
         )
@@ -235,7 +235,7 @@ class BanditReports(ABC):
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
-            level = self._spec.regularization
+            level = self._spec.prior.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._state.clock.now, level)
         return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
