@@ -16,8 +16,7 @@ _KNOWN = 1e-12
 class BatchRule(ABC):
     """Decides when a batch is complete. Until then rewards are kept aside: means and dictionary stay as they were.
 
-    The points of the batch shrink the variance meanwhile, as pending points do. Where stages choose, a score is that of
-    the posterior that learns the point, and the ratio is the largest of all posteriors. A value without state.
+    The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
     """
 
     #: Whether a point may be played again without being chosen, which it cannot in another context. Then the rule has a

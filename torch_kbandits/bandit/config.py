@@ -81,9 +81,6 @@ class BanditConfig:
 
     The arguments are those of ``Bandit``, with kernel, λ and mean as one prior, given or to be learned. Under a memory
     or mean that depends on time the points of the candidates get a column of it. Without a width it is 0.
-
-    Raises:
-        InputError: if a piece does not fit, or two of them do not go together.
     """
 
     candidates: Candidates
@@ -263,9 +260,8 @@ class BanditConfig:
     def _differs_in_numbers_alone(self, own: "BanditConfig") -> bool:
         """Say whether an outcome's posterior would differ from the reward's in the mean alone, were all plays measured.
 
-        It would if the assumptions are the same, and each play is learned when it is told, in one posterior. An
-        expert's answers are about rewards alone, and a trigger or a choice of memories forgets by them. Several
-        objectives draw from their posteriors, which takes one of its own.
+        It would under the same assumptions, if each play is learned when it is told, and nothing is decided by rewards
+        alone. Several objectives draw from their posteriors, which takes one of its own.
         """
         deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective
         ours, theirs = (
@@ -282,10 +278,7 @@ class BanditConfig:
     # ---------------------------------------------------------------- beliefs
 
     def plain_belief(self, spec: SurrogateSpec) -> Belief:
-        """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards.
-
-        Of arms that no process has all of it knows those that are told.
-        """
+        """Return a belief of one posterior before anything is learned; of arms on many machines of those told."""
         candidates, example = self.candidates, self.candidates.example
         if candidates.is_split:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
@@ -344,8 +337,7 @@ class BanditConfig:
     def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
         """Return a belief conditioned on more observations at once, of which the last is that of a number.
 
-        A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
-        a posterior that knows about half of them.
+        A dictionary is chosen in passes over twice as many observations each time: the posterior knows half of them.
         """
         number = len(told.X)
         start, stop = 0, number if self.dictionary is None else 1

@@ -16,9 +16,8 @@ from torch_kbandits.priors import Prior
 #: The probability of failure where nothing was played.
 _BASE_RATE = 0.1
 
-#: The noise variance of a failure, in prior variances of the function that it is of. A point that failed in its only
-#: play fails again with 0.96, one that failed in one of two plays with 0.49. With 0.25, also tried, regions that fail
-#: were left later, and failures by chance did no less harm.
+#: The noise variance of a failure, in prior variances of the function that it is of: a point that failed in its only
+#: play fails again with 0.96, one that failed in one of two plays with 0.49.
 _NOISE = 0.05
 
 
@@ -34,10 +33,7 @@ class Failures:
     applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the closed form, memory and
     dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
 
-    Attributes:
-        belief: the posterior of failures.
-        points: failures in a row by point, without a time.
-        actions: the same by action, whatever the context.
+    Beside the posterior it has the failures in a row by point, without a time, and by action, whatever the context.
     """
 
     belief: Belief
@@ -53,10 +49,7 @@ class Failures:
 def failures_after(
     config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
 ) -> Failures | None:
-    """Return what plays that failed say after a round, in which the first did, or one did before.
-
-    Cost: that of a reward; the first time that of a posterior computed afresh.
-    """
+    """Return what plays that failed say after a round, in which the first did, or one did before."""
     if known is None:
         return failures_in(config, ledger, spec, now)
     belief, marked = known.belief, _marked(new)

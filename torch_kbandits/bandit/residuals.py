@@ -132,13 +132,9 @@ class Predictions:
 
     Attributes:
         since: the round from which on residuals are counted.
-        number: how many were judged.
-        covered: how many of them within ±1.96.
-        recent: the last 100, the latest last.
-        misfit: the bet that bands are too narrow, or means off.
-        slack: the bet that bands are too wide.
-        flagged: the round in which ``misfit`` passed 1/α first; None: it did not.
-        slack_since: the same of ``slack``.
+        number: how many were judged; ``covered`` of them lie within ±1.96, and ``recent`` are the last 100.
+        misfit: the bet that bands are too narrow, or means off, which passed 1/α first in the round ``flagged``.
+        slack: the bet that bands are too wide, which did in the round ``slack_since``.
         waiting: residuals that were not judged, by round.
     """
 
@@ -205,11 +201,8 @@ NONE_YET = Predictions()
 def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:
     """Return the residuals z of those rewards (q,) that are numbers and count, of many those of the first 256.
 
-    Args:
-        Y: rewards (q,), NaN where there is none.
-        mean: posterior means before (q,), in reward units.
-        variance: posterior variances of the function before (q,), in reward units squared.
-        noise: the noise variance of all, 0-dim, or of each, (q,); infinite where a reward does not count.
+    Mean and variance are those of the function before, (q,); noise is that of all, 0-dim, or of each, (q,), infinite
+    where a reward does not count.
     """
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))

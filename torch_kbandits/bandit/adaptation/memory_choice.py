@@ -34,7 +34,7 @@ class Choice(NamedTuple):
 class MemoryChoice(ABC):
     """Which of several memories to use in each block of rounds. A value: it holds settings and no state.
 
-    What is known of a block once it is over is its summary, a function of the history.
+    All that is known of a block once it is over is its summary, a function of the history.
 
     Attributes:
         memories: what to choose from.
@@ -52,10 +52,7 @@ class MemoryChoice(ABC):
     def summaries(self, history: History, known: tuple[Any, ...], believe: Believe) -> tuple[Any, ...]:
         """Return the summaries of the complete blocks of a history that matter to the next choice, in order.
 
-        Args:
-            history: what was told.
-            known: what this returned for an earlier part of the history.
-            believe: computes the posterior of a part of it.
+        Known is what this returned for an earlier part of it; ``believe`` computes the posterior of a part.
         """
 
     @abstractmethod
@@ -116,9 +113,7 @@ class BanditOverBandit(MemoryChoice):
     def choice(self, summaries: Sequence[float], seed: int) -> Choice:
         """Return the memory of the next block. Cost: O(N K) for N blocks and K memories.
 
-        Args:
-            summaries: the mean reward of each block so far, in order; one that is NaN says nothing of its memory.
-            seed: addresses the draws; that of a block depends on its number and the seed alone.
+        The draw of a block depends on its number and the seed alone. A mean that is NaN says nothing of its memory.
         """
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)

@@ -14,7 +14,7 @@ from torch_kbandits.confidence import Evidence, Width
 
 
 class Prediction(NamedTuple):
-    """What was believed of rewards before they were told.
+    """The posterior at points before their rewards were told.
 
     Attributes:
         mean: posterior means (q,), in reward units.
