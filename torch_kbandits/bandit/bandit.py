@@ -44,8 +44,8 @@ from torch_kbandits.bandit.state import CachedFantasy, Round, State
 from torch_kbandits.beliefs import (
     Belief,
     FantasyPosterior,
-    ObjectiveFantasies,
     Playable,
+    ScalarizedFantasy,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import as_told
@@ -57,9 +57,8 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History
-from torch_kbandits.observations.ledger import Expiry, Pending, expiry_of
-from torch_kbandits.observations.told import measured, rewards, told_rewards
+from torch_kbandits.observations.history import History, measured, rewards, told_rewards
+from torch_kbandits.observations.ledger import Expiry, Pending
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
@@ -187,7 +186,7 @@ class Bandit(BanditReports):
             noise_scale,
             outcomes,
             constraints,
-            expiry_of(expire_after),
+            Expiry.of(expire_after),
             objective,
         )
         self.candidates = self._config.candidates
@@ -349,7 +348,7 @@ class Bandit(BanditReports):
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
+            rows = ledger.pending_rows(ids, self._expires)
             X = asked.points[rows]
         told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
@@ -422,7 +421,7 @@ class Bandit(BanditReports):
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_ids(state.ledger.pending_ids(ids, self._expires))
+            remaining = pending.without_rows(state.ledger.pending_rows(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -678,17 +677,12 @@ class Bandit(BanditReports):
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, state.round, self.width(state.belief)
         objective = self._config.objective
-        aiming = None if objective is None else ObjectiveFantasies(objectives_of(self._config, state, objective), ahead)
+        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
             rule = rule_in(self._config, state, pending)
             address = seed_for(seed, number, f"ask {pending}")
-            if aiming is not None:
-                found = offer.chosen(aiming.scalarized(ahead, beta, address), rule, beta, address)
-            elif offer.constraints is None:
-                found = ahead.choose(rule, beta, address, offer.domain)
-            else:
-                found = offer.chosen(ahead, rule, beta, address)
+            found = offer.chosen(sought, rule, beta, address)
             return as_told(self.candidates, found) if self.candidates.is_timed else found
 
         return choose

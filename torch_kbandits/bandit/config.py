@@ -26,7 +26,7 @@ from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.memory.windows import LastObservations
+from torch_kbandits.memory.base import LastObservations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
@@ -294,7 +294,7 @@ class BanditConfig:
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
         config = self._posterior_config(under, self._beside_rewards)
         belief, *stages = (belief_over(self.candidates, config) for _ in range(1 + num_stages))
-        return StagedBelief(belief, tuple(stages), num_latest=num_latest) if stages else belief
+        return StagedBelief((belief, *stages), num_latest) if stages else belief
 
     @cached_property
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:

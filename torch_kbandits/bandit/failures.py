@@ -6,11 +6,10 @@ from typing import Self
 import torch
 
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.beliefs import Belief
+from torch_kbandits.beliefs import Belief, ConsecutiveFailures
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
-from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures
 from torch_kbandits.priors import Prior
 
 #: The probability of failure where nothing was played.

@@ -25,11 +25,10 @@ from torch_kbandits.beliefs import (
     ConstrainedAcquisition,
     EnsembleBelief,
     FantasyPosterior,
-    ObjectiveFantasies,
+    ScalarizedFantasy,
     failure_probability,
     offering,
     recommended,
-    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
@@ -41,7 +40,7 @@ from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictio
 from torch_kbandits.numerics.random import Lock, generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
-from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
 
 
@@ -326,7 +325,7 @@ class BanditReports(ABC):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.belief) for member in objectives.members]
             ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
-            weighed = ObjectiveFantasies(objectives, ahead).scalarized(ahead, self.width(state.belief), seed)
+            weighed = ScalarizedFantasy(objectives, ahead)
             functions = [weighed.function(rule, models, seed, domain)]
         else:
             functions = [
@@ -362,13 +361,12 @@ class BanditReports(ABC):
         state = recalled(self._config, all_settled(self._config, state))
         belief, keeps = state.belief, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
-        if self._config.objective is not None:
-            objectives = objectives_of(self._config, state, self._config.objective)
-            best = recommended_for(objectives, domain, constraints, keeps)
-        elif constraints is not None:
-            best = recommended(belief, domain, constraints, keeps)
-        else:
+        objective = self._config.objective
+        if objective is None and constraints is None:
             best = belief.recommend_in(domain, keeps)
+        else:
+            objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
+            best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 

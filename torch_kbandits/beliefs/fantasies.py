@@ -13,9 +13,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import FantasyPosterior, best_of, required
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, found
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.errors import InputError

@@ -24,6 +24,9 @@ Array = NDArray[Any]
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
 
+#: What of a prior variance rounding may take from it at most.
+_NEGATIVE = 1e-6
+
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
@@ -220,6 +223,8 @@ class DictionaryPosterior(Posterior):
         z = self.known.features.known[place].copy()
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
+        if rest < -_NEGATIVE * abs(prior):
+            raise _RoundingError  # or the kernel is no covariance, which is said where all is computed afresh
         least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
         if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
             return self._compacted()._extended(place)  # points that left span nearly all that is new

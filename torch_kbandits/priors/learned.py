@@ -15,7 +15,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel
-from torch_kbandits.observations.told import rewards
+from torch_kbandits.observations.history import rewards
 from torch_kbandits.priors.evidence import fit_evidence
 from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean

@@ -202,7 +202,7 @@ class MarginalPosterior:
             return _log_density(self._gram(self.points) + noise.diag(), y) + constant
         embedding, left = self._projected(self._dictionary)
         whitened, targets = embedding / noise.sqrt(), y / noise.sqrt()
-        factor = jittered_cholesky(torch.eye(len(embedding)).to(y) + whitened @ whitened.mT)
+        factor = jittered_cholesky(torch.eye(len(embedding), dtype=y.dtype, device=y.device) + whitened @ whitened.mT)
         explained = torch.linalg.solve_triangular(factor, (whitened @ targets).unsqueeze(-1), upper=False)
         quadratic = targets.square().sum() - explained.square().sum()
         logarithms = noise.log().sum() + 2.0 * factor.diagonal().log().sum() + len(y) * math.log(2.0 * math.pi)
