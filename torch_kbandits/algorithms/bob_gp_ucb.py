@@ -22,8 +22,7 @@ class BOBGPUCB(Bandit):
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, for linear
     bandits, with the posterior and the window of SW-GP-UCB (Zhou and Shroff, CISS 2021). Differs: see
-    ``BanditOverBandit``; the length of a block is ⌈√T⌉ where theirs grows with the dimension as well; the default
-    windows. ``shares_history=False`` and ``reward_bounds`` have the original but for the scale of the rewards.
+    ``BanditOverBandit``; the length of a block, where theirs grows with the dimension as well; the default windows.
 
     Args:
         horizon: T, the planned number of rounds: for the block size, the default windows and the share of exploration.
@@ -32,8 +31,8 @@ class BOBGPUCB(Bandit):
             for ``default_memories``, or ``block_windows`` where blocks share no history.
         block_size: H, rounds of a block; None for ⌈√T⌉.
         exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
-        reward_bounds: the least and the largest mean reward of a block; None for those so far.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
+        reward_bounds: see ``BanditOverBandit``, like the next; the original has bounds and shares no history.
+        shares_history: whether a block goes on with what was told before it.
         memory: refused, with the reason: ``windows`` says what an observation counts for.
         **words: see ``GainWords``.
 

@@ -13,7 +13,7 @@ from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import Prior
+from torch_kbandits.priors import prior_of
 
 
 @described
@@ -59,8 +59,7 @@ class LinUCB(Bandit):
         width = FixedDesignWidth(noise_scale, norm_bound, failure_probability)
         if beta is not None:
             width = beta if isinstance(beta, Width) else ConstantWidth(beta)
-        mean = given.words["mean"]
-        prior = Prior(kernel, regularization, 0.0 if mean is None else mean)
+        prior = prior_of(None, kernel, regularization, given.words["mean"])
         super().__init__(**given.pieces(prior=prior, dictionary=SpanningDictionary(), width=width))
 
 

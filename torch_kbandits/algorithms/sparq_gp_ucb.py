@@ -37,14 +37,14 @@ class SparQGPUCB(Bandit):
     drops them, and a replayed bandit asks its own expert.
 
     Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
-    Algorithm 1. Differs: the questions and the ages are of the round in which the point is played, where the paper has
-    those of the round before, so the latest reward has age 1.
+    Algorithm 1. Differs: questions and ages are of the round in which the point is played, so the latest reward has
+    age 1, where the paper's has 0.
 
     Args:
         expert: a function (X, time) → (Y, variance) or None for "not yet"; see ``experts.Expert``. A variance below
             1e-6 λ counts as that.
-        questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t. Fewer are asked if there are
-            fewer distinct past inputs, or if they span less.
+        questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t; fewer where past inputs
+            are fewer or span less.
         max_questions: how many points the expert may be asked about in all; None for any number.
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
