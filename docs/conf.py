@@ -29,8 +29,8 @@ nitpick_ignore_regex = [("py:.*", r"(?!torch_kbandits\b).*")]
 nitpick_ignore = [
     ("py:class", f"torch_kbandits.{name}")
     for name in (
-        "bandit.adaptation.memory_choice.Choice",
-        "bandit.adaptation.memory_choice.BlockScores",
+        "bandit.adaptation.Choice",
+        "bandit.adaptation.BlockScores",
         "bandit.config.Advice",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",

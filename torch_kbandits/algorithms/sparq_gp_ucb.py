@@ -10,8 +10,7 @@ from gpytorch.kernels import Kernel
 from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
-from torch_kbandits.bandit.adaptation.memory_choice import Believe
+from torch_kbandits.bandit.adaptation import Believe, Choice, MemoryChoice
 from torch_kbandits.bandit.config import Advice
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
+from torch_kbandits.bandit.adaptation import Prediction, RestartTrigger
 from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.failures import failures_after
