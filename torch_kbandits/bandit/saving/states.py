@@ -13,7 +13,7 @@ from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, nu
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
 from torch_kbandits.bandit.residuals import Predictions
-from torch_kbandits.bandit.saving.container import checksum
+from torch_kbandits.bandit.saving.files import checksum
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import settings_of
 from torch_kbandits.beliefs import Belief, EnsembleBelief
