@@ -29,6 +29,7 @@ nitpick_ignore_regex = [("py:.*", r"(?!torch_kbandits\b).*")]
 nitpick_ignore = [
     ("py:class", f"torch_kbandits.{name}")
     for name in (
+        "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
         "bandit.adaptation.BlockScores",
         "bandit.config.Advice",

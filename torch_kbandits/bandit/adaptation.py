@@ -19,6 +19,10 @@ from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 
+__all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
+__all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
+__all__ += ["probabilities"]
+
 #: The ratio of two neighbouring windows of ``default_memories``.
 _RATIO = 4
 #: A block of which less than this share is left counts no more.
