@@ -6,7 +6,7 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import OptimisticRule, RandomRule
-from torch_kbandits.beliefs.posterior_belief import wave_prior
+from torch_kbandits.beliefs.draws import wave_prior
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
