@@ -28,25 +28,14 @@ def names() -> list[str]:
 
 
 def signature(name: str | Callable[..., Any]) -> inspect.Signature:
-    """Return the arguments that an algorithm takes by name.
-
-    Args:
-        name: one of ``names()``, or a class or a function that makes one.
-
-    Raises:
-        InputError: if there is no such algorithm; the message has the nearest name.
-    """
+    """Return the arguments that an algorithm takes by name; it is given as in ``build``."""
     own = inspect.signature(_find(name))
     kept = [word for word in own.parameters.values() if word.kind not in (word.VAR_POSITIONAL, word.VAR_KEYWORD)]
     return own.replace(parameters=kept)
 
 
 def summary(name: str) -> str:
-    """Return what an algorithm is, in one line: the first of its class's docstring.
-
-    Raises:
-        InputError: if there is no such algorithm; the message has the nearest name.
-    """
+    """Return what an algorithm is, in one line: the first of its class's docstring."""
     return (inspect.getdoc(_find(name)) or "").partition("\n")[0]
 
 

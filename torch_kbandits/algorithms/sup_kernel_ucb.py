@@ -29,8 +29,8 @@ class SupKernelUCB(Bandit):
             its error is below 1/√T, in reward units.
         **words: see ``TheoremWords``.
 
-    Cost of a round: for each of the S = ⌈½ log₂ T⌉ stages that of K-UCB with the points of that stage, O(S A u²) with A
-    actions and u distinct points in the largest; and K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
+    Cost of a round: O(S A u²) for S = ⌈½ log₂ T⌉ stages, A actions and u distinct points in the largest stage, and
+    K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
     """
 
     def __init__(self, *, horizon: int, num_actions: int | None = None, **words: Unpack[TheoremWords]) -> None:
