@@ -126,11 +126,10 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
 
 def _check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse settings that differ, naming every difference."""
-    plain = (bool, int, float, str, type(None))
     differences = [
         f"{key}: saved {_shown(saved.get(key, 'nothing'))}, here {_shown(here.get(key, 'nothing'))}"
         for key in sorted({*saved, *here}, key=str)
-        if key not in saved or not isinstance(saved[key], plain) or key not in here or saved[key] != here[key]
+        if key not in saved or key not in here or saved[key] != here[key]
     ]
     if differences:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
