@@ -40,8 +40,6 @@ nitpick_ignore = [
         "candidates.arms.MappedFile",
         "dictionaries.greedy.ConditionalVariances",
         "environments.base.Known",
-        "experiments.trial.AlgorithmEntry",
-        "experiments.trial.EnvironmentEntry",
         "posteriors.dictionary_posterior.DictionaryPosterior",
         "posteriors.exact_posterior.ExactPosterior",
         "posteriors.gaussian.Gaussian",

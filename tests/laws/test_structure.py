@@ -20,7 +20,6 @@ LOOSE = {"__init__", "checks", "cli", "errors", "exports", "extras", "files", "v
 MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 43_400, 450
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
-    "experiments/run.py": "processes are ended",
     "integrations/optuna/sampler.py": "an object is unpickled",
     "integrations/ray/workers.py": "actors are ended",
     "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
