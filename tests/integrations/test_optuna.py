@@ -178,7 +178,7 @@ def test_a_study_is_read_with_one_fit_and_goes_on_with_a_new_sampler_as_with_the
     play(whole, unsteady, 9, catch=ArithmeticError)
     fits, fitted = [], LearnedPrior.fitted
     monkeypatch.setattr(
-        LearnedPrior, "fitted", lambda *a, units_only: fits.append(units_only) or fitted(*a, units_only=units_only)
+        LearnedPrior, "fitted", lambda *args, **words: fits.append(words["units_only"]) or fitted(*args, **words)
     )
     *old, last = whole.trials
     parts.add_trials(old)

@@ -480,9 +480,9 @@ def f(action):
 def test_no_fit_is_made_again_after_a_crash_and_outcomes_without_a_reward_are_refused(tmp_path, monkeypatch):
     served, fits, fitted = Service.open(saved(BANDITS["fitted_outcome"], tmp_path)), [], LearnedPrior.fitted
 
-    def counted(self, told, seed, *, units_only):
-        fits.append(units_only)
-        return fitted(self, told, seed, units_only=units_only)
+    def counted(self, *args, **words):
+        fits.append(words["units_only"])
+        return fitted(self, *args, **words)
 
     monkeypatch.setattr(LearnedPrior, "fitted", counted)
     for _ in range(6):
