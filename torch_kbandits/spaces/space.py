@@ -1,17 +1,18 @@
 """Search spaces of named parameters, and how their configurations become points of the unit cube and come back."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.spaces.constraints import Constraint, checked, says
 from torch_kbandits.spaces.kinds import Parameter
 from torch_kbandits.spaces.slots import RADIUS, Slot, rolled, unrolled
 
@@ -24,6 +25,40 @@ _BRANCHES = 8
 
 #: Points near one, of each kind, that may take its place where there are constraints.
 _NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
+
+
+#: Sums are compared up to this share of their terms, since decimal fractions are rounded.
+_ROUNDING = 1e-12
+
+#: Says of a configuration whether it may be played.
+Constraint = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class LinearConstraint:
+    """Σ weight · value <= bound, up to rounding. A parameter that is not there counts as 0.
+
+    Args:
+        weights: of numbers, by name, at least one; those of other parameters are 0.
+        bound: what the sum may be at most; for a least one negate both.
+    """
+
+    weights: Mapping[str, float]
+    bound: float
+
+    def __post_init__(self) -> None:
+        checks.instance("weights", self.weights, Mapping, "a mapping from names of parameters to numbers")
+        if not self.weights:
+            raise InputError("weights must have at least one entry, got none.")
+        weights = {name: checks.finite_number(f"the weight of {name!r}", w) for name, w in self.weights.items()}
+        object.__setattr__(self, "weights", weights)
+        checks.keep(self, bound=checks.finite_number)
+
+    def __call__(self, configuration: Mapping[str, Any]) -> bool:
+        """Say whether a configuration may be played."""
+        terms = [weight * configuration[name] for name, weight in self.weights.items() if name in configuration]
+        size = math.fsum(map(abs, terms)) + abs(self.bound)
+        return math.fsum(terms) <= self.bound + _ROUNDING * size
 
 
 @dataclass(frozen=True)
@@ -65,7 +100,7 @@ class ParameterSpace:
             slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
             start += slots[name].width
         object.__setattr__(self, "parameters", dict(self.parameters))
-        object.__setattr__(self, "constraints", checked(self.constraints, self.parameters))
+        object.__setattr__(self, "constraints", _checked(self.constraints, self.parameters))
         object.__setattr__(self, "_slots", tuple(slots.values()))
 
     # ---------------------------------------------------------------- coordinates
@@ -139,7 +174,7 @@ class ParameterSpace:
         """Say of points (n, d) whether constraints let the nearest configurations be played, (n,)."""
         if not self.constraints:
             return torch.ones(len(points), dtype=torch.bool)
-        allowed = [all(says(each, one) for each in self.constraints) for one in self.decode(points)]
+        allowed = [all(_says(each, one) for each in self.constraints) for one in self.decode(points)]
         return torch.tensor(allowed, dtype=torch.bool)
 
     def playable(self, points: Tensor) -> Tensor:
@@ -303,6 +338,27 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
     found = torch.where((part == 0) | ((part == 1) & few), moved, numbers)
     found = torch.where((part > 0) & few & ((part == 2) | ~ordered), drawn, found)
     return torch.where(found.isnan(), drawn, found).clamp(0.0, 1.0)
+
+
+def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """Return constraints on parameters of these names as a tuple, or refuse what is none."""
+    checks.instance("constraints", constraints, (list, tuple), "a list")
+    for constraint in constraints:
+        if not callable(constraint):
+            hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
+            raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
+        for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
+            if not isinstance(getattr(parameters.get(name), "low", None), Real):
+                raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
+    return tuple(constraints)
+
+
+def _says(constraint: Constraint, configuration: Mapping[str, Any]) -> bool:
+    """Return what a constraint says of a configuration, which must be True or False."""
+    answer = constraint(configuration)
+    if not isinstance(answer, (bool, np.bool_)):
+        raise InputError(f"a constraint must return True or False, got {answer!r} of {dict(configuration)!r}.")
+    return bool(answer)
 
 
 def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tuple[tuple[int, Tensor], ...]:
