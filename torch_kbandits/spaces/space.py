@@ -172,10 +172,16 @@ class ParameterSpace:
 
     def allows(self, points: Tensor) -> Tensor:
         """Say of points (n, d) whether constraints let the nearest configurations be played, (n,)."""
-        if not self.constraints:
-            return torch.ones(len(points), dtype=torch.bool)
-        allowed = [all(_says(each, one) for each in self.constraints) for one in self.decode(points)]
-        return torch.tensor(allowed, dtype=torch.bool)
+        allowed = torch.ones(len(points), dtype=torch.bool)
+        for row, configuration in enumerate(self.decode(points) if self.constraints else ()):
+            for constraint in self.constraints:
+                answer = constraint(configuration)
+                if not isinstance(answer, (bool, np.bool_)):
+                    raise InputError(f"a constraint must return True or False, got {answer!r} of {configuration!r}.")
+                allowed[row] = bool(answer)
+                if not answer:
+                    break
+        return allowed
 
     def playable(self, points: Tensor) -> Tensor:
         """Return the encodings (m, d) of the configurations nearest to points (n, d), but for those not allowed."""
@@ -351,14 +357,6 @@ def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constrain
             if not isinstance(getattr(parameters.get(name), "low", None), Real):
                 raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
     return tuple(constraints)
-
-
-def _says(constraint: Constraint, configuration: Mapping[str, Any]) -> bool:
-    """Return what a constraint says of a configuration, which must be True or False."""
-    answer = constraint(configuration)
-    if not isinstance(answer, (bool, np.bool_)):
-        raise InputError(f"a constraint must return True or False, got {answer!r} of {dict(configuration)!r}.")
-    return bool(answer)
 
 
 def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tuple[tuple[int, Tensor], ...]:
