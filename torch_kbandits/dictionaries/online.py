@@ -68,10 +68,7 @@ class OnlineState(NamedTuple):
         return weights
 
     def at_weights(self, posterior: DictionaryPosterior, weights: Array) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior at those known points whose weight, (u,), is above 0, and its state.
-
-        Cost: that of ``DictionaryPosterior.at_dictionary``, and O(m²) for each weight that changes; O(m³) at most.
-        """
+        """Return the posterior at those known points whose weight, (u,), is above 0, and its state. Cost: O(m³)."""
         dictionary = np.flatnonzero(weights)
         after = posterior.at_dictionary(dictionary, settles=False)
         gaussian = self._followed(posterior, after, weights - self.by_place(posterior))
@@ -125,16 +122,9 @@ class OnlineRule(DictionaryRule):
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
-        Args:
-            left: r of them.
-            names: equal for plays of one point, (q,).
-            uniforms: (q,) in [0, 1): a point is drawn if its probability is above its uniform.
-            noise: μ.
-            room: how many may join.
-            in_dictionary: says of a name whether its point is in the dictionary; None if that is empty.
-
-        Returns:
-            Which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
+        They have r left, names (q,), equal for plays of one point, and uniforms (q,) below which a probability draws
+        none; so many may join, where ``in_dictionary`` says of a name whether its point is there, None if none is.
+        Returned is which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
@@ -157,10 +147,7 @@ class OnlineRule(DictionaryRule):
     def offered(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
-        """Return the posterior and the state once known points (q,) were offered, while there is room for those drawn.
-
-        Also the number of the first for which there was none, with its probability; None if there was.
-        """
+        """Return the posterior and the state once known points (q,) were offered, and the first without room."""
         in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
         left = state.variances(posterior, places)
         drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
@@ -175,10 +162,7 @@ class OnlineRule(DictionaryRule):
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
     ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at its dictionary, and its state, once known points (q,) were offered one after another.
-
-        Cost: O(m²) for each point offered, and that of a dictionary that changes for each that is drawn.
-        """
+        """Return a posterior at its dictionary, and its state, once known points (q,) were offered in this order."""
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
