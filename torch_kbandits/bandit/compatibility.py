@@ -8,7 +8,7 @@ from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.beliefs.posterior_belief import wave_prior
+from torch_kbandits.beliefs.draws import wave_prior
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import TheoremWidth, Width

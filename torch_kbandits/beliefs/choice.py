@@ -11,8 +11,8 @@ from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, SearchConfig
-from torch_kbandits.beliefs.search import BoxSearch, CubeSearch
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, SearchConfig
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError

@@ -264,7 +264,7 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, (waves, c) = self._belief, self._belief.wave_draw(seed)
+        belief, (waves, c) = self._belief, self._belief.draws.waves(seed)
         return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
 
 

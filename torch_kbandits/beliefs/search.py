@@ -12,7 +12,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits.acquisition import Cube, Domain, climb
 from torch_kbandits.acquisition.climbing import Rescaled
-from torch_kbandits.candidates import Box
+from torch_kbandits.candidates import ArmSource, Box
 from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.rows import distinct
 
@@ -136,3 +136,18 @@ class BoxCube:
     def rolled(self, points: Tensor) -> Tensor:
         """Undo ``unrolled``, differentiably."""
         return self.bounds[0] + points * (self.bounds[1] - self.bounds[0])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchConfig:
+    """What is known beforehand of what may be played.
+
+    Attributes:
+        source: the arms, if these are always the same and follow the posterior.
+        search: where in a box that is always the same, or on a cube, the next point is sought.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+    """
+
+    source: ArmSource | None = None
+    search: BoxSearch | CubeSearch | None = None
+    tie_rank: Tensor | None = None
