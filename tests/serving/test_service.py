@@ -187,7 +187,7 @@ def test_an_id_is_told_once(service):
         with pytest.raises(NotPendingError, match="not pending"):
             service.answer(operation, request)
     for number in (5, -1, 10**30):
-        with pytest.raises(NotPendingError, match="5 point"):
+        with pytest.raises(NotPendingError, match="5 were asked for"):
             service.answer("tell", {"ids": [number], "y": 0.0})
     assert service.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
     assert service.bandit.pending_ids == (4,)
