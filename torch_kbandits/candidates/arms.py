@@ -82,12 +82,8 @@ class ArmSource:
         file: where they are otherwise.
         given: what makes the same arms again, with their dtype: they, or where they are.
         dimension: number d of columns.
-        dtype: of all blocks, double or single precision.
-        device: of all blocks.
+        dtype: of all blocks, double or single precision; and their device.
         ranges: the least and the largest value of each column, (2, d), in double precision.
-
-    Raises:
-        InputError: if there is no arm, or they do not fit.
     """
 
     _fingerprint: str | None = None

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.spaces.kinds import Parameter
+from torch_kbandits.spaces.kinds import Float, Integer, Parameter
 from torch_kbandits.spaces.slots import RADIUS, Slot, rolled, unrolled
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
@@ -80,7 +79,6 @@ class ParameterSpace:
         constraints: which configurations may be played: ``LinearConstraint``, or functions of a configuration that
             return True or False, always the same. Points are drawn until they satisfy them, so a part of all
             configurations should, and more than a thousandth.
-
     """
 
     parameters: Mapping[str, Parameter]
@@ -354,7 +352,7 @@ def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constrain
             hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
             raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
         for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
-            if not isinstance(getattr(parameters.get(name), "low", None), Real):
+            if not isinstance(parameters.get(name), (Float, Integer)):
                 raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
     return tuple(constraints)
 
