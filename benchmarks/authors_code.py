@@ -38,21 +38,13 @@ class Checkout:
         return None
 
     def folder(self) -> Path:
-        """Return the checkout.
-
-        Raises:
-            FileNotFoundError: if there is none, with what to do.
-        """
+        """Return the checkout; without one FileNotFoundError says what to do."""
         if reason := self.missing():
             raise FileNotFoundError(reason)
         return Path(os.environ[self.variable]).resolve()
 
     def modules(self, *names: str) -> list[ModuleType]:
-        """Import modules of the checkout by their names there, and leave no trace under those names.
-
-        Raises:
-            FileNotFoundError: if there is no checkout, with what to do.
-        """
+        """Import modules of the checkout by their names there, and leave no trace under those names."""
         folder = str(self.folder())
         before = set(sys.modules)
         sys.path.insert(0, folder)

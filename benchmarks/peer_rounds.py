@@ -14,7 +14,9 @@ from gpytorch.likelihoods import GaussianLikelihood
 from torch import Tensor
 
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
-from benchmarks.references import IncrementalEKUCB, Problem, bkb_round
+from benchmarks.contextual_players import AuthorsEKUCB, Surrogate
+from benchmarks.references import Problem, bkb_round
+from benchmarks.runner import seconds_of
 
 #: Arms whose posterior is computed at a time: of 512, 2,048 and all, this was the fastest for the exact model.
 _BLOCK = 512
@@ -57,7 +59,10 @@ def peers(arms: Tensor, first: int, rounds: int) -> dict[str, Callable[[], Steps
 
 def _ek_ucb(lengthscale: float, first: int, rounds: int) -> Steps:
     """Play the updates of EK-UCB's paper in NumPy, which make choices of their own."""
-    player, rng = IncrementalEKUCB(lengthscale, 1.0, 0.1, 1.0, 0), np.random.default_rng(1)
+    player, rng = (
+        AuthorsEKUCB(Surrogate(lengthscale, 1.0), 1.0, 1.0, scores_what_is_left=True),
+        np.random.default_rng(1),
+    )
     for t in range(first + rounds):
         context, actions = offered(t).values()
         joint = torch.cat([context.expand(len(actions), -1), actions], dim=1).numpy()
@@ -73,14 +78,7 @@ def _ek_ucb(lengthscale: float, first: int, rounds: int) -> Steps:
 
 def _calls(play: Callable[[], object], points: Tensor, number: int = 3) -> Callable[[], Steps]:
     """Return what plays the same round some times, at points (m, d)."""
-
-    def steps() -> Steps:
-        for _ in range(number):
-            start = time.perf_counter()
-            play()
-            yield 1e3 * (time.perf_counter() - start), lambda: points
-
-    return steps
+    return lambda: ((1e3 * seconds_of(play), lambda: points) for _ in range(number))
 
 
 def exact_search(arms: Tensor, X: Tensor, Y: Tensor, lengthscale: float) -> Callable[[], Tensor]:

@@ -28,9 +28,8 @@ from tqdm import tqdm
 
 import torch_kbandits
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
-from benchmarks.bandwidth import product_ms
 from benchmarks.peer_rounds import Steps, offered, peers, reward
-from benchmarks.report import ROOT, Report, Table, spread
+from benchmarks.runner import ROOT, Found, Measurement, Table, benchmark, chosen, kinds, product_ms, seconds_of, spread
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, LearnedPrior, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, EKUCB
 from torch_kbandits.bandit import GlobalBatchRule
@@ -59,8 +58,11 @@ class Sizes:
     example: bool = True
     repeats: int = 3
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in asdict(self).items())
 
-QUICK = Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
+
+FULL, QUICK = Sizes(), Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
 
 
 @dataclass(frozen=True)
@@ -76,21 +78,22 @@ class Case:
     dtype: torch.dtype = torch.float64
 
 
-def run(quick: bool = False, million: bool = False, against: Path | None = None, only: str = "") -> Report:
+@benchmark(sizes=QUICK)
+def rounds(sizes: Sizes = FULL, million: bool = False, against: str | None = None, only: str = "") -> Found:
     """Play the cases with names that contain ``only``, here and maybe with another checkout in turns."""
-    sizes, threads, measurements = QUICK if quick else Sizes(), torch.get_num_threads(), list[dict[str, Any]]()
+    threads, found = torch.get_num_threads(), list[Measurement]()
     others = peers(_uniform(sizes.arms[2]), 10 * sizes.first, sizes.rounds)
-    played = cases(sizes, quick or million) | {name: Case(steps) for name, steps in others.items()}
+    played = cases(sizes, million or sizes == QUICK) | {name: Case(steps) for name, steps in others.items()}
     torch.set_num_threads(2)
     try:
-        with nullcontext(lambda _: None) if against is None else _other(against, quick) as there:
+        with nullcontext(lambda _: None) if against is None else _other(Path(against), sizes == QUICK) as there:
             turns = list(product((name for name in played if only in name), range(sizes.repeats)))
-            for name, _ in tqdm(turns, desc="rounds", unit="case"):
-                found = {"here": measure(played[name]), "there": None if name in others else there(name)}
-                measurements.append({"case": name} | found)
+            for name, _ in tqdm(turns, "rounds"):
+                both = {"here": measure(played[name]), "there": None if name in others else there(name)}
+                found.append({"case": name} | both)
     finally:
         torch.set_num_threads(threads)
-    return Report("rounds", asdict(sizes), [_table(measurements, against is not None)], measurements)
+    return [_table(found, against is not None)], found
 
 
 # -------------------------------------------------------------------- what is played
@@ -172,19 +175,16 @@ def _rounds(make: Callable[[], Bandit], rounds: int) -> Steps:
 def _told(make: Callable[[], Bandit], arms: torch.Tensor, number: int) -> Steps:
     rows = torch.randint(len(arms), (number,), generator=torch.Generator().manual_seed(1))
     for bandit in (make() for _ in range(3)):
-        start = time.perf_counter()
-        bandit.tell(arms[rows], reward(arms[rows]))
-        yield 1e3 * (time.perf_counter() - start), partial(getattr, bandit, "inducing_points")
+        tell = partial(bandit.tell, arms[rows], reward(arms[rows]))
+        yield 1e3 * seconds_of(tell), partial(getattr, bandit, "inducing_points")
 
 
 def _replayed(make: Callable[[], Bandit], rounds: int) -> Steps:
     played, bandit = make(), make()
     for _ in _rounds(lambda: played, rounds):
         pass
-    history = played.history
-    start = time.perf_counter()
-    bandit.replay(history)
-    yield 1e3 * (time.perf_counter() - start) / rounds, lambda: bandit.inducing_points
+    replay = partial(bandit.replay, played.history)
+    yield 1e3 * seconds_of(replay) / rounds, lambda: bandit.inducing_points
 
 
 def _example(starts: int) -> Steps:
@@ -193,11 +193,10 @@ def _example(starts: int) -> Steps:
     folder = Path(torch_kbandits.__file__).parents[1]
     with TemporaryDirectory() as cache:
         environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": cache}
-        start = 0.0
-        for _ in range(starts):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, capture_output=True)
-        yield 1e3 * (time.perf_counter() - start), tuple
+        words = {"cwd": folder, "env": environment, "check": True, "capture_output": True}
+        play = partial(subprocess.run, [sys.executable, "-c", code], **words)
+        *_, last = [seconds_of(play) for _ in range(starts)]
+        yield 1e3 * last, tuple
 
 
 # -------------------------------------------------------------------- how it is measured and shown
@@ -231,7 +230,7 @@ def measure(case: Case) -> dict[str, Any]:
 def serve() -> None:
     """Measure the cases whose names come in, a line each; null for one that cannot be played."""
     torch.set_num_threads(2)
-    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else Sizes(), True), sys.stdout, sys.stderr
+    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else FULL, True), sys.stdout, sys.stderr
     for name in sys.stdin:
         try:
             found = measure(known[name.rstrip("\n")])
@@ -252,10 +251,10 @@ def _other(folder: Path, quick: bool) -> Iterator[Callable[[str], dict[str, Any]
         yield there
 
 
-def _table(measurements: list[dict[str, Any]], compares: bool) -> Table:
+def _table(found: list[Measurement], compares: bool) -> Table:
     rows, median = [], statistics.median
-    for name, change in product(dict.fromkeys(run["case"] for run in measurements), CHANGES):
-        here, there = ([run[at] for run in measurements if run["case"] == name and run[at]] for at in ("here", "there"))
+    for name, change in product(kinds(found, "case"), CHANGES):
+        here, there = ([run[at] for run in chosen(found, case=name) if run[at]] for at in ("here", "there"))
         ours, theirs = ([run["rounds"][change] for run in runs if change in run["rounds"]] for runs in (here, there))
         if ours:
             mean, points = median(map(statistics.fmean, ours)), median(run["points"] for run in here)
@@ -277,7 +276,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description="Time rounds.")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs")
     parser.add_argument("--million", action="store_true", help="a million arms, too")
-    parser.add_argument("--against", type=Path, help="another checkout, whose package plays in turns")
+    parser.add_argument("--against", help="another checkout, whose package plays in turns")
     parser.add_argument("--only", default="", help="what the names of the cases contain")
-    for table in run(**vars(parser.parse_args())).tables:
+    for table in rounds.run(**vars(parser.parse_args())).tables:
         print(table.markdown())
