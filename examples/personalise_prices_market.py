@@ -110,15 +110,3 @@ def travellers(number: int, seed: int) -> list[Traveller]:
         )
         for hours, fare, channel, luck, patience in draws
     ]
-
-
-def settings() -> dict[str, Any]:
-    """Return what defines the market, for the record."""
-    return {
-        "prices": list(PRICES),
-        "cost": COST,
-        "interest": INTEREST,
-        "spread": SPREAD,
-        "minutes_per_offer": MINUTES_PER_OFFER,
-        "shares": _SHARES,
-    }

@@ -1,7 +1,6 @@
 """A batch reactor, simulated: what set-points do to its peak temperature and its yield. Nothing here is learned."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -99,16 +98,3 @@ def course(batches: int, seed: int) -> Course:
         yield_noise=YIELD_NOISE * random.standard_normal(batches),
         known=np.where(random.random(batches) < LOST, -1, known),
     )
-
-
-def settings() -> dict[str, Any]:
-    """Return what is simulated, for the record."""
-    return {
-        "limit": LIMIT,
-        "temperature_noise": TEMPERATURE_NOISE,
-        "yield_noise": YIELD_NOISE,
-        "delays": DELAYS,
-        "lost": LOST,
-        "feeds": FEEDS,
-        "jackets": JACKETS,
-    }
