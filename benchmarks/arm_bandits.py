@@ -1,6 +1,4 @@
-"""What most benchmarks on arms take: a kernel, λ, a width, BKB with them, and its regret."""
-
-from typing import Any
+"""What most benchmarks on arms take: a kernel, λ, a width, and BKB with them."""
 
 import torch
 from gpytorch.kernels import RBFKernel
@@ -8,7 +6,6 @@ from gpytorch.kernels import RBFKernel
 from torch_kbandits.algorithms import BKB
 from torch_kbandits.candidates import Arms
 from torch_kbandits.dictionaries import Resampling
-from torch_kbandits.environments.arms import FiniteArms
 
 LENGTHSCALE = 0.5
 REGULARIZATION = 0.01
@@ -42,13 +39,3 @@ def bkb(
         beta=BETA,
         seed=seed,
     )
-
-
-def regret(bandit: Any, environment: FiniteArms, rounds: int) -> float:
-    """Play, and return the cumulative pseudo-regret."""
-    total = 0.0
-    for t in range(rounds):
-        x = bandit.ask()
-        total += float(environment.regret(x))
-        bandit.tell(x, environment.pull(x, t))
-    return total

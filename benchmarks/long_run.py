@@ -59,18 +59,11 @@ def in_a_process(case: str, cap: int, number: int, rounds: int, stretch: int) ->
         points[t], changes[t], held = len(now), len(now ^ held), now
         if (t + 1) % stretch == 0:
             memory.append(resident_bytes())
-    return {
-        "case": case,
-        "cap": cap,
-        "seconds": float(milliseconds.sum()) / 1e3,
-        "ms, median": np.median(milliseconds.reshape(-1, stretch), 1).tolist(),
-        **{
-            name: each.reshape(-1, stretch).mean(1).tolist()
-            for name, each in (("ms", milliseconds), ("points", points), ("changes", changes), ("regret", regret))
-        },
-        "memory": memory,
-        **posterior_error(bandit, environment, rounds - 1),
-    }
+    courses = {"ms": milliseconds, "points": points, "changes": changes, "regret": regret}
+    found: Measurement = {"case": case, "cap": cap, "seconds": float(milliseconds.sum()) / 1e3, "memory": memory}
+    found["ms, median"] = np.median(milliseconds.reshape(-1, stretch), 1).tolist()
+    found |= {name: each.reshape(-1, stretch).mean(1).tolist() for name, each in courses.items()}
+    return found | posterior_error(bandit, environment, rounds - 1)
 
 
 def _begun(case: str, cap: int, number: int) -> tuple[Bandit, FiniteArms | ContextualFunction]:
@@ -88,12 +81,7 @@ def _smooth(X: Tensor) -> Tensor:
 
 
 def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction, last: int) -> dict[str, float]:
-    """Return the largest errors of means and variances, against a fresh computation in NumPy.
-
-    They are those at all arms, or at all actions in the context of the last round.
-
-    Cost: O((A + n) m²) time, O((A + n) m) memory.
-    """
+    """Return the largest errors of means and variances at all arms or, in the last context, at all actions."""
     history, Z = bandit.history, bandit.inducing_points
     is_arms = isinstance(environment, FiniteArms)
     asked = environment.arms if is_arms else environment.joint_points(environment.actions, last)
@@ -106,10 +94,8 @@ def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction
     ours = posterior.mean_at(at)[0], posterior.own_variance_at(at)
     if is_arms:
         ours = posterior.arm_mean()[0], posterior.arms.table.variance
-    return {
-        "mean_error": float(np.abs(ours[0] - mean).max()),
-        "variance_error": float(np.abs(ours[1] - variance).max()),
-    }
+    mean_error, variance_error = (float(np.abs(a - b).max()) for a, b in zip(ours, (mean, variance), strict=True))
+    return {"mean_error": mean_error, "variance_error": variance_error}
 
 
 def _ends(found: list[Measurement]) -> Table:

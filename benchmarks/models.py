@@ -1,19 +1,17 @@
-"""Models in BoTorch loops of one's own, beside BoTorch's: searches, draws, fits, and one observation more or less."""
+"""Models in BoTorch loops of one's own, beside BoTorch's: searches, fits, and one observation more."""
 
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
-from botorch.generation import MaxPosteriorSampling
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
-from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.sampling import manual_seed
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
@@ -35,8 +33,7 @@ from benchmarks.runner import (
     spread,
     values,
 )
-from torch_kbandits import Arms, Bandit, ConstantWidth, FixedDictionary, KernelUCB, NystromGP, OnlineGP
-from torch_kbandits.acquisition import DiscretizedThompsonSampling, ThompsonRule
+from torch_kbandits import KernelUCB, NystromGP, OnlineGP
 from torch_kbandits.environments import BoxFunction, gaussian_bumps, synthetic_function
 
 _LAMBDA = 0.01
@@ -128,7 +125,7 @@ def discrete_acquisition(
         for each in found
     ]
     title = (
-        f"{candidates:,} candidates, n = {observations:,}, dictionary of {dictionary}: median (min–max) of {repeats} "
+        f"{candidates:,} candidates, n = {observations:,}, dictionary of {dictionary}: median (min–max) of {repeats}"
     )
     columns = ["model", "max_batch_size", "seconds", "SingleTaskGP / this", "extra peak memory, MB"]
     return [Table(f"{title} searches", columns, rows)], found
@@ -241,51 +238,33 @@ def nystrom_fit(
     return [Table(title, columns, rows)], found
 
 
-# ---------------------------------------------------------------- one observation more, and one less
+# ---------------------------------------------------------------- one observation more
 
-#: Learns a point and its reward, and returns the posterior at the test points.
-Step = Callable[[Tensor, Tensor], Tensor]
-
-
-def _moments(model: Any, test: Tensor) -> Tensor:
-    posterior = model.posterior(test)
-    return torch.cat([posterior.mean.flatten(), posterior.variance.flatten()])
+#: Learns a point and its reward.
+Step = Callable[[Tensor, Tensor], Any]
 
 
-def _told(model: NystromGP | OnlineGP, test: Tensor, forgets: bool = False, **words: Any) -> Step:
-    """Tell a model in place; it may forget its oldest observation."""
-    _moments(model, test)
+def _told(model: OnlineGP, test: Tensor) -> Step:
+    """Tell a model in place, and ask for the posterior at the test points."""
+    _ = model.posterior(test).variance
 
     def step(x: Tensor, y: Tensor) -> Tensor:
-        model.tell(x, y, **words)
-        if forgets:
-            model.remove([0])
-        return _moments(model, test)
+        model.tell(x, y)
+        return model.posterior(test).variance
 
     return step
 
 
 def _conditioned(model: Any, test: Tensor) -> Step:
-    """Condition as BoTorch does, by a new model."""
+    """Condition as BoTorch does, by a new model, and ask for the same."""
     current = [model]
-    _moments(model, test)
+    _ = model.posterior(test).variance
 
     def step(x: Tensor, y: Tensor) -> Tensor:
         current[0] = current[0].condition_on_observations(x, y, noise=torch.full_like(y, _LAMBDA))
-        return _moments(current[0], test)
+        return current[0].posterior(test).variance
 
     return step
-
-
-def _stepped(step: Step, X: Tensor, Y: Tensor) -> tuple[list[float], Tensor]:
-    """Return the seconds of steps, and what the last one returned."""
-    seconds, last = list[float](), Y
-    with torch.no_grad():
-        for x, y in zip(X[:, None], Y[:, None], strict=True):
-            start = time.perf_counter()
-            last = step(x, y)
-            seconds.append(time.perf_counter() - start)
-    return seconds, last
 
 
 @benchmark(cases=((20, 20), (40, 5)), timed=2, largest_for_botorch=40)
@@ -307,130 +286,12 @@ def online_tells(
         steps = {"OnlineGP": _told(OnlineGP(*known, covar_module=matern, regularization=_LAMBDA), test)}
         if plays <= largest_for_botorch:
             steps[_EXACT] = _conditioned(_exact(*known, matern), test)
-        here = {name: _stepped(step, X[plays:], Y[plays:])[0] for name, step in steps.items()}
+        with torch.no_grad():
+            new = list(zip(X[plays:, None], Y[plays:, None], strict=True))
+            here = {name: [seconds_of(partial(step, *each)) for each in new] for name, step in steps.items()}
         for name, seconds in here.items():
             found.append({"model": name, "plays": plays, "distinct": distinct, "seconds": seconds})
             ratio = _over(here[_EXACT], seconds) if _EXACT in here else "–"
             rows.append([f"{plays:,}", f"{distinct:,}", name, _ms(seconds), ratio])
     title = "One more observation and the posterior at ten points: median (min–max)"
     return [Table(title, ["plays", "distinct arms", "model", "ms", "SingleTaskGP / this"], rows)], found
-
-
-@benchmark(windows=(20,), dictionaries=(5, 8), dimension=2, rounds=3)
-def model_window(
-    windows: tuple[int, ...] = (500, 2_000, 5_000),
-    dictionaries: tuple[int, ...] = (100, 300),
-    dimension: int = 6,
-    rounds: int = 30,
-) -> Found:
-    """Time rounds of a sliding window on a model; where dictionaries agree so must posteriors."""
-    found, rows = list[Measurement](), list[list[str]]()
-    in_place, joining, built = "told and made to forget", "the same, and the point joins the dictionary", "built again"
-    for window, m in tqdm(list(product(windows, dictionaries)), "model_window"):
-        X, Y = _bumps(window + rounds + 11, dimension)
-        test, matern, dictionary = X[-10:].unsqueeze(-2), MaternKernel(nu=2.5).to(X), X[:m]
-        model = partial(_nystrom, X[:window], Y[:window], dictionary, matern)
-        kept = [X[:window], Y[:window]]
-
-        def again(x: Tensor, y: Tensor, kept: list = kept, *, fixed: Any = (dictionary, matern, test)) -> Tensor:
-            kept[:] = torch.cat([kept[0][1:], x]), torch.cat([kept[1][1:], y])
-            return _moments(_nystrom(*kept, *fixed[:2]), fixed[2])
-
-        steps = {
-            in_place: _told(model(), test, forgets=True),
-            joining: _told(model(), test, forgets=True, add_to_dictionary=True),
-            built: again,
-        }
-        here = {way: _stepped(step, X[window:-10], Y[window:-10]) for way, step in steps.items()}
-        torch.testing.assert_close(here[in_place][1], here[built][1], rtol=1e-6, atol=1e-6)
-        for way, (seconds, _) in here.items():
-            # The first round after a model was built touches memory for the first time.
-            found.append({"way": way, "window": window, "dictionary": m, "seconds": seconds[1:]})
-            ratio = _over(here[built][0][1:], seconds[1:])
-            rows.append([f"{window:,}", f"{m:,}", way, _ms(seconds[1:]), ratio])
-    title = "One observation comes, the oldest goes, and the posterior at ten points: ms, median (min–max)"
-    return [Table(title, ["window", "dictionary", "way", "ms", "built again / this"], rows)], found
-
-
-# ---------------------------------------------------------------- draws
-
-#: Points that a BoTorch path is evaluated at, at a time; all at once would take gigabytes.
-_BLOCK = 2048
-
-
-@benchmark(arms=2_500, joint=50, dimension=2, observations=40, dictionary=10, repeats=2)
-def thompson_draws(
-    arms: int = 100_000,
-    joint: int = 2_000,
-    dimension: int = 6,
-    observations: int = 2_000,
-    dictionary: int = 200,
-    repeats: int = 7,
-) -> Found:
-    """Time the set-up and the draws of every route for two kernels, draws of the routes in turn.
-
-    At ``joint`` arms BoTorch's joint posterior is drawn from, which all would not fit.
-    """
-    environment = gaussian_bumps(arms, dimension, seed=0)
-    X, number = environment.arms, observations
-    noise = torch.randn(number, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
-    known = X[:number], (environment.means[:number] + environment.noise_scale * noise).unsqueeze(-1)
-    routes = {
-        "DiscretizedThompsonSampling": (arms, _by_function),
-        "a bandit's ask": (arms, _by_bandit),
-        "BoTorch paths": (arms, _by_paths),
-        "BoTorch MaxPosteriorSampling": (joint, _by_joint_posterior),
-    }
-    found = list[Measurement]()
-    for name, make in (("RBF", RBFKernel), ("Matérn-2.5", partial(MaternKernel, nu=2.5))):
-        draws, set_up = dict[str, Callable[[], object]](), dict[str, float]()
-        for route, (shown, prepare) in routes.items():
-            scaled = make().double().initialize(lengthscale=0.5).requires_grad_(False)
-            start = time.perf_counter()
-            draws[route] = prepare(X[:shown], *known, X[:dictionary], scaled)
-            set_up[route] = time.perf_counter() - start
-        for route, seconds in in_turns(draws, repeats).items():
-            words = {"kernel": name, "route": route, "arms": routes[route][0]}
-            found.append(words | {"set_up": set_up[route], "seconds": seconds})
-    rows = [
-        [each["kernel"], each["route"], f"{each['arms']:,}", f"{each['set_up']:.2f}", spread(each["seconds"], 3)]
-        for each in found
-    ]
-    title = f"NystromGP, d = {dimension}, n = {number:,}, dictionary of {dictionary}: seconds, median (min–max) of "
-    return [Table(f"{title}{repeats} draws", ["kernel", "route", "arms", "set-up", "a draw"], rows)], found
-
-
-def _by_function(arms: Tensor, X: Tensor, Y: Tensor, dictionary: Tensor, covar_module: Kernel) -> Callable[[], object]:
-    acquisition = DiscretizedThompsonSampling(_nystrom(X, Y, dictionary, covar_module), arms, seed=0)
-    numbers = iter(range(1, 1_000))
-    return lambda: acquisition.maximizers(next(numbers))  # the earlier draws are kept
-
-
-def _by_bandit(arms: Tensor, X: Tensor, Y: Tensor, dictionary: Tensor, covar_module: Kernel) -> Callable[[], object]:
-    prior = {"kernel": covar_module, "regularization": _LAMBDA, "dictionary": FixedDictionary(dictionary)}
-    words = {"acquisition": ThompsonRule(), "width": ConstantWidth(1.0), "seed": 0}
-    bandit = Bandit(candidates=Arms(arms), **prior, **words)
-    bandit.tell(X, Y.squeeze(-1))
-    bandit.ask()  # sets up the prior draws
-    return bandit.ask  # each with a draw of its own
-
-
-def _by_paths(arms: Tensor, X: Tensor, Y: Tensor, dictionary: Tensor, covar_module: Kernel) -> Callable[[], object]:
-    model = _nystrom(X, Y, dictionary, covar_module).eval()
-
-    @torch.no_grad()
-    def draw() -> Tensor:
-        paths = draw_matheron_paths(model, sample_shape=torch.Size())
-        return torch.cat([paths(block) for block in arms.split(_BLOCK)])
-
-    draw()  # fills the model's caches
-    return draw
-
-
-def _by_joint_posterior(
-    arms: Tensor, X: Tensor, Y: Tensor, dictionary: Tensor, covar_module: Kernel
-) -> Callable[[], object]:
-    sampling = MaxPosteriorSampling(_nystrom(X, Y, dictionary, covar_module).eval(), replacement=False)
-    draw = torch.no_grad()(partial(sampling, arms, num_samples=1))
-    draw()
-    return draw

@@ -40,8 +40,6 @@ BENCHMARKS = {
     "box_search": "models",
     "nystrom_fit": "models",
     "online_tells": "models",
-    "model_window": "models",
-    "thompson_draws": "models",
     "tuning": "tuning",
     "optuna_suggestions": "optuna_suggestions",
     "serving": "serving",

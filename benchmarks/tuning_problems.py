@@ -73,10 +73,9 @@ class TuningProblem(NamedTuple):
 
 
 def wells(seed: int) -> Objective:
-    """Return a function of eight parameters with many wells; its least value is 0.
+    """Return Ackley's function of four numbers, of which a choice of five moves two, plus bowls of three more; least 0.
 
-    Ackley's function of four numbers, of which a choice of five moves two, plus bowls of a number on steps, a
-    whole number and a logarithmic one, and a step for all choices but one.
+    The bowls are of a number on steps, a whole number and a logarithmic one; all choices but one add something.
     """
     draw = np.random.default_rng(seed)
     centre, shifts = draw.uniform(-0.6, 0.6, 4), draw.uniform(-0.3, 0.3, (5, 2))
@@ -98,10 +97,9 @@ def wells(seed: int) -> Objective:
 
 
 def drift(seed: int) -> Objective:
-    """Return a bowl of three numbers whose centre walks to and fro, with a choice of three; its least value is 0.
+    """Return a bowl of three numbers whose centre walks to and fro, by 0.005 to 0.015 a trial; its least value is 0.
 
-    In a trial the centre moves by 0.005 to 0.015 in each number of [0, 1], and turns back at the ends. What each choice
-    adds goes up and down in 120 trials, each a third of the way behind the one before.
+    What each of three choices adds goes up and down in 120 trials, each a third of the way behind the one before.
     """
     draw = np.random.default_rng(seed)
     start, speed, phase = draw.uniform(0.0, 2.0, 3), draw.uniform(0.005, 0.015, 3), draw.uniform(0.0, 1.0)

@@ -181,13 +181,7 @@ def report(record: Record) -> list[Any]:
 # ---------------------------------------------------------------- figures
 
 #: Of the policies, so that they differ in print, too.
-LOOKS = (
-    (ORANGE, DASHED),
-    (PURPLE, (0, (6, 1.5, 1, 1.5))),
-    (BLUE, "solid"),
-    (BLACK, (0, (2, 1))),
-    (GREEN, (0, (8, 2))),
-)
+LOOKS = ((ORANGE, DASHED), (PURPLE, (0, (6, 1.5, 1, 1.5))), (BLUE, "solid"), (BLACK, (0, (2, 1))), (GREEN, (0, (8, 2))))
 #: Days over which what was prepared for is averaged, as are the temperatures.
 SMOOTH = 14
 #: How many days before the last one the first belief is shown: from December to July.

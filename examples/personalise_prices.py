@@ -166,10 +166,7 @@ POLICIES: dict[str, Callable[[int], Policy]] = {
 OFFERS_PER_TELL = 10
 
 #: The two travellers of whom the figure shows what was learned.
-EXAMPLES = (
-    {"hours": 6.0, "fare": 80.0, "channel": "website"},
-    {"hours": 1.25, "fare": 600.0, "channel": "app"},
-)
+EXAMPLES = ({"hours": 6.0, "fare": 80.0, "channel": "website"}, {"hours": 1.25, "fare": 600.0, "channel": "app"})
 
 
 def sell(policy: Policy, stream: Sequence[Traveller]) -> Record:

@@ -6,8 +6,8 @@ import torch
 
 from benchmarks import rounds
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
-from benchmarks.peer_rounds import exact_blocks, exact_search
 from benchmarks.references import Problem, bkb_posterior
+from benchmarks.rounds import exact_blocks, exact_search
 from torch_kbandits.environments import gaussian_bumps
 from torch_kbandits.environments.arms import FiniteArms
 
