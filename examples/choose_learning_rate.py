@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(parser, arguments)
     settings = {"epochs": options.size, "seed": options.seed, "rates": RATES, "tolerance": TOLERANCE}
     record = {"settings": settings, "runs": common.play(run, options)}
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def whole(played: Record) -> float:
@@ -135,7 +135,7 @@ def report(record: Record) -> list[Any]:
             both = [[whole(one["contenders"][each]) for one in runs] for each in (name, other)]
             logs = np.log(both[0]) - np.log(both[1])
             text = f"{name} on {other}: test loss {np.expm1(logs.mean()):+.1%}, lower in {(logs < 0).sum()} of "
-            is_unclear = len(runs) > 1 and abs(logs.mean()) <= 2.0 * logs.std(ddof=1) / len(runs) ** 0.5
+            is_unclear = len(runs) > 1 and bool(abs(logs.mean()) <= 2.0 * logs.std(ddof=1) / len(runs) ** 0.5)
             said += [f"{text}{runs_of(runs)}{', too little to tell them apart' * is_unclear}."] * (other != name)
     columns = ["", "test loss,\nwhole training", "test loss,\nend", "test accuracy,\nend", "epochs\nundone"]
     table = common.table(f"{record['settings']['epochs']} epochs, mean ± sd of {runs_of(runs)}", columns, rows)

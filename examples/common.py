@@ -92,17 +92,22 @@ def play(run: Callable[[int, int], Record], options: Namespace, processes: int =
         return list(pool.map(run, seeds, repeat(options.size)))
 
 
-def finish(options: Namespace, record: Record, figures: dict[str, Figure], said: Iterable[Table | str]) -> None:
-    """Write the record, with versions and seconds, and figures by their names; print tables and sentences."""
+def finish(
+    options: Namespace,
+    record: Record,
+    report: Callable[[Record], Iterable[Table | str]],
+    **figures: Callable[[Record], Figure],
+) -> None:
+    """Write the record, with versions and seconds, and figures by their names; print the report of it."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     seconds = time.perf_counter() - options.started
     record = {"versions": versions, "total_seconds": seconds} | record
     text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False)  # NaN and infinity JSON lacks
     write_text(options.output / "record.json", text + "\n")
-    for name, figure in figures.items():
-        write_figure(options.output / f"{name}.png", figure)
+    for name, draw in figures.items():
+        write_figure(options.output / f"{name}.png", draw(record))
     console = Console(width=max(Console().width, 130))  # a pipe would get 80 columns and cut the cells
-    for each in said:
+    for each in report(record):
         console.print(each, highlight=False)
     names = ["record.json", *(f"{name}.png" for name in figures)]
     written = " and ".join(str(options.output / name) for name in names)

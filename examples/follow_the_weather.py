@@ -156,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "without_learning": without_learning(options.size),
         "runs": runs,
     }
-    common.finish(options, record, {"seasons": draw_seasons(record), "figure": draw(record)}, report(record))
+    common.finish(options, record, report, seasons=draw_seasons, figure=draw)
     return None
 
 

@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(parser, arguments)
     settings = {"offers": options.size, "seed": options.seed, "prices": PRICES, "beta": BETA, "centre": CENTRE}
     record = {"settings": settings, "runs": common.play(run, options)}
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:

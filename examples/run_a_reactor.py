@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(parser, arguments)
     settings = {"batches": options.size, "seed": options.seed, "limit": LIMIT, "growth": GROWTH, "beta": BETA}
     record = {"settings": settings, "runs": common.play(run, options)}
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:

@@ -204,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "best_for_all": best_for_all(stream),
         "policies": {name: course.record() for name, course in courses.items()},
     }
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:

@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(parser, arguments)
     settings = {"evaluations": options.size, "seed": options.seed, "beta": BETA, "oversampling": OVERSAMPLING}
     record = {"settings": settings, "runs": common.play(run, options, processes=1)}
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:
@@ -215,7 +215,7 @@ def report(record: Record) -> list[Any]:
     won = f"BKB did better than random search in {(less > 0).sum()} of {runs_of(runs)}, by {less.mean():+.4f}"
     if len(runs) > 1:
         error = less.std(ddof=1) / len(runs) ** 0.5
-        unclear = ", too little to tell them apart" * (abs(less.mean()) <= 2.0 * error)
+        unclear = ", too little to tell them apart" * bool(abs(less.mean()) <= 2.0 * error)
         won += f" ± {error:.4f} on average (standard error over runs){unclear}"
     heads = [each["name"].replace(", ", "\n").replace(" search", "\nsearch") for each in first]
     return [

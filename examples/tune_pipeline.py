@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = common.parse(parser, arguments)
     settings = {"evaluations": options.size, "seed": options.seed, "initial": min(10, max(2, options.size // 3))}
     record = {"settings": settings, "runs": common.play(run, options, processes=1)}
-    common.finish(options, record, {"figure": draw(record)}, report(record))
+    common.finish(options, record, report, figure=draw)
 
 
 def report(record: Record) -> list[Any]:

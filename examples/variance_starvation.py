@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record: Record = {"settings": {"seed": options.seed, "regularization": REGULARIZATION}, "stages": found}
     title = f"Mean width of the ± {BAND:g} σ band (prior: {2 * BAND:g})"
     table = common.table(title, ["t", "dictionary", "on", "exact", "DTC (BKB)", "SoR"], rows)
-    common.finish(options, record, {"figure": draw(stages, truth)}, [table])
+    common.finish(options, record, lambda _: [table], figure=lambda _: draw(stages, truth))
 
 
 def draw(stages: Sequence[Stage], truth: Tensor) -> Figure:
