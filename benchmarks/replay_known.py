@@ -14,8 +14,8 @@ from torch_kbandits.candidates import Arms, Candidates, ContextualActions
 from torch_kbandits.kernels import PrecomputedKernel
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors.fitting import column_spans
-from torch_kbandits.priors.learned import Told
+from torch_kbandits.priors.marginal import TrainingData
+from torch_kbandits.priors.units import column_spans
 
 #: Hours of a day, or months of a year, that are alike: the share of the circle over which e^(−1/2) is reached.
 _PHASES_ALIKE = 0.5
@@ -82,19 +82,21 @@ class Known:
         X = torch.cat([self.contexts, self.X], dim=-1)[half:]
         times = torch.arange(half, half + len(X), dtype=torch.float64)
         knows_time = memory is not None and memory.needs_time_column
-        told = Told(
-            X=torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
-            Y=self.Y[half:],
-            expected=self.first[phases[half:], self.played[half:]],
-            spans=column_spans(X),
+        learned = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None)
+        prior, memory, _ = learned.fitted(
+            TrainingData(
+                torch.cat([times.unsqueeze(-1), X], dim=-1) if knows_time else X,
+                self.Y[half:],
+                times=None if memory is None else times,
+                now=float(times[-1]),
+            ),
+            column_spans(X),
             first=self.Y[half : half + 10],
+            expected=self.first[phases[half:], self.played[half:]],
             memory=memory,
-            times=None if memory is None else times,
-            now=float(times[-1]),
-            groups=None,
+            seed=self.replay.seed,
         )
-        fit = LearnedPrior(self.kernel(), mean=0.0, learn_memory=memory is not None).fitted(told, self.replay.seed)
-        return replace(fit.prior, mean=self.mean()), fit.memory
+        return replace(prior, mean=self.mean()), memory
 
 
 def _profile(rounds: Rounds, number: int) -> Tensor:

@@ -31,7 +31,7 @@ nitpick_ignore = [
     for name in (
         "bandit.adaptation.memory_choice.Choice",
         "bandit.adaptation.memory_choice.BlockScores",
-        "bandit.advice.Advice",
+        "bandit.config.Advice",
         "bandit.batches.BatchPosterior",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",
@@ -46,8 +46,7 @@ nitpick_ignore = [
         "posteriors.exact_posterior.ExactPosterior",
         "posteriors.gaussian.Gaussian",
         "priors.learned.LastFit",
-        "priors.learned.Learned",
-        "priors.learned.Told",
+        "priors.marginal.TrainingData",
         "spaces.kinds.Parameter",
     )
 ]

@@ -24,19 +24,10 @@ LARGEST_BITS = 1023
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
-#: Squares of what is larger, times some factors, overflow.
-_LARGEST_SCALE = 1e150
-#: Lists in lists are arrays, unless they are deeper.
-_DEEPEST = 8
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
 _REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
 _MOST_EXPANDED = 2**27
-#: Dtypes of real numbers, of which truth values are 0 and 1.
-_REAL = (
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint64, torch.uint32, torch.uint16, torch.uint8),
-)
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
@@ -67,15 +58,7 @@ def shown(value: Any) -> str:
 
 
 def keep(record: Any, **kinds: Callable[[str, Any], Any]) -> None:
-    """Check fields of a frozen dataclass, each by the function of its name, and keep what the checks return.
-
-    Args:
-        record: a value under construction.
-        kinds: such as ``failure_probability=open_unit_interval``.
-
-    Raises:
-        InputError: if a field does not fit.
-    """
+    """Check fields of a frozen dataclass under construction, as by ``size=positive``; keep what the checks return."""
     for name, kind in kinds.items():
         object.__setattr__(record, name, kind(name, getattr(record, name)))
 
@@ -92,19 +75,16 @@ def optional(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def number(name: str, value: Any) -> float:
-    """Return any real number as a float: of Python, a fraction, a decimal, of NumPy, or a 0-dim tensor.
-
-    Texts and booleans are refused, also those that would convert.
-    """
+    """Return any real number, also a fraction, a decimal or a 0-dim tensor, as a float; no text and no boolean."""
     plain = scalar(value)
-    if isinstance(plain, bool) or not isinstance(plain, (Real, Decimal)):
-        raise InputError(f"{name} must be a number, got {describe(value)}.")
     try:
-        return float(plain)
+        if isinstance(plain, (Real, Decimal)) and not isinstance(plain, bool):
+            return float(plain)
     except OverflowError:
         raise InputError(f"{name} must be a number that a float holds, got {shown(value)}.") from None
-    except ValueError:
-        raise InputError(f"{name} must be a number, got {describe(value)}.") from None
+    except ValueError:  # a signalling NaN
+        pass
+    raise InputError(f"{name} must be a number, got {describe(value)}.")
 
 
 def _real(words: str, holds: Callable[[float], bool]) -> Callable[[str, Any], float]:
@@ -119,21 +99,16 @@ def _real(words: str, holds: Callable[[float], bool]) -> Callable[[str, Any], fl
     return check
 
 
-#: Each takes the name of an argument and its value, and returns it as a float.
+#: Each takes the name of an argument and its value, and returns it as a float. Squares of larger scales overflow.
 finite_number = _real("be a finite number", math.isfinite)
 positive = _real("be a finite number above 0", lambda value: 0.0 < value < math.inf)
 non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= value < math.inf)
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-
-
-def scale(name: str, value: Any) -> float:
-    """Return ``value`` as a float if it is a number above 0 whose square is one, too."""
-    checked = positive(name, value)
-    if checked > _LARGEST_SCALE:
-        raise InputError(f"{name} must be at most {_LARGEST_SCALE:g}, got {shown(value)}: give it in another unit.")
-    return checked
+scale = _real(
+    "be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150
+)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -222,19 +197,14 @@ def precision(name: str, value: Any) -> torch.dtype:
 
 
 def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
-    """Return real numbers in any form: tensors as they are, all else as a NumPy array in double or single precision.
+    """Return real numbers in any form: dense tensors as they are, without gradients, all else as a NumPy array.
 
-    Args:
-        name: of the argument.
-        value: a number of Python, NumPy, ``fractions`` or ``decimal``; or a dense tensor, an array, a list, or a series
-            or data frame of them. Truth values are 0 and 1. What is in single precision stays so.
-
-    Raises:
-        InputError: if it is anything else.
+    Numbers are those of Python, NumPy, ``fractions`` and ``decimal``, one or in arrays, lists, series or data frames.
+    Truth values are 0 and 1. What is in single precision stays so; all else is in double precision.
     """
     if isinstance(value, Tensor):
         in_memory(name, value)
-        if value.dtype not in _REAL:
+        if value.is_complex():
             raise InputError(f"{name} must have a dtype of real numbers, got {describe(value)}.")
         return value.detach()
     if isinstance(value, float):
@@ -246,13 +216,10 @@ def real_numbers(name: str, value: Any) -> Tensor | np.ndarray:
     if array is None or array.dtype.kind not in "biufO":
         raise InputError(f"{hint}; got {describe(value)}.")
     if array.dtype.kind == "O":
-        numbers = np.empty(array.shape)
-        for place, entry in np.ndenumerate(array):
-            plain = scalar(entry)
-            if not isinstance(plain, (Real, Decimal)):
-                raise InputError(f"{hint}; got {describe(entry)}.")
-            numbers[place] = number(name, int(plain) if isinstance(plain, bool) else plain)
-        return numbers
+        plain = [int(each) if isinstance(each, bool) else each for each in map(scalar, array.flat)]
+        if wrong := [each for each in plain if not isinstance(each, (Real, Decimal))]:
+            raise InputError(f"{hint}; got {describe(wrong[0])}.")
+        return np.array([number(name, each) for each in plain], dtype=float).reshape(array.shape)
     with np.errstate(over="ignore"):
         return array.astype(np.float32 if array.dtype.type is np.float32 else np.float64)
 
@@ -262,7 +229,7 @@ def _array(name: str, value: Any) -> np.ndarray | None:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, list, tuple)):
         value = list(value) if len(value) <= LARGEST_SIZE else None
     several = isinstance(value, (list, tuple)) or hasattr(value, "shape")
-    if (hasattr(value, "__len__") and not several) or not _is_shallow(value):
+    if hasattr(value, "__len__") and not several:
         return None
     for take in (np.asarray, lambda given: np.array(_plain(name, given))):
         try:
@@ -282,17 +249,6 @@ def _plain(name: str, value: Any) -> Any:
     return [_plain(name, each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _is_shallow(value: Any) -> bool:
-    """Say whether lists are in lists no deeper than arrays are, as far as their first entries show."""
-    for _ in range(_DEEPEST):
-        if not isinstance(value, (list, tuple)):
-            return not hasattr(value, "__len__") or hasattr(value, "shape")
-        if not value:
-            return True
-        value = value[0]
-    return False
-
-
 def _is_expanded(number: int, strides: Sequence[int]) -> bool:
     """Say whether so many entries would take memory for the first time if they were copied, and much of it."""
     return number > _MOST_EXPANDED and 0 in strides
@@ -301,8 +257,7 @@ def _is_expanded(number: int, strides: Sequence[int]) -> bool:
 def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
     """Return numbers as a tensor in double or single precision; factorisations need no less.
 
-    A tensor must be that. All else is converted, see ``real_numbers``: to the dtype and the device of ``like``, and
-    without it to single precision what is given in it, to double what is not.
+    A tensor must be that. All else is converted, see ``real_numbers``, to the dtype and the device of ``like``.
     """
     if not isinstance(value, Tensor):
         if value is None:
@@ -330,8 +285,7 @@ def precise_times(times: Tensor) -> None:
 
 def own_numbers(name: str, value: Any) -> Tensor:
     """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
-    if not isinstance(value, Tensor):
-        raise InputError(f"{name} must be a torch tensor, got {describe(value)}.")
+    instance(name, value, Tensor, "a torch tensor")
     in_memory(name, value)
     if value.nbytes > value.untyped_storage().nbytes():
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
@@ -341,12 +295,9 @@ def own_numbers(name: str, value: Any) -> Tensor:
 def finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` if no entry is NaN or infinite."""
     if not all_finite(value):
-        bad = ~torch.isfinite(value)
-        first = tuple(int(i) for i in bad.nonzero()[0])
-        raise InputError(
-            f"{name} must be finite: {int(bad.sum())} of {value.numel()} entries are NaN or infinite, "
-            f"the first at index {first}."
-        )
+        bad = (~torch.isfinite(value)).nonzero()
+        number, first = f"{len(bad)} of {value.numel()}", tuple(bad[0].tolist())
+        raise InputError(f"{name} must be finite: {number} entries are NaN or infinite, the first at index {first}.")
     return value
 
 

@@ -333,11 +333,11 @@ def serve(bandit: Path, host: str, port: int, token_file: Path | None, max_reque
       kbandits serve prices.kb --port 8000
       curl -H 'Content-Type: application/json' -d '{"q": 1}' http://127.0.0.1:8000/ask
     """  # noqa: D301  (click reads the escape)
-    server = require("torch_kbandits.serving.server", "serve")
+    from torch_kbandits.serving import server
+
     token = os.environ.get("KBANDITS_TOKEN") or None
     if token_file is not None:
         token = read_whole(token_file).decode(errors="replace").strip()
-    server.check_address(host, port, token)
     server.serve(
         server.Service.open(bandit, compact_after=compact_after),
         host=host,

@@ -8,16 +8,11 @@ from typing import Any
 
 
 def exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names wait for their first use.
+    """Return the ``__getattr__``, ``__dir__`` and ``__all__`` of a package, by its ``__name__``.
 
     The package imports its names under ``if TYPE_CHECKING:``, where type checkers and documentation find them, and
-    this function reads them from there. So each stands once. Submodules are found by their names, too. No exported name
-    may be that of a submodule, to which Python would bind it when the submodule is imported.
-
-    Args:
-        package: its ``__name__``.
-
-    Cost: a millisecond, for which the source is parsed.
+    this function reads them from its source. So each stands once. Submodules are found by their names, too. No exported
+    name may be that of a submodule, to which Python would bind it when the submodule is imported.
     """
     module = sys.modules[package]
     source = module.__spec__.loader.get_source(package)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]

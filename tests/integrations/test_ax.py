@@ -497,12 +497,10 @@ class _Unknown(RBFKernel):
 
 
 def test_kernels_that_cannot_be_saved_are_refused():
-    with pytest.raises(
-        InputError, match=r"file of an experiment can hold: kernel.base_kernel: kernels of .* _Unknown are not"
-    ):
+    with pytest.raises(InputError, match=r"of an experiment can hold: kernel.base_kernel: _Unknown is not known"):
         client_of(UNIT, kernel=ScaleKernel(_Unknown()))
     constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
-    with pytest.raises(InputError, match="a constraint has a transform of its own"):
+    with pytest.raises(InputError, match=r"_constraint._transform: .*square is not known"):
         client_of(UNIT, kernel=RBFKernel(lengthscale_constraint=constraint))
     with pytest.raises(InputError, match="no batch dimensions"):
         client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
@@ -513,10 +511,10 @@ def test_kernels_of_another_layout_or_changed_are_refused():
     written = json.loads(json.dumps(object_to_json(gain)))
     early = {"__type": written["kernel"]["__type"], "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
     cut = deepcopy(written["kernel"])
-    del cut["description"]["kernel"]["tensors"]["raw_lengthscale"]
+    del cut["description"]["of"]
     for kernel, kind, message in [
         (early, StateMismatchError, "a kernel in the layout of an early version"),
-        ({**written["kernel"], "layout": 3}, StateMismatchError, "in the layout 3, and this version .* reads layout 2"),
+        ({**written["kernel"], "layout": 2}, StateMismatchError, "in the layout 2, and this version .* reads layout 3"),
         (cut, DamagedFileError, "does not fit together"),
     ]:
         with pytest.raises(kind, match=message):

@@ -268,8 +268,8 @@ def test_grids_rates_and_means_of_blocks():
     assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
     Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
     chooser = BanditOverBandit(WINDOWS, 2, 0.5)
-    assert chooser.block_means(kb.History(Y[:, None], Y, rounds)) == [1.0, 4.5, 7.5]
-    assert chooser.block_means(kb.History(Y[:8, None], Y[:8], rounds[:8])) == [1.0, 4.5]
+    for number, expected in ((9, (1.0, 4.5, 7.5)), (8, (1.0, 4.5))):
+        assert chooser.summaries(kb.History(Y[:number, None], Y[:number], rounds[:number]), (), None) == expected
 
 
 @pytest.mark.one_in(2)
@@ -284,7 +284,7 @@ def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
         noise = memory.noise(history.times, float(bandit.round), NOISE)
         kept = noise.isfinite()
         assert is_of(bandit, history.X[kept], history.Y[kept], noise[kept].numpy())
-        assert memory == bandit.memories.choice(bandit.memories.block_means(history), 3).memory
+        assert memory == bandit.memories.choice(bandit.memories.summaries(history, (), None), 3).memory
     assert seen == {*memories}
 
 

@@ -60,10 +60,8 @@ def test_every_source_gives_the_arms(tmp_path_factory, size, d, dtype, seed):
         assert torch.equal(torch.cat([block for _, block in source.blocks()]), arms)
         assert source.fingerprint() == ArmSource(arms).fingerprint()
         assert source.fingerprint() != ArmSource(arms + 1.0).fingerprint()
-        for point in arms:
-            assert source.find(point) == int((arms == point).all(-1).nonzero()[0])
-            assert source.find(-point) == source.find(-point + 0.0)
-        assert source.find(arms[0] + 0.5) is None
+        assert torch.equal(source.ranges, torch.stack(arms.double().aminmax(dim=0)))
+        assert source.has(torch.cat([arms, arms + 0.0, arms + 0.5])).tolist() == [True] * (2 * size) + [False] * size
 
 
 @pytest.mark.parametrize("stored", ["<f4", ">f8", "<i2", "<f2", "fortran"])
@@ -128,7 +126,7 @@ def test_arms_in_a_file_are_not_looked_through_for_what_was_asked_and_needed_by_
     drawing.tell(MANY[:1], 1.0)
     with pytest.raises(kb.InputError, match=r"not in memory.*Call ask"):
         drawing.acquisition()
-    monkeypatch.setattr(ArmSource, "find", lambda *_: pytest.fail("all arms were gone through"))
+    monkeypatch.setattr(ArmSource, "has", lambda *_: pytest.fail("all arms were gone through"))
     play(bandit, 4, 3)
     acquisition = bandit.acquisition()
     assert isinstance(acquisition, kb.KernelUCB)

@@ -114,7 +114,7 @@ def test_replay_wants_an_empty_bandit_and_a_whole_history():
     Y = history.Y * torch.tensor([1.0, float("inf"), 1.0])
     for each, told, message in (
         (bandit, history, r"told 3 round"),
-        (twin, kb.History(history.X, history.Y[:1], history.rounds), "as many points as rewards"),
+        (twin, kb.History(history.X, history.Y[:1], history.rounds), "a row for each of its rewards"),
         (twin, kb.History(history.X, Y, history.rounds), "y must be finite"),
         (twin, kb.History(history.X, history.Y, torch.tensor([0, 1, 0])), "must not decrease"),
     ):

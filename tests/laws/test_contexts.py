@@ -119,7 +119,7 @@ BAD_ACTIONS = [
 BAD_IDS = [
     (11, "id 11 is unknown", "11 point(s)", "numbered from 0"),
     (8, "id 8 is not pending", "told or forgotten already"),
-    ([9, 9], "must differ", "[9, 9]"),
+    ([9, 9], "that differ", "[9, 9]"),
     (9.0, "whole numbers", "9.0"),
 ]
 X, TWO, Y = ACTIONS[:1], ACTIONS[:2], torch.zeros(3, dtype=DOUBLE)
@@ -159,8 +159,6 @@ def test_contexts_actions_ids_and_rewards_that_do_not_fit():
         lambda b: b.tell(X, 0.1, context=CONTEXT),
     ):
         assert_refused(arms, call, "Arms have neither contexts nor", "ContextualActions")
-    with pytest.raises(kb.InputError, match="depends on the round"):
-        _ = changing().domain
 
 
 def test_rows_that_are_no_context():
@@ -168,15 +166,15 @@ def test_rows_that_are_no_context():
     for row, *parts in (
         ({"hour": 3.0, "device": "tablet"}, "'device'", "one of its 2 levels", "'tablet'", "other=True"),
         (pd.DataFrame({"hour": [1.0, 2.0], "device": ["phone", "phone"]}), "one context, (3,)", "2 rows"),
-        (3.0, "a pandas DataFrame or Series, a mapping", "3.0"),
+        (3.0, "a data frame, a mapping", "3.0"),
     ):
         assert_refused(bandit, lambda b, r=row: b.ask(context=r), *parts)
 
 
 SET_UPS = [
-    ({"context_dim": 2}, "action_dim is missing", "actions, bounds or action_columns"),
+    ({"context_dim": 2}, "action_dim is missing", "actions or bounds or action_columns"),
     ({"actions": ACTIONS, "bounds": BOUNDS, "context_dim": 2}, "either a finite set", "not both"),
-    ({"actions": ACTIONS, "context_dim": 2, "action_dim": 3}, "action_dim gives 3", "have 2"),
+    ({"actions": ACTIONS, "context_dim": 2, "action_dim": 3}, "do not agree", "'actions': 2, 'action_dim': 3"),
     ({"bounds": BOUNDS.flip(0), "context_dim": 2}, "lower bound must be below"),
     ({"action_dim": 2, "context_dim": -1}, "context_dim", "at least 0", "-1"),
 ]

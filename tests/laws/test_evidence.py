@@ -1,4 +1,4 @@
-"""Fits by marginal likelihood and by prediction: dense densities, bounds, BoTorch's fits, rates, complaints."""
+"""Fits by marginal likelihood and by prediction: dense densities, bounds, BoTorch's fits, rates, diagnostics."""
 
 import math
 
@@ -28,7 +28,7 @@ from torch_kbandits.memory import (
 )
 from torch_kbandits.priors import default_kernel
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.marginal import Data
+from torch_kbandits.priors.marginal import TrainingData as Data
 
 
 def standardised(Y):
@@ -121,7 +121,7 @@ def log_posterior(X, y, kernel, noise):
 @pytest.mark.parametrize(("n", "d"), [(120, 6), (60, 4), (40, 3), (40, 2), (30, 2), (20, 2), (10, 1), (6, 2)])
 def test_a_fit_is_no_worse_than_botorchs(n, d):
     X, Y = problem(n, d, n)
-    theirs = fit_prior(X, Y, floor=-math.inf)
+    theirs = fit_prior(X, Y, clip=False)
     ours = fit_evidence(Data(X, Y), default_kernel(d), seed=0)
     x, y = dense(X, Y)
     found = log_posterior(x, y, ours.kernel, ours.regularization)
@@ -157,12 +157,12 @@ def test_a_fit_that_fails_keeps_what_it_was_given_and_says_so(monkeypatch):
                 parameter.add_(3.0)
         raise NumericalError("NaN")
 
-    monkeypatch.setattr("torch_kbandits.priors.evidence.scipy_minimize", failing)
+    monkeypatch.setattr("torch_kbandits.priors.marginal.scipy_minimize", failing)
     fit = fit_evidence(Data(X, Y, X[:, 0].sort()[0]), matern(), memory=SlidingWindow(9.0), learn_memory=True, seed=0)
     assert not fit.settled
     assert difference(fit.kernel(X).to_dense(), matern()(X).to_dense()) < 1e-15
     assert fit.memory == SlidingWindow(9.0)
-    assert "could not be fitted to 20 reward(s) and stays as it was" in fit.complaints[0]
+    assert "could not be fitted to 20 reward(s) and stays as it was" in fit.diagnostics[0]
 
 
 def test_many_points_are_bounded_where_a_dictionary_spans_them():
@@ -328,7 +328,7 @@ def test_the_number_learned_predicts_rewards_best_from_those_before_them(memory)
     assert fit.memory == max(choices, key=predicted)
 
 
-# ---------------------------------------------------------------- complaints
+# ---------------------------------------------------------------- diagnostics
 
 
 def noise(n, seed):
@@ -352,7 +352,7 @@ def ard(d, **words):
 
 
 def said(X, Y, kernel, **words):
-    return " / ".join(fit_evidence(Data(X, Y), kernel, seed=0, **words).complaints)
+    return " / ".join(fit_evidence(Data(X, Y), kernel, seed=0, **words).diagnostics)
 
 
 def test_a_length_scale_that_goes_to_nothing_is_named():

@@ -24,7 +24,7 @@ FAULTS = [
     (lambda X, t: ([*VALUES[:3], torch.nan], 1.0), "values must be finite"),
     (lambda X, t: (VALUES, [1.0, 1.0, -1e-9, 1.0]), "variances must be at least 0, got -1e-09"),
     (lambda X, t: VALUES, r"must return \(Y, variance\) or None, got \[0.5"),
-    (lambda X, t: (["a"] * 4, 1.0), "values must be numbers"),
+    (lambda X, t: (["a"] * 4, 1.0), "values must be real numbers"),
     (lambda X, t: (VALUES, torch.inf), "variances must be finite"),
 ]
 

@@ -13,7 +13,7 @@ from problems import DOUBLE, data, dense, difference, matern, on_a_cube
 from torch_kbandits import InputError, KernelBanditWarning, StateMismatchError, fit_prior
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.memory import SlidingWindow
-from torch_kbandits.priors import default_kernel, evidence, fitting
+from torch_kbandits.priors import default_kernel, marginal, units
 
 
 def bowl(x):
@@ -100,7 +100,7 @@ def test_a_fit_copies_the_kernel_given_and_one_that_fails_keeps_it_and_says_so(m
     fit = fit_prior(X, Y[:, 0], kernel)
     assert type(fit.kernel.base_kernel) is type(kernel.base_kernel)
     assert difference(fit.kernel(X).to_dense(), kernel(X).to_dense()) > 0.01
-    monkeypatch.setattr(evidence, "scipy_minimize", failing)
+    monkeypatch.setattr(marginal, "scipy_minimize", failing)
     with pytest.warns(KernelBanditWarning, match="could not be fitted to 20 reward"):
         fit = fit_prior(X, Y[:, 0], kernel)
     for kept in (kernel, fit.kernel):
@@ -132,16 +132,16 @@ def test_fits_that_make_no_sense_are_refused():
 
 def test_the_floor_is_where_it_is_said_to_be_in_any_units():
     Y = torch.tensor([-1e6, 2.0, 0.0, -1e6, 3.0, 1.0, -1e6, -1e6, -1e6], dtype=DOUBLE)
-    assert fitting.floor_below(Y) == 1.0 - 5.0 * (3.0 - 1.0)
-    assert fitting.floor_below(Y[Y > -1.0]) == 1.0 - 20.0**2 * (3.0 - 1.0)
-    assert fitting.floor_below(Y[Y > -1.0], -900.0) == 1.0 - 5.0 * (3.0 - 1.0)
+    assert units.floor_below(Y) == 1.0 - 5.0 * (3.0 - 1.0)
+    assert units.floor_below(Y[Y > -1.0]) == 1.0 - 20.0**2 * (3.0 - 1.0)
+    assert units.floor_below(Y[Y > -1.0], -900.0) == 1.0 - 5.0 * (3.0 - 1.0)
     many = torch.arange(10.0, dtype=DOUBLE)
-    assert fitting.floor_below(many) == 4.0 - 20.0 * (9.0 - 4.0)
-    assert fitting.floor_below(many, -100.0) == 4.0 - 5.0 * (9.0 - 4.0)
+    assert units.floor_below(many) == 4.0 - 20.0 * (9.0 - 4.0)
+    assert units.floor_below(many, -100.0) == 4.0 - 5.0 * (9.0 - 4.0)
     for factor, shift in ((0.5, 0.0), (8.0, 1024.0), (2.0**-40, 0.0)):
-        assert fitting.floor_below(factor * Y + shift) == factor * fitting.floor_below(Y) + shift
+        assert units.floor_below(factor * Y + shift) == factor * units.floor_below(Y) + shift
     for few in (Y[:0], Y[:2], Y[[0, 1, 0, 1]]):
-        assert fitting.floor_below(few, -1e9) == -math.inf
+        assert units.floor_below(few, -1e9) == -math.inf
 
 
 def test_few_points_of_a_bowl_are_seldom_clipped():
@@ -150,7 +150,7 @@ def test_few_points_of_a_bowl_are_seldom_clipped():
     for number in range(3, 12):
         for seed in range(50):
             X = torch.quasirandom.SobolEngine(2, scramble=True, seed=10_000 + seed).draw(number, dtype=DOUBLE)
-            clipped += bool((fitting.floor_below(bowl(X)) > bowl(X)).any())
+            clipped += bool((units.floor_below(bowl(X)) > bowl(X)).any())
     assert clipped < 3
 
 

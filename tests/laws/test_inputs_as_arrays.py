@@ -105,7 +105,6 @@ TAKERS = {
     "bounds": lambda form: algorithms.GPUCB(bounds=form(UNIT), **WORDS).candidates.domain.bounds,
     "box of actions": lambda form: kb.ContextualActions(bounds=form(UNIT), context_dim=1).bounds,
     "tell a failure": lambda form: told(bandit(), ARMS[:3], [1.0, None, 2.0], failed=form(TRUTH)).history.Y.isnan(),
-    "known rewards": lambda form: bandit().run(form(ARMS @ ARMS.T)),
     "prior mean": lambda form: bandit(mean=form(REWARDS)).model.posterior(ARMS).mean,
     "cube": lambda form: state(told(algorithms.GPUCB(candidates=kb.UnitCube(2), **WORDS), form(ARMS), REWARDS)),
     "safe seed": lambda form: bandit(constraints=[kb.AtMost("cost", 1.0, safe_seed=form(ARMS[:2]))]).ask(),

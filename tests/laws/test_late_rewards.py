@@ -296,7 +296,7 @@ NOT_ONE_FOR_EACH = [
     ([1.0, 2.0], "one for each; got 2"),
     ([1.0, 2.0, math.nan], "finite"),
     ([1.0, 2.0, None], "must be a number or a date"),
-    (torch.ones(3).to_sparse(), "must be a number or a date"),
+    (torch.ones(3).to_sparse(), "must be a plain tensor"),
 ]
 
 

@@ -277,7 +277,7 @@ def test_what_makes_no_sense_is_refused():
         (lambda: kb.Scalarization(BOTH, kind="max"), "kind"),
         (lambda: make(two, "gp-ei", beta=None), "several have no meaning"),
         (lambda: make(two, "gp-pi", beta=None), "several have no meaning"),
-        (lambda: make(two, "pe-gp-ucb"), "leave out family or objective"),
+        (lambda: make(two, "pe-gp-ucb"), "Leave out objective with a family"),
         (lambda: make(two, outcomes=["reward"]), "give the outcome another name"),
         (lambda: make(BOTH), "Scalarization"),
     ):

@@ -113,7 +113,7 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
     before = bandit.state_dict()
     for y, given, says in (
         (1.0, {"haet": 1.0}, "did you mean 'heat'"),
-        (1.0, {"heat": [1.0, 2.0]}, "a number for each of 1 play"),
+        (1.0, {"heat": [1.0, 2.0]}, "a number for each of the 1 point"),
         (1.0, {"heat": float("inf")}, "finite"),
         (None, None, "y is missing"),
         (None, {"heat": None, "cost": float("nan")}, "y is missing"),
@@ -311,7 +311,7 @@ def test_infeasibility_is_said_with_its_confidence_and_changes_nothing():
     theory, X = SelfNormalizedWidth(0.1, 1.0, 0.05), data(40, 2, 9)[0]
     for place, value, beta, says in (
         *((place, -2.0, 2.0, "heat, with a confidence of 2 deviations: the problem is infeasible") for place in PLACES),
-        ("arms", -30.0, theory, r"confidence of probability 0.95"),
+        ("arms", -30.0, theory, r"with a confidence of \d"),
     ):
         bandit = limited(place, kb.AtMost(HOT, value, "optimistic", beta=beta))
         bandit.tell(X, reward(X), outcomes={"heat": heat(X).abs() + 1.0})

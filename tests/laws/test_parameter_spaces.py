@@ -381,7 +381,7 @@ WITHOUT_SENSE = [
     (lambda: ParameterSpace({"x": 1.0}), "'x' is 1.0"),  # pyright: ignore
     (lambda: ParameterSpace({"x": Float(0, 1, when={"y": 1})}), "comes before it"),
     (lambda: ParameterSpace({"x": Integer(0, 1), "y": Float(0, 1, when={"x": 3})}), "'x' must be a whole number"),
-    (lambda: Float(0, 1, when="x"), "when must map names"),  # pyright: ignore
+    (lambda: Float(0, 1, when="x"), "when must be a mapping of names to values"),  # pyright: ignore
     (lambda: ParameterSpace({"x": Float(0, 1)}, print), "constraints must be a list"),  # pyright: ignore
     (lambda: ParameterSpace({"x": Float(0, 1)}, [LinearConstraint({"y": 1}, 1)]), "no Float or Integer"),
     (lambda: LinearConstraint({"x": math.inf}, 1.0), "the weight of 'x'"),

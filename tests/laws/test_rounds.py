@@ -7,9 +7,9 @@ import pytest
 import torch
 from interrupts import Interrupt, swaps
 from kinds import ARMS, KINDS, known, make, points, same
-from problems import DOUBLE, difference, matern
+from problems import difference
 
-from torch_kbandits import InputError, algorithms
+from torch_kbandits import InputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::torch_kbandits.TheoryWarning")
 
@@ -106,43 +106,15 @@ def test_an_interrupt_of_rounds_leaves_those_before_it(name, lines):
         assert_alike(kind, bandit, play(kind, deepcopy(start), 13, told), 13 + told)
 
 
-def by_hand(bandit, table, arms):
-    """The same by ask and tell; of equal arms the first one's reward."""
-    for rewards in table:
-        x = bandit.ask()
-        bandit.tell(x, rewards[int((arms == x).all(-1).nonzero()[0])])
-    return bandit
-
-
-def test_a_reward_that_is_no_number_ends_the_rounds_before_it_and_one_that_nobody_sees_does_not():
-    table = torch.randn(40, 60, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
-    calm, seen = by_hand(make("igp-ucb"), table[:30], ARMS), torch.full_like(table[:30], torch.nan)
-    rows = [int((x == ARMS).all(-1).nonzero()[0]) for x in calm.history.X]
-    seen[range(30), rows] = table[range(30), rows]
+def test_a_reward_that_is_no_number_ends_the_rounds_before_it():
+    calm = make("igp-ucb")
+    calm.run(lambda x: x.sum(), 30)
     for bad in (float("nan"), float("inf")):
         bandit = make("igp-ucb")
         with pytest.raises(InputError):
-            bandit.run(torch.cat([seen, torch.full((9, 60), bad, dtype=DOUBLE)]))
+            bandit.run(lambda x, bandit=bandit, bad=bad: x.sum() if bandit.round < 30 else bad, 40)
         assert (bandit.round, len(bandit.pending)) == (30, 0)
         assert same(bandit.state_dict(), calm.state_dict())
-
-
-def test_what_a_table_of_rewards_must_be():
-    bandit, table = make("igp-ucb"), torch.zeros(5, 60, dtype=DOUBLE)
-    words = {"bounds": torch.tensor([[0.0], [1.0]]), "kernel": matern(), "regularization": 0.1, "seed": 0, "beta": 1.0}
-    box = algorithms.build("igp-ucb", **words)
-    wrong = [(lambda bad=bad: bandit.run(bad), r"must be \(r, 60\)") for bad in (table[0], table[:, :11], table.T)]
-    wrong += [
-        (lambda: bandit.run(torch.complex(table, table)), r"must be \(r, 60\)"),
-        (lambda: bandit.run("rewards"), "a function that returns rewards, or a table"),
-        (lambda: bandit.run(table, 6), "5 rounds, and 6"),
-        (lambda: bandit.run(table[:0]), "0 rounds"),
-        (lambda: bandit.run(table, offered=lambda number: {}), "offered="),
-        (lambda: bandit.run(lambda x: 0.0), "rounds"),
-        (lambda: box.run(table), "column for each arm"),
-    ]
-    for call, message in wrong:
+    for words, message in (((torch.zeros(5, 60), 5), "pull must be a function"), ((sum, 0), "rounds")):
         with pytest.raises(InputError, match=message):
-            call()
-    assert bandit.round == 0
-    assert bandit.run(table, 2).shape == (2, 2)
+            bandit.run(*words)

@@ -29,13 +29,14 @@ BY_HAND = {
 DEFAULTS = {
     "acquisition": {"RandomRule.drawn_row", "SobolRule.on_box", "UniformRule.on_box"}
     | {"ProbabilityOfImprovementRule.scaled_to"},
-    "beliefs": {"BeliefOf.learns_residual", "PosteriorBelief.learns_residual"},
+    "beliefs": {"CompositeBelief.learns_residual", "PosteriorBelief.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
     | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
     | {"UncertaintyInjection.with_horizon"},
-    "priors": {"_Changing.with_horizon"},
+    "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
+    | {"Sampling.leader", "Sampling.offering"},
     "models": {"NystromGP.condition_on_observations"},
 }
 

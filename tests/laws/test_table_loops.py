@@ -51,7 +51,7 @@ def test_arms_follow_by_loops_as_by_pytorch(kind, words, seed):
     left, right = np.random.default_rng(seed), np.random.default_rng(seed)
     for turn in range(60):
         ours, reference = told(ours, left, not words), told(reference, right, not words)
-        pending, others = Pending.none(ours, ARMS[:0]), Pending.none(reference, ARMS[:0])
+        pending, others = Pending.none(ours), Pending.none(reference)
         for row, times in ((turn, 1), (turn, 2), (7, 1)):
             pending, others = pending.given(ARMS[row, None], times), others.given(ARMS[row, None], times)
         table = copy.deepcopy(reference).arms.table
@@ -61,7 +61,7 @@ def test_arms_follow_by_loops_as_by_pytorch(kind, words, seed):
             (ours.arms.table.mean, table.mean),
             (ours.arms.table.spanned, table.spanned),
             (ours.arm_variance(), reference.arm_variance()),
-            (pending.arm_variance, others.arm_variance),
+            (pending.arm_variance(), others.arm_variance()),
         ):
             assert isinstance(other, torch.Tensor)
             assert np.abs(one - other.numpy()).max(initial=0.0) < 1e-12

@@ -114,23 +114,6 @@ def test_single_precision_chooses_as_double_does(kind, words):
     assert torch.allclose(*played, atol=1e-2 if kind == "box" else 1e-6)
 
 
-def test_a_state_of_points_in_single_precision_goes_on():
-    """As it was saved before, with rounds as times, which single precision holds."""
-    words = {"candidates": X, "kernel": rbf(0.4), "regularization": NOISE, "beta": 2.0, "seed": 0}
-    bandit, again = (algorithms.GPUCB(memory=TemporalPrior(0.05), **words) for _ in range(2))
-    for _ in range(6):
-        x = bandit.ask()
-        bandit.tell(x, wavy(x))
-    bandit.ask()
-    state = bandit.state_dict()
-    for name in ("inducing_points", "pending"):
-        state[name] = state[name].float()
-    state["history"] |= {"X": state["history"]["X"].float(), "Y": state["history"]["Y"].float()}
-    again.load_state_dict(state)
-    assert torch.equal(again.pending, bandit.pending)
-    assert torch.equal(again.ask(), bandit.ask())
-
-
 def test_a_likelihood_keeps_its_times_in_a_model_of_single_precision():
     times = 1.8e9 + MINUTE * torch.arange(12, dtype=DOUBLE)
     models = []

@@ -15,7 +15,6 @@ from gpytorch.kernels import RBFKernel, ScaleKernel
 from problems import DOUBLE, dense, difference, matern, rbf, scaled
 
 import torch_kbandits as kb
-from torch_kbandits.acquisition import Domain
 from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Timed
@@ -175,7 +174,7 @@ LINE = torch.linspace(0.0, 1.0, 25, dtype=DOUBLE).unsqueeze(-1)
 class Scattered(kb.Arms):
     """Arms of which nobody here has any, as those of shards."""
 
-    domain = Domain()
+    is_split = True
 
 
 def no_mean(X, time):
@@ -191,8 +190,8 @@ WRONG = [
     (lambda: Timed(ARMS), "candidates must be"),
     (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
-    (lambda: make(kb.Arms(ARMS), batches=StayRule()), "a time that the points know"),
-    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=TemporalPrior(0.1), **CHOSEN), "a time that"),
+    (lambda: make(kb.Arms(ARMS), batches=StayRule()), "other actions or a time"),
+    (lambda: kb.algorithms.MiniGPUCB(beta=1.0, memory=TemporalPrior(0.1), **CHOSEN), "other actions or a time"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=0.1, **CHOSEN), "forgettings must be several shares"),
     (lambda: kb.algorithms.DMSTVGPUCB(forgettings=(), **CHOSEN), "memories must be one or more"),
     (

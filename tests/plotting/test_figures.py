@@ -397,7 +397,7 @@ def test_it_is_the_front_of_dense_means_and_not_of_values():
     assert front.is_on_front.tolist() == [not each for each in beaten]
     assert 0 < sum(beaten) < len(beaten) == 12
     assert torch.equal(front.actions, front.X[front.is_on_front])
-    assert front.names == ("reward", "cost")
+    assert tuple(front.directions) == ("reward", "cost")
     assert torch.equal(front.values, front.means[front.is_on_front])
 
 

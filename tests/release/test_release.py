@@ -39,7 +39,7 @@ assert len(bandit.history.Y) == 20 and bandit.recommend().shape == (1, 2)
 assert not torch_kbandits.__file__.startswith({str(ROOT)!r})
 assert torch_kbandits.__version__ == metadata.version("torch-kbandits") == {torch_kbandits.__version__!r}
 assert resources.files("torch_kbandits").joinpath("py.typed").is_file()
-assert not any(map(importlib.util.find_spec, ("ax", "click", "matplotlib", "optuna", "ray", "starlette")))
+assert not any(map(importlib.util.find_spec, ("ax", "click", "matplotlib", "optuna", "ray")))
 """
 
 

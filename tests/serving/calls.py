@@ -1,8 +1,9 @@
-"""Calls of an ASGI application in this process, and requests that are wrong in every way."""
+"""Calls of a server in this process, and requests that are wrong in every way."""
 
-import asyncio
+import http.client
 import json
 import random
+import socket
 from typing import NamedTuple
 
 LOCAL = (("host", "localhost:8000"), ("content-type", "application/json"))
@@ -22,41 +23,25 @@ class Answer(NamedTuple):
         return self.json["error"]["type"]
 
 
-async def call(app, method, path, body=b"", headers=LOCAL, breaks=None):
-    """The answer to a request whose body comes in these pieces of bytes, or is this JSON.
-
-    Where it breaks off, that is waited for once all pieces came, before the other side is gone.
-    """
-    parts = [body] if isinstance(body, bytes) else body if isinstance(body, list) else [json.dumps(body).encode()]
-    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts[:-1]]
-    messages.append({"type": "http.request", "body": parts[-1], "more_body": breaks is not None})
-    scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8000),
-    }  # fmt: skip
-    sent = []
-
-    async def receive():
-        if not messages and breaks is not None:
-            await breaks
-        return messages.pop(0) if messages else {"type": "http.disconnect"}
-
-    async def send(message):
-        sent.append(message)
-
-    await app(scope, receive, send)
-    head = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
-    return Answer(sent[0]["status"], head, b"".join(part.get("body", b"") for part in sent[1:]))
+def call(app, method, path, body=b"", headers=LOCAL, length=None):
+    """The answer to a request whose body is this, or this JSON, and says that it has so many bytes."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    if method != "GET":
+        lines.append(f"Content-Length: {len(content) if length is None else length}")
+    with socket.create_connection(app.server_address[:2], timeout=20.0) as connection:
+        connection.sendall("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1", "replace") + content)
+        answer = http.client.HTTPResponse(connection, method=method)
+        answer.begin()
+        return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
 
 
 def post(app, path, body, headers=LOCAL):
-    return asyncio.run(call(app, "POST", path, body, headers))
+    return call(app, "POST", path, body, headers)
 
 
 def get(app, path, headers=LOCAL):
-    return asyncio.run(call(app, "GET", path, b"", headers))
+    return call(app, "GET", path, b"", headers)
 
 
 VALID = {
@@ -80,7 +65,7 @@ def bodies(random_: random.Random, body: bytes) -> list[bytes]:
         body[:place],
         body[:place] + random_.randbytes(1) + body[place + 1 :],
         random_.randbytes(random_.randrange(1, 200)),
-        *(b"NaN", b'{"q": NaN}', b'{"y": Infinity}', b'{"q": 1e999}', b'{"q": 1, "q": 2}', b"[]", b"null", b'"q"'),
+        *(b"NaN", b'{"q": NaN}', b'{"y": Infinity}', b'{"q": 1e999}', b"[]", b"null", b'"q"'),
         *(b'{"q":' * depth, b"[" * depth, b'{"q":' + b"[" * depth + b"]" * depth + b"}"),
         *(b'{"q": "' + text + b'"}' for text in (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800")),
         b'{"q": ' + b"9" * random_.choice([20, 400, 5000, 50_000]) + b"}",
@@ -97,7 +82,7 @@ HEADERS = {
 
 
 def malformed(random_: random.Random):
-    """A request that is wrong somehow, half of them by their words alone: method, path, body in pieces, headers."""
+    """A request that is wrong somehow, half of them by their words alone: method, path, body, headers."""
     method, path = "POST", random_.choice(list(VALID))
     words, headers = {name: word for name, word in VALID[path].items() if random_.random() < 0.4}, dict(LOCAL)
     for _ in range(random_.randint(1, 2)):
@@ -112,8 +97,4 @@ def malformed(random_: random.Random):
     elif kind < 12:
         name = random_.choice(list(HEADERS))
         headers[name] = random_.choice(HEADERS[name])
-    parts = [body]
-    if random_.random() < 0.3 and len(body) > 2:
-        place = random_.randrange(1, len(body))
-        parts = [body[:place], b"", body[place:]]
-    return method, path, parts, list(headers.items())
+    return method, path, body, list(headers.items())

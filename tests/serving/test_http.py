@@ -1,12 +1,13 @@
-"""Over HTTP only named errors come back, strangers do not come in, and the event loop stays free."""
+"""Over HTTP only named errors come back, strangers do not come in, and nothing waits that need not."""
 
-import asyncio
 import json
 import os
 import random
-import socket
 import threading
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 from calls import LOCAL, call, get, malformed, post
@@ -14,19 +15,28 @@ from served import BANDITS, saved
 
 from torch_kbandits import Bandit
 from torch_kbandits.errors import ArmsChangedError, InfeasibleError, InputError, KernelBanditError, NumericalError
-from torch_kbandits.serving import Service, http, queue, refusals
-from torch_kbandits.serving.http import application
-from torch_kbandits.serving.server import check_address, listening_at
+from torch_kbandits.serving import Service, errors, server
 
 TOKEN = "a token of enough letters"
 ERRORS = {
-    name for name, kind in vars(refusals).items() if isinstance(kind, type) and issubclass(kind, KernelBanditError)
-}
+    name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, KernelBanditError)
+} | {"InputError"}
+
+
+@contextmanager
+def listening(service, token=None):
+    with server._Server(service, "127.0.0.1", 0, token, 200_000) as found:
+        threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield found
+        finally:
+            found.stop()
 
 
 @pytest.fixture
 def app(service):
-    return application(service, max_request=200_000)
+    with listening(service) as found:
+        yield found
 
 
 def test_a_round_over_http(app, service):
@@ -38,7 +48,7 @@ def test_a_round_over_http(app, service):
     assert [post(app, "/tell", {"ids": [0], "y": 0.5}).json["already"] for _ in range(2)] == [False, True]
     assert post(app, "/recommend", b"").json["actions"] == asked.json["actions"][:1]
     assert len(post(app, "/belief", {"points": asked.json["actions"]}).json["deviations"]) == 2
-    assert post(app, "/forget", [b'{"all"', b": true}"]).json == {"already": False}
+    assert post(app, "/forget", {"all": True}).json == {"already": False}
     health = get(app, "/health").json
     assert (health["told"], health["pending"], health["latency"]["ask"]["count"]) == (1, 0, 2)
     assert 0.0 < health["latency"]["tell"]["p50"] <= health["latency"]["tell"]["p99"]
@@ -59,21 +69,22 @@ def test_a_round_over_http(app, service):
     ("method", "path", "body", "status", "error"),
     [
         *(("POST", "/ask", body, 400, "MalformedRequestError") for body in (
-            b"{", b"\xff", b'{"q": NaN}', b'{"q": 1e999}', b'{"q": 1, "q": 2}', b"[" * 100_000, b"[]",
-            b'{"q":' + b"[" * 9 + b"]" * 9 + b"}", b'{"q": ' + b"9" * 5000 + b"}", b'{"key": "' + b" " * 190_000,
+            b"{", b"\xff", b'{"q": NaN}', b'{"q": 1e999}', b"[" * 100_000, b"[]",
+            b'{"q": ' + b"9" * 5000 + b"}", b'{"key": "' + b" " * 190_000,
         )),
         ("POST", "/ask", b'{"q": 0}', 422, "InputError"),
-        ("POST", "/tell", b'{"ids": [7], "y": 1}', 404, "UnknownIdError"),
+        ("POST", "/tell", b'{"ids": [7], "y": 1}', 409, "NotPendingError"),
         ("POST", "/recommend", b"{}", 409, "EmptyHistoryError"),
-        ("GET", "/ask", b"", 405, "MethodError"),
-        ("POST", "/pending", b"{}", 405, "MethodError"),
-        ("GET", "/nothing", b"", 404, "UnknownPathError"),
-        ("GET", "/ready/", b"", 404, "UnknownPathError"),
+        ("GET", "/ask", b"", 405, "MalformedRequestError"),
+        ("POST", "/pending", b"{}", 405, "MalformedRequestError"),
+        ("PUT", "/ask", b"{}", 405, "MalformedRequestError"),
+        ("GET", "/nothing", b"", 404, "MalformedRequestError"),
+        ("GET", "/ready/", b"", 404, "MalformedRequestError"),
     ],
     ids=str,
 )  # fmt: skip
 def test_what_is_wrong_has_a_name_and_a_status(app, method, path, body, status, error):
-    answer = asyncio.run(call(app, method, path, body))
+    answer = call(app, method, path, body)
     assert (answer.status, answer.error) == (status, error)
     assert answer.headers["content-type"] == "application/json"
 
@@ -103,26 +114,15 @@ def test_errors_of_the_bandit_keep_their_names_and_what_is_unexpected_keeps_its_
     assert post(app, "/ask", {}).json["ids"] == [0]
 
 
-def test_bodies_are_bounded_whether_they_say_their_length_or_not(app):
+def test_bodies_are_bounded_say_their_length_and_are_not_waited_for_long(app, service, monkeypatch):
     large = b'{"key": "' + b" " * 200_001 + b'"}'
-    told = post(app, "/ask", large, (*LOCAL, ("content-length", str(len(large)))))
-    untold = post(app, "/ask", [large[:100_000], large[100_000:200_000], large[200_000:]])
-    lied = post(app, "/ask", large, (*LOCAL, ("content-length", "10")))
-    for answer in (told, untold, lied):
-        assert (answer.status, answer.error, answer.headers["connection"]) == (413, "TooLargeError", "close")
-
-
-def test_an_upload_that_breaks_off_is_no_mistake_of_ours_and_one_that_does_not_come_is_not_waited_for(
-    app, service, caplog, monkeypatch
-):
-    for parts in ([b'{"q"'], [b""], [b'{"q": 1}']):
-        answer = asyncio.run(call(app, "POST", "/ask", parts, breaks=asyncio.sleep(0.0)))
-        assert (answer.status, answer.error) == (400, "MalformedRequestError")
-    assert caplog.text == ""
+    unsaid = call(app, "POST", "/ask", b"2\r\n{}\r\n0\r\n\r\n", [*LOCAL, ("transfer-encoding", "chunked")])
+    assert (unsaid.status, unsaid.error) == (411, "MalformedRequestError")
+    assert call(app, "POST", "/ask", b"{}", length="x").status == 411
+    monkeypatch.setattr(server, "_LAST_SECONDS", 0.05)
+    for answer, status in ((post(app, "/ask", large), 413), (call(app, "POST", "/ask", b"{", length=7), 408)):
+        assert (answer.status, answer.error, answer.headers["connection"]) == (status, "MalformedRequestError", "close")
     assert service.bandit.num_asked == 0
-    monkeypatch.setattr(http, "_PATIENCE", 0.01)
-    answer = asyncio.run(call(app, "POST", "/ask", [b"{"], breaks=asyncio.sleep(60.0)))
-    assert (answer.status, answer.error, answer.headers["connection"]) == (408, "SlowRequestError", "close")
 
 
 def test_strangers_and_pages_of_other_sites_are_not_answered(app, service):
@@ -133,35 +133,32 @@ def test_strangers_and_pages_of_other_sites_are_not_answered(app, service):
         assert get(app, "/pending", [("host", host)]).status == 200
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
         answer = post(app, "/ask", {}, [("host", "localhost"), ("content-type", kind)])
-        assert (answer.status, answer.error) == (415, "MediaTypeError")
+        assert (answer.status, answer.error) == (415, "MalformedRequestError")
     headers = [("host", "localhost"), ("content-type", "Application/JSON; charset=utf-8")]
     assert post(app, "/ask", {}, headers).status == 200
-    app = application(service, token=TOKEN)
-    for given in ("", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer", "Bearer \xff"):
-        for path in ("/pending", "/health", "/metrics", "/nothing"):
-            answer = get(app, path, [("host", "bandit.example"), ("authorization", given)])
-            assert (answer.status, answer.error) == (401, "UnauthorizedError")
-            assert answer.headers["www-authenticate"] == "Bearer"
-    assert get(app, "/pending", [("host", "bandit.example"), ("authorization", f"bearer {TOKEN}")]).status == 200
-    assert get(app, "/ready", [("host", "bandit.example")]).status == 200
+    with listening(service, TOKEN) as app:
+        for given in ("", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", f"Basic {TOKEN}", TOKEN, "Bearer", "Bearer \xff"):
+            for path in ("/pending", "/health", "/metrics", "/nothing"):
+                answer = get(app, path, [("host", "bandit.example"), ("authorization", given)])
+                assert (answer.status, answer.error) == (401, "UnauthorizedError")
+                assert answer.headers["www-authenticate"] == "Bearer"
+        assert get(app, "/pending", [("host", "bandit.example"), ("authorization", f"bearer {TOKEN}")]).status == 200
+        assert get(app, "/ready", [("host", "bandit.example")]).status == 200
 
 
 def test_addresses_and_tokens_are_checked():
     for host in ("0.0.0.0", "::", "192.168.1.7", "example.org", ""):
         with pytest.raises(InputError, match="give a token"):
-            check_address(host, 8000, None)
-        check_address(host, 8000, TOKEN)
+            server._check_address(host, 8000, None)
+        server._check_address(host, 8000, TOKEN)
     for host in ("127.0.0.1", "127.0.0.9", "::1", "localhost"):
-        check_address(host, 0, None)
+        server._check_address(host, 0, None)
     for token in ("", "short", "x" * 15, "né" * 20, "x\n" * 20):
         with pytest.raises(InputError, match="token"):
-            check_address("localhost", 8000, token)
+            server._check_address("localhost", 8000, token)
     for port in (-1, 65536, "8000"):
         with pytest.raises(InputError, match="port"):
-            check_address("localhost", port, None)
-    for host in ("localhost", "127.0.0.1"):  # small answers do not wait for each other
-        with listening_at(host, 0) as where:
-            assert where.proto == socket.IPPROTO_TCP
+            server._check_address("localhost", port, None)
 
 
 def test_where_nothing_is_saved_nothing_is_ready(app, service):
@@ -170,55 +167,32 @@ def test_where_nothing_is_saved_nothing_is_ready(app, service):
         assert (answer.status, answer.error) == (503, "NotSavingError")
 
 
-def test_while_the_bandit_computes_it_is_ready_and_a_crowd_is_sent_away(app, service, monkeypatch):
-    monkeypatch.setattr(queue, "MOST_WAITING", 3)
-    entered, leave, ask = threading.Event(), threading.Event(), Bandit.ask
+def test_while_the_bandit_computes_it_is_ready_and_an_answer_waits_for_the_disk_and_the_bandit_does_not(
+    app, service, monkeypatch
+):
+    ask, sync, turns = Bandit.ask, os.fsync, {name: (threading.Event(), threading.Event()) for name in ("ask", "sync")}
 
-    def slow(self, *arguments, **words):
+    def slow(name, call, *arguments, **words):
+        entered, leave = turns[name]
         entered.set()
         assert leave.wait(10.0)
-        return ask(self, *arguments, **words)
+        return call(*arguments, **words)
 
-    monkeypatch.setattr(Bandit, "ask", slow)
-
-    async def crowd():
-        first = [asyncio.create_task(call(app, "POST", "/ask", {})) for _ in range(3)]
-        while not entered.is_set():
-            await asyncio.sleep(0.001)
-        ready, busy = await call(app, "GET", "/ready"), await call(app, "POST", "/ask", {})
-        leave.set()
-        return ready, busy, await asyncio.gather(*first), await call(app, "POST", "/ask", {})
-
-    ready, busy, answers, last = asyncio.run(crowd())
-    assert ready.status == 200
-    assert (busy.status, busy.error, busy.headers["retry-after"]) == (503, "BusyError", "1")
-    assert sorted(answer.json["ids"][0] for answer in answers) == [0, 1, 2]
-    assert last.json["ids"] == [3]
-
-
-def test_an_answer_waits_for_the_disk_and_the_bandit_does_not(app, service, monkeypatch):
-    entered, leave, sync = threading.Event(), threading.Event(), os.fsync
-
-    def slow(file):
-        entered.set()
-        assert leave.wait(10.0)
-        sync(file)
-
-    monkeypatch.setattr(os, "fsync", slow)
-
-    async def several():
-        tasks = [asyncio.create_task(call(app, "POST", "/ask", {})) for _ in range(3)]
-        tasks.append(asyncio.create_task(call(app, "GET", "/pending")))
-        while not entered.is_set() or service.journal.position < 3:
-            await asyncio.sleep(0.001)
-        done, _ = await asyncio.wait(tasks, timeout=0.05)
-        leave.set()
-        return done, await asyncio.gather(*tasks)
-
-    done, answers = asyncio.run(several())
-    assert done == set()
-    assert [answer.status for answer in answers] == [200] * 4
-    assert answers[3].json["ids"] == [0, 1, 2]
+    monkeypatch.setattr(Bandit, "ask", lambda *arguments, **words: slow("ask", ask, *arguments, **words))
+    monkeypatch.setattr(os, "fsync", lambda file: slow("sync", sync, file))
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(post, app, "/ask", {}) for _ in range(3)]
+        assert turns["ask"][0].wait(10.0)
+        assert get(app, "/ready").status == 200
+        turns["ask"][1].set()
+        while not turns["sync"][0].is_set() or service.journal.position < 3:
+            time.sleep(0.001)
+        pending = pool.submit(get, app, "/pending")
+        time.sleep(0.05)
+        assert not any(each.done() for each in (*asked, pending))
+        turns["sync"][1].set()
+        assert sorted(each.result().json["ids"][0] for each in asked) == [0, 1, 2]
+        assert pending.result().json["ids"] == [0, 1, 2]
     assert 1 <= service.journal.num_syncs <= 3  # one, where all were written before the first began
 
 
@@ -228,25 +202,21 @@ def test_wrong_requests_get_named_errors(name, tmp_path, request):
     """Each gets a named error, or what it asks for if it happens to be right."""
     number = 60 if request.config.option.markexpr == "not slow" else 2500  # 10,000 in all
     service, random_, counts = Service.open(saved(BANDITS[name], tmp_path)), random.Random(len(name)), Counter()
-    app = application(service)
     if name != "contexts":  # there is something to tell wrong rewards of
         service.answer("ask", {"q": 3})
-
-    async def all_of_them():
+    with listening(service) as app:
         for each in range(number):
             request, size = malformed(random_), service.journal.size
-            answer = await call(app, *request)
+            answer = call(app, *request)
             if answer.status != 200:
-                assert answer.error in ERRORS, (each, request, answer)
-                assert answer.status in (400, 401, 404, 405, 409, 413, 415, 422), (each, request, answer)
+                assert request[0] == "HEAD" or answer.error in ERRORS, (each, request, answer)
+                assert answer.status in (400, 401, 404, 405, 409, 411, 413, 415, 422), (each, request, answer)
                 assert len(answer.body) < 3000
                 assert b"Traceback" not in answer.body
                 assert service.journal.size == size, (each, request)
             else:
                 json.loads(answer.body)
             counts[answer.status] += 1
-
-    asyncio.run(all_of_them())
     assert service.failure is None
     assert counts[200] < number / 4
     assert {400, 404, 405, 415, 422} <= counts.keys()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf, with_pending
+from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
@@ -15,11 +15,11 @@ from torch_kbandits.acquisition.rules import (
     RandomRule,
     SobolRule,
     SomeOf,
+    StagedRule,
     ThompsonRule,
     UniformRule,
+    Verdict,
 )
-from torch_kbandits.acquisition.stages import StagedRule, Verdict
-from torch_kbandits.acquisition.thompson import theoretical_discretization_size
 from torch_kbandits.exports import exports
 
 if TYPE_CHECKING:
@@ -48,6 +48,4 @@ __all__ = [
     "UpperConfidenceRule",
     "Verdict",
     "climb",
-    "theoretical_discretization_size",
-    "with_pending",
 ]

@@ -30,9 +30,7 @@ _WORTH = 1e-4
 
 
 class Rescaled(AcquisitionFunction):
-    """A function less an offset, and in a unit, so that its values are of order 1; of other points, if given.
-
-    Searches end by tolerances of values and slopes that are absolute.
+    """A function less an offset, in a unit: searches end by tolerances that are absolute.
 
     Args:
         function: of points (b, q, d), (b,).
@@ -69,9 +67,8 @@ def climb(
     In turns the continuous coordinates of all points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
     exchanged for its best neighbour while that scores higher. A search ends where neither does, or after four turns.
 
-    Source: the alternating search that is usual on mixed spaces, such as of Optuna's ``GPSampler`` and BoTorch's
-    ``optimize_acqf_mixed_alternating``. Differs from the latter: a choice may be encoded in several columns, which it
-    exchanges all at once.
+    Source: BoTorch's ``optimize_acqf_mixed_alternating``. Differs: a choice may be encoded in several columns, which
+    are exchanged all at once.
 
     Args:
         function: of single points, (b, 1, d) to (b,).
@@ -89,15 +86,16 @@ def climb(
         before = scores
         if columns and function(points.detach().requires_grad_().unsqueeze(-2)).requires_grad:
             climbed = _along_the_gradient(function, points, columns)
-            if allows is not None:
-                climbed = _drawn_back(points, climbed, allows)
-            points, scores = _better(points, scores, climbed, _scores(function, climbed))
+            climbed = climbed if allows is None else _drawn_back(points, climbed, allows)
+            found = _scores(function, climbed)
+            higher = found > scores
+            points, scores = torch.where(higher.unsqueeze(-1), climbed, points), torch.where(higher, found, scores)
         if neighbours is None:
             break
         rows = torch.arange(len(points))
         for _ in range(_EXCHANGES):
-            held = scores
-            points, scores = _exchanged(function, points, scores, neighbours, rows)
+            held, near = scores, [neighbours(point) for point in points[rows].split(1)]
+            points, scores = _exchanged(function, points, scores, near, rows)
             rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
             if not len(rows):
                 break
@@ -137,14 +135,9 @@ def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tens
 
 
 def _exchanged(
-    function: AcquisitionFunction,
-    points: Tensor,
-    scores: Tensor,
-    neighbours: Callable[[Tensor], Tensor],
-    rows: Tensor,
+    function: AcquisitionFunction, points: Tensor, scores: Tensor, near: list[Tensor], rows: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the points, or of some rows (k,) their best neighbours where these score higher, and the scores."""
-    near = [neighbours(point) for point in points[rows].split(1)]
     values = _scores(function, torch.cat(near)).split([len(each) for each in near])
     best, found = points.clone(), scores.clone()
     for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
@@ -160,12 +153,6 @@ def _scores(function: AcquisitionFunction, points: Tensor) -> Tensor:
     with torch.no_grad():
         blocks = points.split(max(1, _AT_ONCE // points.shape[-1]))
         return torch.cat([function(block.unsqueeze(-2)) for block in blocks])
-
-
-def _better(points: Tensor, scores: Tensor, others: Tensor, theirs: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the better of two points in each place, with their scores."""
-    higher = theirs > scores
-    return torch.where(higher.unsqueeze(-1), others, points), torch.where(higher, theirs, scores)
 
 
 def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:

@@ -1,8 +1,4 @@
-"""The public acquisition functions, known to BoTorch's and Ax's generic construction.
-
-Apart from the functions themselves, whom bandits need: BoTorch's registry imports all its acquisition functions and
-SciPy's statistics, which takes longer than the rest of this package.
-"""
+"""The public acquisition functions, known to BoTorch's generic construction, whose import bandits need not wait for."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,11 +26,7 @@ def construct_inputs_kernel_ucb(
     constraint_mode: Mode = "safe",
     constraint_beta: float | Width | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of ``KernelUCB``; Ax minimises by the transform, and makes constraints of its own.
-
-    Raises:
-        InputError: if there is no beta.
-    """
+    """Return the arguments of ``KernelUCB``; Ax minimises by the transform, and makes constraints of its own."""
     if beta is None:
         raise InputError(
             "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
@@ -52,11 +44,7 @@ def construct_inputs_thompson(
     X_pending: Tensor | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments of ``DiscretizedThompsonSampling``; Ax minimises by the transform.
-
-    Raises:
-        InputError: if there is no discretization.
-    """
+    """Return the arguments of ``DiscretizedThompsonSampling``; Ax minimises by the transform."""
     if discretization is None:
         raise InputError(
             "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "

@@ -1,43 +1,37 @@
 """Improvement over the best of what was played, as a BoTorch acquisition function."""
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
-from botorch.acquisition.analytic import (
-    AnalyticAcquisitionFunction,
-    LogExpectedImprovement,
-    LogProbabilityOfImprovement,
-)
+from botorch.acquisition.analytic import _log_ei_helper  # what LogExpectedImprovement computes, without a model
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.probability.utils import log_ndtr
+from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits.acquisition.domain import Domain
-from torch_kbandits.acquisition.pending import PendingPoints, with_pending
+from torch_kbandits.acquisition.pending import PendingPoints
 from torch_kbandits.errors import InputError
-from torch_kbandits.models.normal import least_variance
+from torch_kbandits.models import FactoredGP
+from torch_kbandits.models.normal import deviation_of, posterior_variance
 
 
-class _Unrounded(AnalyticAcquisitionFunction):
-    """BoTorch's analytic functions without its least variance, which means nothing where units are the user's."""
-
-    def _mean_and_sigma(
-        self, X: Tensor, compute_sigma: bool = True, min_var: float = 0.0
-    ) -> tuple[Tensor, Tensor | None]:
-        return super()._mean_and_sigma(X, compute_sigma, least_variance(X.dtype))
+def log_expected_improvement(mean: Tensor, variance: Tensor, best: Tensor) -> Tensor:
+    """Return log EI over a value, 0-dim, from posterior marginals of equal shape; unlike BoTorch's in any units."""
+    deviation = deviation_of(variance)
+    return _log_ei_helper((mean - best) / deviation) + deviation.log()
 
 
-class UnroundedLogEI(_Unrounded, LogExpectedImprovement):
-    """The logarithm of the expected improvement."""
-
-
-class UnroundedLogPI(_Unrounded, LogProbabilityOfImprovement):
-    """The logarithm of the probability of improvement."""
+def log_probability_of_improvement(mean: Tensor, variance: Tensor, best: Tensor) -> Tensor:
+    """Return the logarithm of the probability of exceeding a value, 0-dim, from posterior marginals of equal shape."""
+    return log_ndtr((mean - best) / deviation_of(variance))
 
 
 class ImprovementFunction(PendingPoints):
-    """BoTorch's improvement over the largest posterior mean of a point played or pending, 0 before any.
+    """Improvement over the largest posterior mean of a point played or pending, 0 before any.
 
     Pending points count as observed at their posterior means. In a context improvement is over the largest posterior
     mean of the actions.
@@ -46,7 +40,7 @@ class ImprovementFunction(PendingPoints):
         model: without anything pending.
         X_pending: points pending, (k, d); None for none.
         domain: where the function is maximised.
-        kind: of improvement.
+        score: of posterior marginals, given what is to be improved on.
         margin: improvements count above this, in reward units.
 
     Raises:
@@ -58,7 +52,7 @@ class ImprovementFunction(PendingPoints):
         model: Model,
         X_pending: Tensor | None,
         domain: Domain,
-        kind: type[UnroundedLogEI] | type[UnroundedLogPI],
+        score: Callable[[Tensor, Tensor, Tensor], Tensor],
         margin: float = 0.0,
     ) -> None:
         super().__init__(model=model)
@@ -76,23 +70,24 @@ class ImprovementFunction(PendingPoints):
             )
         self.register_buffer("_known", known, persistent=False)
         self._known: Tensor
-        self._kind, self._margin = kind, margin
+        self._score, self._margin = score, margin
         self.set_X_pending(X_pending)
 
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the logarithms of the improvement at single points X (b, 1, d), (b,)."""
-        return self._current(self._X_pending)(X)
+        model, best = self._current(self._X_pending)
+        posterior = model.posterior(X)
+        mean, variance = posterior.mean, posterior_variance(posterior)
+        return self._score(mean.squeeze(-1).squeeze(-1), variance.squeeze(-1).squeeze(-1), best)
 
     @override
-    def _make(self) -> UnroundedLogEI | UnroundedLogPI:
-        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
-        return self._kind(model, best_f=self._incumbent() + self._margin)
-
-    def _incumbent(self) -> Tensor:
-        """Return what is to be improved on, 0-dim."""
-        known = self._known
-        if self.X_pending is not None and self._round is not None:
-            known = torch.cat([known, self._round.eligible(self.X_pending)])
+    def _make(self) -> tuple[Model, Tensor]:
+        """Return the model conditioned on the pending points, and what is to be improved on, 0-dim."""
+        model, known = self.model, self._known
+        if self.X_pending is not None:
+            model = cast(FactoredGP, model).with_pending(self.X_pending)
+            known = known if self._round is None else torch.cat([known, self._round.eligible(self.X_pending)])
         if len(known) == 0:
-            return known.new_zeros(())
-        return cast(GPyTorchPosterior, self.model.posterior(known.unsqueeze(-2))).mean.max()
+            return model, known.new_zeros(()) + self._margin
+        return model, cast(GPyTorchPosterior, self.model.posterior(known.unsqueeze(-2))).mean.max() + self._margin

@@ -15,13 +15,8 @@ from typing_extensions import override
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition.domain import Domain
-from torch_kbandits.acquisition.outcome_constraints import OutcomeConstraints, Scales, scored_part
-from torch_kbandits.acquisition.pending import (
-    PendingPoints,
-    one_after_another,
-    require_one_to_one,
-    with_pending,
-)
+from torch_kbandits.acquisition.outcome_constraints import Barrier, OutcomeConstraints, scored_part
+from torch_kbandits.acquisition.pending import PendingPoints, one_after_another, require_one_to_one
 from torch_kbandits.acquisition.rules import ArmPosterior, OptimisticRule
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode, multiplier
@@ -109,10 +104,9 @@ class KernelUCB(PendingPoints):
         elif not isinstance(constraint_beta, Width):
             constraint_beta = checks.non_negative("constraint_beta", constraint_beta)
         self._constraints = None
-        constraints = () if constraints is None else checks.entries("constraints", constraints)
-        if constraints:
+        if constraints := () if constraints is None else checks.entries("constraints", constraints):
             self._constraints = OutcomeConstraints.of(model, constraints, mode, constraint_beta)
-            self._parts()  # which refuses a model without points
+            self._current()  # which refuses a model without points
         self.set_X_pending(X_pending)
 
     @staticmethod
@@ -121,14 +115,12 @@ class KernelUCB(PendingPoints):
         return mean + beta * deviation_of(variance)
 
     @override
-    def _make(self) -> tuple[Model, Scales | None]:
-        """Return the model conditioned on the pending points, and its scales if there are constraints."""
-        model = self.model if self.X_pending is None else with_pending(self.model, self.X_pending)
-        known = self._constraints
-        return model, None if known is None else Scales.of(self.model, known, self._objective)
-
-    def _parts(self) -> tuple[Model, Scales | None]:
-        return self._current(self._X_pending, self.posterior_transform, self.maximize)
+    def _make(self) -> tuple[Model, Barrier | None]:
+        """Return the model, ours conditioned on the pending points, and a barrier if there are constraints."""
+        model, known = self.model, self._constraints
+        if self.X_pending is not None and isinstance(model, FactoredGP):
+            model = model.with_pending(self.X_pending)
+        return model, None if known is None else Barrier.of(self.model, known, self._objective)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
@@ -138,7 +130,7 @@ class KernelUCB(PendingPoints):
         Raises:
             InputError: if there are no constraints.
         """
-        return self._given_constraints().of_posterior(self.model.posterior(X.unsqueeze(-2)))
+        return self._given_constraints().excess(self.model.posterior(X.unsqueeze(-2)))
 
     def nonlinear_inequality_constraints(self) -> list[tuple[Callable[[Tensor], Tensor], bool]]:
         """Return the constraints as ``optimize_acqf`` takes them, of any acquisition function: >= 0 is within.
@@ -164,24 +156,18 @@ class KernelUCB(PendingPoints):
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
     def forward(self, X: Tensor) -> Tensor:
         """Return the sum over q of the upper confidence bounds at X (b, q, d), those before each pending, (b,)."""
-        points = X.split(1, dim=-2)
-        if isinstance(self.model, FactoredGP) and self._constraints is None:  # its means stay
-            model, scales = self._parts()
-            posteriors = given = [model.posterior(X)] if len(points) == 1 else one_after_another(model, X)
-        else:
-            posteriors = [self.model.posterior(x) for x in points]
-            (model, scales), given = self._parts(), posteriors
-            if len(points) > 1:
-                given = one_after_another(model, X)
-            elif model is not self.model:
-                given = [model.posterior(X)]
-        return torch.stack([self._score(*each, scales) for each in zip(points, posteriors, given, strict=True)]).sum(0)
-
-    def _score(self, x: Tensor, posterior: Any, given: Any, scales: Scales | None) -> Tensor:
-        """Return the bounds at single points x (..., 1, d), (...,), with the deviation given what is pending."""
-        (mean, _), (_, variance) = self._objective(posterior, x), self._objective(given, x)
-        bound = self.score(mean, variance, self.beta.to(x))
-        return bound if scales is None else scales.within(bound, self._given_constraints().of_posterior(posterior))
+        model, barrier = self._current(self._X_pending, self.posterior_transform, self.maximize)
+        pending, at = self.X_pending, X
+        if pending is not None and not isinstance(model, FactoredGP):
+            at = torch.cat([pending.to(X).expand(*X.shape[:-2], *pending.shape), X], -2)
+        given = [model.posterior(X)] if at.shape[-2] == 1 else one_after_another(model, at)[-X.shape[-2] :]
+        values = []
+        for x, posterior in zip(X.split(1, dim=-2), given, strict=True):
+            bound = self.score(*self._objective(posterior, x), self.beta.to(x))
+            if barrier is not None:  # pending points are not seen by constraints
+                bound = barrier.within(bound, self._given_constraints().excess(self.model.posterior(x)))
+            values.append(bound)
+        return torch.stack(values).sum(0)
 
     def _objective(self, posterior: Any, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of what is maximised at single points x (..., 1, d), both (...,)."""

@@ -13,15 +13,15 @@ from botorch.models.gpytorch import BatchedMultiOutputGPyTorchModel
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from gpytorch.distributions import MultitaskMultivariateNormal
-from gpytorch.models import ExactGP
 from gpytorch.settings import prior_mode
 from torch import Tensor
 
 from torch_kbandits import checks
+from torch_kbandits.acquisition.pending import observed_inputs
 from torch_kbandits.confidence import Width
 from torch_kbandits.confidence.base import Mode, multiplier
 from torch_kbandits.errors import InputError
-from torch_kbandits.models.normal import posterior_variance
+from torch_kbandits.models.normal import deviation_of, posterior_variance
 
 #: The most outputs of a model: a constraint is evaluated at 2ᵐ corners.
 MOST_OUTPUTS = 8
@@ -74,20 +74,22 @@ class OutcomeConstraints:
         each = [multiplier(beta, part).expand(cast(Model, part).num_outputs) for part in parts]
         return cls(tuple(constraints), mode == "safe", torch.cat(each))
 
-    def excess(
-        self, mean: Tensor, variance: Tensor, *, surely: bool | None = None, beta: Tensor | None = None
-    ) -> Tensor:
-        """Return by how much outcomes of means and variances (..., m) are beyond the limits, (..., k); <= 0 is within.
+    def excess(self, posterior: Any) -> Tensor:
+        """Return by how much single points (..., 1, d) are beyond the limits, (..., k), in the mode; <= 0 is within."""
+        worst, least = self._range(posterior, self.beta)
+        return worst if self.is_safe else least
 
-        By the worse bounds, or by the better, as the mode has it; ``surely`` and multipliers (m,) take their place.
-        """
-        surely = self.is_safe if surely is None else surely
-        # A deviation of 0 would have no gradient.
-        deviation = variance.clamp_min(torch.finfo(variance.dtype).tiny).sqrt()
-        width = (self.beta if beta is None else beta).to(mean) * deviation
+    def scales(self, prior: Any) -> Tensor:
+        """Return the prior deviations of what the callables bound, (k,): the largest at single points (..., 1, d)."""
+        worst, least = self._range(prior, torch.ones_like(self.beta))
+        return _or_one((worst - least).flatten(0, -2).amax(0) / 2.0)
+
+    def _range(self, posterior: Any, beta: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest and the least value of the callables within so many deviations, both (..., k)."""
+        mean, width = posterior.mean.squeeze(-2), deviation_of(posterior_variance(posterior).squeeze(-2))
         signs = mean.new_tensor(list(product((-1.0, 1.0), repeat=mean.shape[-1])))
         signs = signs.reshape(len(signs), *[1] * (mean.dim() - 1), -1)
-        corners = (mean + signs * width).unsqueeze(-2)  # (2^m, ..., q = 1, m)
+        corners = (mean + signs * beta.to(mean) * width).unsqueeze(-2)  # (2^m, ..., q = 1, m)
         values = []
         for each in self.callables:
             found = each(corners)
@@ -96,44 +98,46 @@ class OutcomeConstraints:
                     f"A constraint must take outcomes of shape (..., q, m) to (..., q): of {tuple(corners.shape)} it "
                     f"made {tuple(found.shape)}."
                 )
-            values.append(found.squeeze(-1).amax(0) if surely else found.squeeze(-1).amin(0))
-        return torch.stack(values, -1)
-
-    def of_posterior(self, posterior: Any) -> Tensor:
-        """Return the excess at single points (..., 1, d), (..., k)."""
-        return self.excess(posterior.mean.squeeze(-2), posterior_variance(posterior).squeeze(-2))
+            values.append(found.squeeze(-1))
+        every = torch.stack(values, -1)
+        return every.amax(0), every.amin(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Scales:
-    """What is large and what is small to a model, so that a barrier needs no numbers of the user.
+class Barrier:
+    """What keeps a search within constraints, in units of the model's prior, so that it needs no numbers of the user.
 
     Attributes:
         unit: the largest prior deviation of what is maximised at a point observed, 0-dim.
         floor: a value that nothing within the limits is expected to score below, 0-dim.
-        of_excess: prior deviations of what the constraints bound, (k,).
+        scales: prior deviations of what the constraints bound, (k,).
     """
 
     unit: Tensor
     floor: Tensor
-    of_excess: Tensor
+    scales: Tensor
 
     @classmethod
     def of(
         cls, model: Model, constraints: OutcomeConstraints, score: Callable[[Any, Tensor], tuple[Tensor, Tensor]]
     ) -> Self:
-        """Return the scales of a model; a score takes a posterior and its points to moments of what is maximised."""
-        X = _observed(model)
+        """Return that of a model; a score takes a posterior and its points to moments of what is maximised."""
+        given = [X[(0,) * (X.dim() - 2)] for X, _ in observed_inputs(model)]
+        if not given:
+            raise UnsupportedError(
+                "Constraints need a model that has the points it was told, such as NystromGP, OnlineGP, SingleTaskGP "
+                f"or a ModelListGP of them, got {type(model).__name__}."
+            )
+        X = torch.cat(given).unique(dim=0)
+        X = X if len(X) else X.new_full((1, X.shape[-1]), 0.5)
+        X = X.reshape(len(X), *[1] * len(model.batch_shape), 1, X.shape[-1])
         with torch.no_grad():
             mean, _ = score(model.posterior(X), X)
             prior = _prior(model, X)
             prior_mean, prior_variance = score(prior, X)
-            marginals = prior.mean.squeeze(-2), posterior_variance(prior).squeeze(-2)
-            ones = torch.ones_like(constraints.beta)
-            worse, better = (constraints.excess(*marginals, surely=surely, beta=ones) for surely in (True, False))
-        unit = _or_one(prior_variance.clamp_min(0.0).sqrt().max())
-        half = (worse - better).flatten(0, -2).amax(0) / 2.0
-        return cls(unit, torch.minimum(mean.min(), prior_mean.min()) - _BELOW * unit, _or_one(half))
+            unit = _or_one(prior_variance.clamp_min(0.0).sqrt().max())
+            floor = torch.minimum(mean.min(), prior_mean.min()) - _BELOW * unit
+            return cls(unit, floor, constraints.scales(prior))
 
     def within(self, bound: Tensor, excess: Tensor) -> Tensor:
         """Return a bound (...,) where the excess (..., k) keeps the constraints, and what leads there elsewhere.
@@ -142,7 +146,7 @@ class Scales:
         added, without which a search by gradients would end wherever it meets the limit. It is 0 where all limits are
         kept by a tenth of a prior deviation; the maximiser loses about 0.003 prior deviations for each limit it is at.
         """
-        share = excess / self.of_excess.to(excess)
+        share = excess / self.scales.to(excess)
         near = (-share / _NEAR).clamp(torch.finfo(share.dtype).eps, 1.0)
         inside = bound + _STEEPNESS * self.unit.to(bound) * near.log().sum(-1)
         outside = self.floor.to(bound) - self.unit.to(bound) * share.clamp_min(0.0).sum(-1)
@@ -156,24 +160,6 @@ def scored_part(model: Model, transform: PosteriorTransform | None) -> Model:
         if len(weighed) == 1 and len(model.models) == model.num_outputs:
             return cast(Model, model.models[weighed[0]])
     return model
-
-
-def _observed(model: Model) -> Tensor:
-    """Return the points that the parts of a model were told, (n, ..., 1, d), n >= 1: if there are none, one of any."""
-    told = []
-    for part in model.modules():
-        if isinstance(part, ExactGP) and part.train_inputs is not None:
-            is_moved = bool(getattr(part, "_has_transformed_inputs", False))
-            X = cast(Any, part)._original_train_inputs if is_moved else cast(Tensor, part.train_inputs[0])
-            told.append(X[(0,) * (X.dim() - 2)])
-    if not told:
-        raise UnsupportedError(
-            f"Constraints need a model that has the points it was told, such as NystromGP, OnlineGP, SingleTaskGP or a "
-            f"ModelListGP of them, got {type(model).__name__}."
-        )
-    X = torch.cat(told).unique(dim=0)
-    X = X if len(X) else X.new_full((1, X.shape[-1]), 0.5)
-    return X.reshape(len(X), *[1] * len(model.batch_shape), 1, X.shape[-1])
 
 
 def _prior(model: Model, X: Tensor) -> Any:

@@ -1,13 +1,13 @@
-"""Acquisition functions with points pending, models that are conditioned on them, and whether one has changed since."""
+"""Acquisition functions with points pending, and what these take of the uncertainty elsewhere."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.exceptions.errors import UnsupportedError
-from botorch.models import ModelListGP, SingleTaskGP
+from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.models.transforms.input import InputTransform
 from botorch.posteriors import GPyTorchPosterior
@@ -21,6 +21,7 @@ from typing_extensions import override
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP
+from torch_kbandits.models.normal import posterior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 
 
@@ -50,7 +51,7 @@ class PendingPoints(AcquisitionFunction):
     @X_pending.setter
     @override
     def X_pending(self, X_pending: Tensor | None) -> None:
-        X_pending = checked_pending(self.model, X_pending)
+        X_pending = self._checked(X_pending)
         self._X_pending = None if X_pending is None else X_pending.detach().clone()
 
     @override
@@ -60,7 +61,16 @@ class PendingPoints(AcquisitionFunction):
         Raises:
             InputError: if they do not fit the model, or are not finite.
         """
-        super().set_X_pending(checked_pending(self.model, X_pending))
+        super().set_X_pending(self._checked(X_pending))
+
+    def _checked(self, X: Any) -> Tensor | None:
+        """Return points pending (k, d) that fit the model; None if there are none."""
+        if X is None or (isinstance(X, Tensor) and not X.is_nested and X.shape[:1] == (0,)):
+            return None
+        X = checks.points("X_pending", X, **inputs_of(self.model))
+        if X.dim() != 2:
+            raise InputError(f"X_pending must be (k, d), got {checks.describe(X)}.")
+        return X
 
     @abstractmethod
     def _make(self) -> Any:
@@ -71,9 +81,12 @@ class PendingPoints(AcquisitionFunction):
 
         Models of this package notice what has changed by themselves, others once their posterior was computed.
         """
-        if self._made is None or not _are_same(self._made[1], [*parts, *_posteriors(self.model)]):
-            with torch.no_grad():
-                self._made = self._make(), [*parts, *_posteriors(self.model)]
+        if self._made is not None:
+            before, now = self._made[1], [*parts, *_posteriors(self.model)]
+            if len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True)):
+                return self._made[0]
+        with torch.no_grad():
+            self._made = self._make(), [*parts, *_posteriors(self.model)]
         return self._made[0]
 
 
@@ -129,53 +142,23 @@ class LargestOf(CombinedFunction):
         return torch.stack([function(X) for function in self.functions]).amax(0)
 
 
-def checked_pending(model: Model, X_pending: Any) -> Tensor | None:
-    """Return points pending (k, d) that fit a model; None if there are none.
+# ---------------------------------------------------------------- of any model
 
-    Raises:
-        InputError: if they do not fit.
-    """
-    if X_pending is None or (isinstance(X_pending, Tensor) and not X_pending.is_nested and X_pending.shape[:1] == (0,)):
-        return None
-    X_pending = checks.points("X_pending", X_pending, **inputs_of(model))
-    if X_pending.dim() != 2:
-        raise InputError(f"X_pending must be (k, d), got {checks.describe(X_pending)}.")
-    return X_pending
+
+def observed_inputs(model: Model) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the points (..., n, d) that the parts of a model were told, as they were given, and the targets."""
+    for part in model.modules():
+        if isinstance(part, ExactGP) and part.train_inputs is not None:
+            is_moved = bool(getattr(part, "_has_transformed_inputs", False))
+            X = cast(Any, part)._original_train_inputs if is_moved else part.train_inputs[0]
+            yield X, cast(Tensor, part.train_targets)
 
 
 def inputs_of(model: Model) -> dict[str, Any]:
     """Return what is known of the columns and the dtype of a model's inputs, in the words of ``checks.points``."""
-    for part in model.modules():
-        if isinstance(part, SingleTaskGP):
-            is_moved = bool(getattr(part, "_has_transformed_inputs", False))
-            X = cast(Any, part)._original_train_inputs if is_moved else cast(tuple[Tensor], part.train_inputs)[0]
-            return {"dimension": X.shape[-1], "like": part.train_targets}
+    for X, targets in observed_inputs(model):
+        return {"dimension": X.shape[-1], "like": targets}
     return {}
-
-
-def with_pending(model: Model, X: Tensor) -> Model:
-    """Return the model conditioned on its own posterior mean at X (k, d): the variance shrinks, the mean stays.
-
-    Raises:
-        UnsupportedError: if an input transform makes several points of one; our models are observed at X itself.
-    """
-    if isinstance(model, FactoredGP):
-        return model.with_pending(X)
-    if isinstance(model, ModelListGP):
-        return ModelListGP(*(cast(Any, with_pending(cast(Model, part), X)) for part in model.models))
-    mean = cast(GPyTorchPosterior, model.posterior(X)).mean
-    if mean.shape[-2] != X.shape[-2]:
-        raise UnsupportedError(
-            f"The input transform of this {type(model).__name__} makes {mean.shape[-2]} points of {X.shape[-2]}, so it "
-            "has no single mean at each to be conditioned on: leave pending points out, or take a NystromGP."
-        )
-    likelihood = getattr(model, "likelihood", None)
-    kwargs: dict[str, Any] = {}
-    if isinstance(likelihood, FixedNoiseGaussianLikelihood) and not hasattr(model, "regularization"):
-        # Models without a noise level for later observations get the mean of the earlier ones.
-        level = likelihood.noise.mean(-1, keepdim=True)
-        kwargs["noise"] = (level.mT if model.num_outputs > 1 else level.unsqueeze(-1)).expand(mean.shape)
-    return model.condition_on_observations(X, mean, **kwargs)
 
 
 def require_one_to_one(model: Model) -> None:
@@ -195,7 +178,7 @@ def require_one_to_one(model: Model) -> None:
 def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
 
-    These are the posteriors of ``with_pending``, but gradients reach through all points.
+    Gradients reach through all points.
 
     Raises:
         UnsupportedError: if the posterior is not one Gaussian with a value for each point.
@@ -205,9 +188,9 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     posterior = model.posterior(X)
     if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
-            "Points of a batch are conditioned on each other by a Gaussian posterior with a value for each point, and "
-            f"that of this {type(model).__name__} is no such {type(posterior).__name__}: choose them one by one, as "
-            "optimize_acqf(..., sequential=True) does."
+            "Points of a batch, or pending, are conditioned on by a Gaussian posterior with a value for each point, "
+            f"and that of this {type(model).__name__} is no such {type(posterior).__name__}: choose points one by one, "
+            "as optimize_acqf(..., sequential=True) does, and leave pending points out, or take a NystromGP."
         )
     with torch.no_grad():
         noise = _later_noise(model, X).flatten(-2)
@@ -225,7 +208,7 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
 
 
 def _later_noise(model: Model, X: Tensor) -> Tensor:
-    """Return the noise variances with which ``with_pending`` has points X (..., q, d) observed, (..., q, m)."""
+    """Return the noise variances of observations made now at points X (..., q, d), (..., q, m)."""
     if isinstance(model, ModelListGP):
         return torch.cat([_later_noise(cast(Model, part), X) for part in model.models], -1)
     likelihood, noise = getattr(model, "likelihood", None), True
@@ -233,10 +216,8 @@ def _later_noise(model: Model, X: Tensor) -> Tensor:
         level = model.regularization - likelihood.second_noise  # which the likelihood adds
         level = level if level.dim() and model.num_outputs > 1 else level.unsqueeze(-1)
         noise = level.unsqueeze(-2).expand(*X.shape[:-1], model.num_outputs)
-    plain = _by_point(cast(GPyTorchPosterior, model.posterior(X)))
-    noisy = _by_point(cast(GPyTorchPosterior, model.posterior(X, observation_noise=noise)))
-    noise = (noisy - plain).diagonal(dim1=-2, dim2=-1)
-    return noise.clamp_min(0.0).unflatten(-1, (X.shape[-2], model.num_outputs))
+    noisy = model.posterior(X, observation_noise=noise)  # pyright: ignore[reportArgumentType]
+    return (posterior_variance(noisy) - posterior_variance(model.posterior(X))).clamp_min(0.0)
 
 
 def _by_point(posterior: GPyTorchPosterior) -> Tensor:
@@ -253,7 +234,3 @@ def _posteriors(model: Model) -> list[Any]:
     """Return a model and what its parts keep of their posteriors: each another object once its part has changed."""
     parts = [part for part in model.modules() if isinstance(part, ExactGP)]
     return [model, *(part.kept if isinstance(part, FactoredGP) else part.prediction_strategy for part in parts)]
-
-
-def _are_same(some: list[Any], others: list[Any]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))

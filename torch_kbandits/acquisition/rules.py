@@ -5,13 +5,10 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, NamedTuple, Never, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.acquisition.analytic import (
-    _log_ei_helper,  # what LogExpectedImprovement computes, without a model around it
-)
 from botorch.exceptions import BadInitialCandidatesWarning
 from botorch.models.model import Model
 from botorch.optim import optimize_acqf
@@ -21,14 +18,17 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.improvement import ImprovementFunction, UnroundedLogEI, UnroundedLogPI
+from torch_kbandits.acquisition.improvement import (
+    ImprovementFunction,
+    log_expected_improvement,
+    log_probability_of_improvement,
+)
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import score_loops
 from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models import FactoredGP
 from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
-from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seeded
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
@@ -65,26 +65,11 @@ class ArmPosterior(Protocol):
 
 
 class SomeOf:
-    """Some rows of a posterior over arms, as ``ArmPosterior``.
-
-    Args:
-        posterior: of A arms.
-        rows: which, (k,).
-        incumbent: what is to be improved on, 0-dim; None for that of all arms.
-    """
+    """Some rows (k,) of a posterior over arms, as ``ArmPosterior``, with another incumbent if one is given."""
 
     def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
+        self.mean, self.variance = posterior.mean[rows], posterior.variance[rows]
         self._posterior, self._rows, self._incumbent = posterior, rows, incumbent
-
-    @property
-    def mean(self) -> Tensor:
-        """Posterior means (k,)."""
-        return self._posterior.mean[self._rows]
-
-    @property
-    def variance(self) -> Tensor:
-        """Posterior variances (k,)."""
-        return self._posterior.variance[self._rows]
 
     @property
     def incumbent(self) -> Tensor:
@@ -111,14 +96,14 @@ class AcquisitionRule(ABC):
     #: In how many stages, each with a posterior of its own, the rule chooses; 0 where there is one posterior.
     num_stages: int = 0
 
-    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone.
-    #: Then arms may be scored where nobody has all of them.
+    #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone, so
+    #: that arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
 
     #: Whether the rule draws functions, which on arms that are not in memory takes waves.
     draws_functions: ClassVar[bool] = False
 
-    #: Whether the rule looks for what is better than an incumbent.
+    #: Whether the rule looks for what is better than an incumbent; then it is called once it is ``scaled_to``.
     needs_incumbent: ClassVar[bool] = False
 
     #: Whether the values of ``function`` are in units of rewards; else they are logarithms.
@@ -142,27 +127,22 @@ class AcquisitionRule(ABC):
     ) -> AcquisitionFunction:
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
-    def climbed(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return what a search climbs in the place of ``function``: of order 1 in whatever units; see ``Rescaled``."""
+    def climbed(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Rescaled:
+        """Return what a search climbs in the place of ``function``: of order 1 in whatever units."""
         return self._rescaled(self.function(model, beta, X_pending, domain, seed), domain)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
-        It is sought in shares of the box, so that no unit of a column matters. Every start is searched from on its own,
-        so the value found is at least that at ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the
-        improvement. A function on a discretisation is maximised there. Where every point is as good, as far from all
-        that was seen, BoTorch's warning of that is not passed on.
+        It is sought in shares of the box, so that no unit of a column matters. The value found is at least that at
+        ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement. A function on a discretisation is
+        maximised there.
         """
-        if domain.bounds is None:
-            raise InputError("on_box needs a domain with bounds.")
         before = 0 if domain.context is None else len(domain.context)
-        lower, upper = box = domain.bounds[:, before:]
+        lower, upper = box = cast(Tensor, domain.bounds)[:, before:]
         starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
         with seeded(seed % 2**31), warnings.catch_warnings():
-            warnings.simplefilter("ignore", BadInitialCandidatesWarning)
+            warnings.simplefilter("ignore", BadInitialCandidatesWarning)  # every point is as good, far from all seen
             function = self.function(model, beta, X_pending, domain, seed)
             if isinstance(function, DiscretizedThompsonSampling):
                 return function.maximizers(1)
@@ -195,7 +175,7 @@ class AcquisitionRule(ABC):
 
 
 class OptimisticRule(AcquisitionRule):
-    """Scores a candidate by a value that the function may have there: so those of several functions can be weighed."""
+    """Scores a candidate by a value that the function may have there, so that several functions can be weighed."""
 
     is_in_reward_units = True
 
@@ -208,16 +188,16 @@ class OptimisticRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
+        """Return the BoTorch acquisition function that the rule maximises."""
         return self.signed(model, beta, X_pending, domain, seed, maximize=True)
 
 
 @dataclass(frozen=True)
 class ExpectedImprovementRule(AcquisitionRule):
-    """Maximise the expected improvement over the largest posterior mean of a played point.
+    """Maximise the expected improvement over the largest posterior mean of a played point, by its logarithm.
 
-    In a context it is over the largest posterior mean of an action there, which on a box is searched for. Scores are
-    logarithms, which rank alike and do not underflow. Pending points count as played, and observed at their mean.
+    In a context it is over the largest posterior mean of an action there, which on a box is searched for. Pending
+    points count as played, and observed at their mean.
 
     Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
     the posterior mean takes its place.
@@ -232,14 +212,13 @@ class ExpectedImprovementRule(AcquisitionRule):
         if loops_over_each(mean, variance):
             scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
             return torch.from_numpy(scores)
-        deviation = deviation_of(variance)
-        return _log_ei_helper((mean - best) / deviation) + deviation.log()
+        return log_expected_improvement(mean, variance, best)
 
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogExpectedImprovement``."""
-        return ImprovementFunction(model, X_pending, domain, UnroundedLogEI)
+        """Return the logarithm of the expected improvement."""
+        return ImprovementFunction(model, X_pending, domain, log_expected_improvement)
 
 
 @dataclass(frozen=True)
@@ -254,8 +233,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
 
     Args:
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
-            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played; so
-            units of rewards do not matter.
+            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played.
     """
 
     margin: float | None = None
@@ -264,8 +242,7 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     scores_arms_apart = True
 
     def __post_init__(self) -> None:
-        if self.margin is not None:
-            checks.keep(self, margin=checks.non_negative)
+        checks.keep(self, margin=checks.optional(checks.non_negative))
 
     def scaled_to(self, belief: Any) -> Self:
         """Return the rule with a margin."""
@@ -279,11 +256,9 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     def function(
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> AcquisitionFunction:
-        """Return BoTorch's ``LogProbabilityOfImprovement``."""
-        margin = self.margin
-        if margin is None:
-            margin = _MARGIN * float(_largest_variance(model, domain).sqrt())
-        return ImprovementFunction(model, X_pending, domain, UnroundedLogPI, margin)
+        """Return the logarithm of the probability of improvement, of a rule with a margin."""
+        margin = cast(float, self.margin)
+        return ImprovementFunction(model, X_pending, domain, log_probability_of_improvement, margin)
 
 
 @dataclass(frozen=True)
@@ -292,8 +267,7 @@ class ThompsonRule(OptimisticRule):
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
-    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size; see
-    ``theoretical_discretization_size`` for the theorem's.
+    Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
 
     Args:
         discretization_size: number of points of D_t on a box.
@@ -330,8 +304,7 @@ class ThompsonRule(OptimisticRule):
         if points is None:
             raise InputError(
                 "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
-                "memory: they are read from a file, computed in blocks or held by shards. Call ask, which needs none "
-                "in memory; or give DiscretizedThompsonSampling points of your choice."
+                "memory. Call ask, which needs none there; or give DiscretizedThompsonSampling points of your choice."
             )
         return points
 
@@ -355,13 +328,9 @@ class RandomRule(AcquisitionRule):
         scores[self.drawn_row(len(scores), seed)] = 0.0
         return scores
 
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
+    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Never:
         """Raise: no function is maximised."""
-        raise InputError(
-            "No acquisition function is maximised: points are drawn at random, or spread until a prior is fitted."
-        )
+        raise InputError("No acquisition function is maximised: points are drawn, or spread until a prior is fitted.")
 
 
 @dataclass(frozen=True)
@@ -418,10 +387,63 @@ class UniformRule(RandomRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
-def _largest_variance(model: Model, domain: Domain) -> Tensor:
-    """Return what the ``kernel_bound`` of a belief is: the largest prior variance of an arm, or of a point played."""
-    model = cast(FactoredGP, model)
-    if domain.context is not None or (domain.arms is None and domain.blocks is None):
-        return model.kernel_bound()
-    with torch.no_grad():
-        return torch.stack([prior_variance(model.covar_module, arms).max() for arms in domain.parts()]).max()
+class Verdict(NamedTuple):
+    """What a stage says of the actions that came to it.
+
+    Attributes:
+        scores: (A,), of which the highest is played; None if the next stage decides.
+        stage: the stage that learns the reward, counted from 1; 0 for none.
+        kept: the actions that go on to the next stage, (A,) bool.
+    """
+
+    scores: Tensor | None
+    stage: int
+    kept: Tensor
+
+
+@dataclass(frozen=True)
+class StagedRule(AcquisitionRule):
+    """Look at the actions stage by stage, each conditioned on its own rounds only, until one of them decides.
+
+    In stage s, with widths w = β σ and bounds u = μ + w of the actions left:
+
+    - if all widths are at most 1/√T, play the action of the highest bound, and no stage learns the reward;
+    - else if all are at most 2⁻ˢ, keep the actions with u >= max u − 2¹⁻ˢ and go on to stage s + 1;
+    - else play the action of the largest width, and stage s learns the reward.
+
+    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
+
+    The regret bound is for exact posteriors of rewards that all count and are learned at once.
+
+    Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
+    may be played, it is the widest; there are no stages that cannot be reached.
+
+    Args:
+        horizon: T, the planned number of rounds.
+    """
+
+    horizon: int
+
+    uses_width = True
+
+    def __post_init__(self) -> None:
+        checks.keep(self, horizon=checks.positive_integer)
+        # S = ⌈½ log₂ T⌉, at least 1: there 2⁻ˢ is at most 1/√T, and one of the two ways to play applies.
+        object.__setattr__(self, "num_stages", max(1, ((self.horizon - 1).bit_length() + 1) // 2))
+
+    def verdict(self, stage: int, mean: Tensor, width: Tensor) -> Verdict:
+        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,)."""
+        bounds, widest = mean + width, float(width.max())
+        if widest <= self.horizon**-0.5:
+            return Verdict(bounds, 0, bounds == bounds.max())
+        if widest <= 2.0**-stage:
+            return Verdict(None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage))
+        return Verdict(width, stage, width > 2.0**-stage)
+
+    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
+        """Return μ + β σ, (A,), of a posterior that is that of no stage."""
+        return posterior.mean + beta * deviation_of(posterior.variance)
+
+    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Never:
+        """Raise: no one function is maximised."""
+        raise InputError("A choice through stages maximises no acquisition function.")

@@ -1,18 +1,15 @@
 """Thompson sampling as a BoTorch acquisition function, on finitely many points."""
 
-import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
-from botorch.sampling.pathwise import draw_matheron_paths
 from botorch.utils.transforms import t_batch_mode_transform
-from gpytorch.models import GP
 from torch import Tensor
 from typing_extensions import override
 
@@ -24,7 +21,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.models import FactoredGP, PosteriorDraws
 from torch_kbandits.numerics.linalg import NotPositiveDefiniteError, covariance_root, jittered_cholesky
 from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
-from torch_kbandits.numerics.random import generator_for, seeded
+from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct, row_keys
 
 #: Points that a path is evaluated at, at a time.
@@ -43,9 +40,8 @@ class DiscretizedThompsonSampling(PendingPoints):
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
-    residuals where the kernel has none) is corrected by the posterior; for other models BoTorch's paths are evaluated.
-    Mean and covariance over draws are the posterior's on every route but low rank, where close points may be less
-    correlated; see ``FourierDraws`` and ``LowRankDraws`` for what is approximate about a single draw.
+    residuals where the kernel has none) is corrected by the posterior. Mean and covariance over draws are the
+    posterior's, but that with low rank close points may be less correlated.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
 
@@ -62,7 +58,7 @@ class DiscretizedThompsonSampling(PendingPoints):
     Raises:
         InputError: if an argument does not fit.
         UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points; if its
-            posterior is not one Gaussian; if there are more than 2,000 points and BoTorch has no paths for the model.
+            posterior is not one Gaussian; if there are more than 2,000 points and the model is none of this package.
             When evaluated: if a gradient is asked for, as ``optimize_acqf`` does.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
@@ -123,11 +119,9 @@ class DiscretizedThompsonSampling(PendingPoints):
                 "acquisition.maximizers()."
             )
         self._follow()
-        skip = self._num_pending
-        values = [
-            self._draw(skip + i).to(X)[self._nearest(X[..., i, :].reshape(-1, X.shape[-1]))] for i in range(X.shape[-2])
-        ]
-        return torch.stack(values).sum(0).reshape(X.shape[:-2])
+        rows = self._nearest(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
+        draws = [self._draw(self._num_pending + i).to(X)[rows[..., i]] for i in range(X.shape[-2])]
+        return torch.stack(draws).sum(0)
 
     @property
     def _num_pending(self) -> int:
@@ -176,16 +170,15 @@ class DiscretizedThompsonSampling(PendingPoints):
         if len(points) <= JOINT_LIMIT:
             posterior = self._posterior(points)
             return posterior.mean.squeeze(-1), partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
-        if self.posterior_transform is not None:
+        is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
+        if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
             raise UnsupportedError(
-                f"Draws at {len(points)} distinct points are made for single outputs; with a "
-                f"posterior_transform the discretization must have at most {JOINT_LIMIT}."
+                f"Draws at more than {JOINT_LIMIT} distinct points are made for a NystromGP or an OnlineGP without an "
+                f"outcome_transform and a posterior_transform, and there are {len(points)}: give fewer, or take "
+                "BoTorch's PathwiseThompsonSampling."
             )
         mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)])
-        if isinstance(model, FactoredGP) and not hasattr(model, "outcome_transform") and not model.batch_shape:
-            return mean, PosteriorDraws(model, points).draw
-        self._check_paths()
-        return mean, partial(_path_draw, model, points, mean)
+        return mean, PosteriorDraws(model, points).draw
 
     def _check_posterior(self) -> None:
         with torch.no_grad():
@@ -197,16 +190,6 @@ class DiscretizedThompsonSampling(PendingPoints):
                 "a model without them whose outcome_transform, if any, is affine, such as Standardize."
             )
 
-    def _check_paths(self) -> None:
-        try:
-            _path(self.model, torch.Generator().manual_seed(0))
-        except NotImplementedError as error:
-            raise UnsupportedError(
-                f"BoTorch has no sample paths of this {type(self.model).__name__}, which more than {JOINT_LIMIT} "
-                "distinct points need: use fewer, a kernel with random features (RBF, Matérn, scaled), or OnlineGP or "
-                "NystromGP without an outcome_transform."
-            ) from error
-
     def _posterior(self, X: Tensor) -> GPyTorchPosterior:
         return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
 
@@ -215,12 +198,6 @@ def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
     """Return a draw of covariance R Rᵀ, given R (U, U)."""
     normals = torch.randn(len(root), generator=generator, dtype=torch.float64, device="cpu")
     return root @ normals.to(root)
-
-
-def _path_draw(model: Model, points: Tensor, mean: Tensor, generator: torch.Generator) -> Tensor:
-    """Return one of BoTorch's sample paths of a model at points (U, d), less posterior means (U,)."""
-    path = _path(model, generator)
-    return torch.cat([path(block) for block in points.split(_BLOCK)]) - mean
 
 
 def _root(covariance: Tensor) -> Tensor:
@@ -233,45 +210,3 @@ def _root(covariance: Tensor) -> Tensor:
         return jittered_cholesky(covariance)
     except NotPositiveDefiniteError:
         return covariance_root(covariance)
-
-
-def _path(model: Model, generator: torch.Generator) -> Any:
-    """Return one of BoTorch's sample paths of a model."""
-    with seeded(int(torch.randint(2**31, (), generator=generator, device="cpu"))):
-        return draw_matheron_paths(cast(GP, model), sample_shape=torch.Size())
-
-
-def theoretical_discretization_size(
-    norm_bound: float, lipschitz: float, side: float, dimension: int, round: int
-) -> int:
-    """Return the size |D_t| = (B L r d t²)^d of a grid on which GP-TS loses at most 1/t² in round t, rounded up.
-
-    Every f of norm at most B changes by at most 1/t² from a point to the nearest of D_t. It is of use for d = 1 only:
-    with B = L = r = 1 it is 10,000 points in round 100 for d = 1, but 4 · 10⁸ for d = 2 and 3 · 10²³ for d = 5. A
-    Sobol set of fixed size, ``ThompsonRule``, is what can be computed.
-
-    Source: Chowdhury and Gopalan, ICML 2017, §4.
-
-    Args:
-        norm_bound: B > 0, bound on the RKHS norm of f, in reward units.
-        lipschitz: L = sup_x max_j (∂²k(p, q)/∂p_j∂q_j at p = q = x)^½ > 0: s/ℓ for a Gaussian kernel of prior standard
-            deviation s and lengthscale ℓ.
-        side: r > 0; the domain lies in [0, r]^d.
-        dimension: d.
-        round: t >= 1.
-
-    Raises:
-        InputError: if an argument is out of range, or the size too large for a float.
-    """
-    norm_bound = checks.positive("norm_bound", norm_bound)
-    lipschitz = checks.positive("lipschitz", lipschitz)
-    side = checks.positive("side", side)
-    dimension = checks.positive_integer("dimension", dimension)
-    round = checks.positive_integer("round", round)
-    try:
-        return math.ceil((norm_bound * lipschitz * side * dimension * round**2) ** dimension)
-    except OverflowError:
-        raise InputError(
-            f"The discretization of dimension = {dimension} in round = {round} has more points than a float can count: "
-            "use a Sobol set of fixed size."
-        ) from None

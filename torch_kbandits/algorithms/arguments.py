@@ -169,7 +169,7 @@ class Arguments:
                 f"{name} is missing: give it, or without contexts and with a kernel that is known give horizon, the "
                 "number of rounds, for the theorem's."
             )
-        if (arms := self.candidates.domain.arms) is not None:
+        if (arms := self.candidates.in_round(None, None, 0.0).arms) is not None:
             some = arms[:: -(-len(arms) // _GAIN_ARMS)]
         else:
             some = some_points(self.candidates, _GAIN_ARMS, 0.0, generator_for(0, 0, "information gain"))

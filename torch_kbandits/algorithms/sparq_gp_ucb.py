@@ -13,8 +13,8 @@ from torch_kbandits.algorithms.words import WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
 from torch_kbandits.bandit.adaptation.memory_choice import Believe
-from torch_kbandits.bandit.advice import Advice
-from torch_kbandits.bandit.settings import describe_value
+from torch_kbandits.bandit.config import Advice
+from torch_kbandits.bandit.saving import settings_of
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
@@ -161,9 +161,8 @@ class Questions(Advice):
 
     def config(self) -> dict[str, Any]:
         """Return what must agree between a saved state and the bandit that loads it, by name."""
-        config = {"num_swaps": self.num_swaps, "max_questions": self.expert.max_questions}
-        describe_value("questions", self.number, config)
-        return config
+        words = {"num_swaps": self.num_swaps, "max_questions": self.expert.max_questions}
+        return words | settings_of("questions", self.number)
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,10 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, Self, cast, overload
 
-import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
@@ -22,10 +20,9 @@ from torch_kbandits.acquisition import (
     UpperConfidenceRule,
 )
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
-from torch_kbandits.bandit.advice import Advice
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import Batches, objectives_of, playable_of, rule_in
-from torch_kbandits.bandit.config import BanditConfig
+from torch_kbandits.bandit.config import Advice, BanditConfig
 from torch_kbandits.bandit.guarantees import (
     FIRST_REWARDS,
     warn_of_clipping,
@@ -33,7 +30,6 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_far_rewards,
 )
 from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
-from torch_kbandits.bandit.known_rewards import KnownRewards
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
@@ -48,8 +44,8 @@ from torch_kbandits.bandit.state import CachedFantasy, Round, State
 from torch_kbandits.beliefs import (
     Belief,
     FantasyPosterior,
-    ObjectiveFantasies,
     Playable,
+    ScalarizedFantasy,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import as_told
@@ -61,9 +57,8 @@ from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.history import History
-from torch_kbandits.observations.ledger import Expiry, Pending, expiry_of
-from torch_kbandits.observations.told import measured, rewards, told_rewards
+from torch_kbandits.observations.history import History, measured, rewards, told_rewards
+from torch_kbandits.observations.ledger import Expiry, Pending
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
 
@@ -191,7 +186,7 @@ class Bandit(BanditReports):
             noise_scale,
             outcomes,
             constraints,
-            expiry_of(expire_after),
+            Expiry.of(expire_after),
             objective,
         )
         self.candidates = self._config.candidates
@@ -205,7 +200,7 @@ class Bandit(BanditReports):
         self._cached_fantasy: CachedFantasy | None = None
         self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
-        self._complaints: tuple[str, ...] = ()
+        self._diagnostics: tuple[str, ...] = ()
         self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
@@ -353,7 +348,7 @@ class Bandit(BanditReports):
         else:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            rows = asked.rows_at(ledger.pending_ids(ids, self._expires))
+            rows = ledger.pending_rows(ids, self._expires)
             X = asked.points[rows]
         told, is_over = self._round(state, X, rows, y, outcomes, failed, time)
         pending = asked.without_rows(rows) if is_over else asked
@@ -363,8 +358,8 @@ class Bandit(BanditReports):
 
     def run(
         self,
-        pull: Callable[[Any], Any] | Tensor | np.ndarray,
-        rounds: int | None = None,
+        pull: Callable[[Any], Any],
+        rounds: int,
         *,
         offered: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> Any:
@@ -376,9 +371,8 @@ class Bandit(BanditReports):
         Args:
             pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
-                the bandit, and ask and tell nothing. Or the rewards of all arms in each round, (r, A), where they are
-                known beforehand: of arms in memory, of equal ones the first one's.
-            rounds: how many; None for as many as have known rewards.
+                the bandit, and ask and tell nothing.
+            rounds: how many.
             offered: given the number of a round, returns by name the words of its ``ask``: context, candidates, time.
 
         Returns:
@@ -389,24 +383,18 @@ class Bandit(BanditReports):
 
         After an error, also one of ``pull``, the rounds before it were played, and the bandit is as it was then.
         """
-        if offered is not None and not callable(offered):
-            raise InputError(f"offered must be a function of the number of a round, got {checks.describe(offered)}.")
-        if callable(pull):
-            rewards, number = None, checks.positive_integer("rounds", rounds)
-        else:
-            rewards = KnownRewards(self.candidates, pull, rounds)
-            number = rewards.rounds
-            if offered is not None:
-                raise InputError("offered= goes with a function that returns rewards, not with a table of them.")
+        for name, function in (("pull", pull), ("offered", offered)):
+            if not (callable(function) or function is offered is None):
+                raise InputError(f"{name} must be a function, got {checks.describe(function)}.")
+        number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
-        while (turn := len(played)) < number:
+        while len(played) < number:
             start = perf_counter()
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
             state, domain = self._now(*(words.get(name) for name in _BROUGHT))
             X, ahead = self._chosen(state, domain, 1)
             state = self._asked_for(X, state, ahead)
-            gives = cast(Callable[[Any], Any], pull) if rewards is None else partial(rewards.of, turn)
-            words, pulled = self._pulled(gives, X, start)
+            words, pulled = self._pulled(pull, X, start)
             pending, last = state.ledger.pending, [len(state.ledger.pending.ids) - 1]
             told, is_over = self._round(state, X, last, **words)
             self._cached_fantasy = CachedFantasy(state, ahead)
@@ -433,7 +421,7 @@ class Bandit(BanditReports):
         if ids is not None:
             if x is not None or context is not None:
                 raise InputError("Give either x (and its context) or ids, not both: an id names its point.")
-            remaining = pending.without_ids(state.ledger.pending_ids(ids, self._expires))
+            remaining = pending.without_rows(state.ledger.pending_rows(ids, self._expires))
         elif x is None and context is None:
             remaining = pending.without(pending.points)
         else:
@@ -473,7 +461,7 @@ class Bandit(BanditReports):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state: tensors, numbers and strings, which ``torch.load(weights_only=True)`` reads."""
-        return state_of(self._settings(), self._state, self._config)
+        return state_of(type(self), self._config, self._state)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a bandit of the same configuration was saved; what this one knew is replaced.
@@ -485,7 +473,7 @@ class Bandit(BanditReports):
 
         After an error the bandit is as it was.
         """
-        self._become(restored(self._config, self._settings(), state))
+        self._become(restored(type(self), self._config, state))
         if self._config.advice is not None:
             self._config.advice.restore(state["expert"]["counts"])
 
@@ -500,8 +488,7 @@ class Bandit(BanditReports):
 
         Cost: that of ``state_dict``, and a copy of the arms where they are in memory.
         """
-        known = self._there(torch.cat([self.candidates.example, self._state.told.inducing_points]))
-        save(self, path, self._config.arguments, self._config.seen_by_kernel(known))
+        save(self, path, self._config.arguments)
 
     @classmethod
     def load(
@@ -678,10 +665,10 @@ class Bandit(BanditReports):
 
     def _warn_of_fits(self, after: State, stacklevel: int) -> None:
         """Say once, as many calls above, what is odd about a fit, and that rewards are clipped."""
-        for complaint in after.complaints:
-            if complaint not in self._complaints:
-                self._complaints = (*self._complaints, complaint)
-                warnings.warn(complaint, KernelBanditWarning, stacklevel=stacklevel)
+        for diagnostic in after.diagnostics:
+            if diagnostic not in self._diagnostics:
+                self._diagnostics = (*self._diagnostics, diagnostic)
+                warnings.warn(diagnostic, KernelBanditWarning, stacklevel=stacklevel)
         if not self._warned_of_clipping and (below := after.rewards_below(self._state)) is not None:
             self._warned_of_clipping = True
             warn_of_clipping(below, after.spec.prior.floor, stacklevel)
@@ -690,17 +677,12 @@ class Bandit(BanditReports):
         """Return what chooses the next point (1, d) in this round when so many are pending."""
         seed, number, beta = self.seed, state.round, self.width(state.belief)
         objective = self._config.objective
-        aiming = None if objective is None else ObjectiveFantasies(objectives_of(self._config, state, objective), ahead)
+        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
             rule = rule_in(self._config, state, pending)
             address = seed_for(seed, number, f"ask {pending}")
-            if aiming is not None:
-                found = offer.chosen(aiming.scalarized(ahead, beta, address), rule, beta, address)
-            elif offer.constraints is None:
-                found = ahead.choose(rule, beta, address, offer.domain)
-            else:
-                found = offer.chosen(ahead, rule, beta, address)
+            found = offer.chosen(sought, rule, beta, address)
             return as_told(self.candidates, found) if self.candidates.is_timed else found
 
         return choose
@@ -713,10 +695,6 @@ class Bandit(BanditReports):
         Bandit.__init__(bandit, **words)
         del bandit._was_warned_of
         return bandit
-
-    def _settings(self) -> dict[str, Any]:
-        """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        return {"algorithm": type(self).__name__} | self._config.settings()
 
 
 def _named(what: str, words: Any, names: Sequence[str]) -> Mapping[str, Any]:

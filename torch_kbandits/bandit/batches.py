@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
-#: A leverage score below this is a variance of 0 to rounding.
+#: A leverage score below this is a variance of 0 to rounding: playing the point on changes nothing.
 _KNOWN = 1e-12
 
 
@@ -76,7 +76,7 @@ class GlobalBatchRule(BatchRule):
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
         scores = posterior.pending_scores()
-        return 1.0 + float(scores.sum()) > self.threshold or _is_known(scores[-1])
+        return 1.0 + float(scores.sum()) > self.threshold or float(scores[-1]) <= _KNOWN
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,14 @@ class LocalBatchRule(BatchRule):
 
     def is_complete(self, posterior: BatchPosterior) -> bool:
         """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
-        return float(posterior.variance_ratio()) > self.threshold or _is_known(posterior.pending_scores()[-1])
+        return float(posterior.variance_ratio()) > self.threshold or float(posterior.pending_scores()[-1]) <= _KNOWN
 
 
 @dataclass(frozen=True)
 class StayRule(BatchRule):
     """Play a point again until its variance has shrunk by a factor C: ⌊(C − 1) / τ(x)⌋ times, at least once.
 
-    The scores are those of the first play. So the history has few distinct points, which is what the exact posterior
+    The score is that of the first play. So the history has few distinct points, which is what the exact posterior
     costs.
 
     Source: Calandriello et al., "Scaling Gaussian process optimization by evaluating a few unique candidates multiple
@@ -131,15 +131,9 @@ class StayRule(BatchRule):
 
     def repeats(self, posterior: BatchPosterior) -> int:
         """Return how many plays of the batch's first point are missing. Cost: O(k)."""
-        batch = posterior.pending
-        score = posterior.pending_scores()[0]
-        plays = 1 if _is_known(score) else max(1, math.floor((self.threshold - 1.0) / float(score)))
+        batch, score = posterior.pending, float(posterior.pending_scores()[0])
+        plays = 1 if score <= _KNOWN else max(1, math.floor((self.threshold - 1.0) / score))
         return max(0, plays - int((batch == batch[0]).all(-1).sum()))
-
-
-def _is_known(score: Tensor) -> bool:
-    """Say whether a point of this leverage score has nothing left to learn, so that playing it on changes nothing."""
-    return float(score) <= _KNOWN
 
 
 def _ratio(name: str, value: float) -> float:

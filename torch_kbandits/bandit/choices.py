@@ -13,6 +13,7 @@ from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import (
+    ConsecutiveFailures,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -20,7 +21,7 @@ from torch_kbandits.beliefs import (
     ObjectivePosterior,
     ObjectiveSet,
     Playable,
-    playable_in,
+    among,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
@@ -28,7 +29,6 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures, among
 
 
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
@@ -47,7 +47,7 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
     constraints = constraints_of(config, state)
     if constraints is None:
         return Playable(state.belief.in_round(domain, rule))
-    return playable_in(state.belief, domain, rule, constraints)
+    return Playable.within(domain, constraints, state.belief, rule)
 
 
 def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
@@ -61,7 +61,6 @@ def objectives_of(config: BanditConfig, state: State, objective: Scalarization) 
             dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
         members.append(
             ObjectivePosterior(
-                name=name,
                 maximize=objective.objectives[name] == "maximize",
                 belief=belief,
                 beta=cast(Width, config.width)(belief),

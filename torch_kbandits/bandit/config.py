@@ -1,7 +1,8 @@
-"""What a bandit is made of: which pieces go together, what tells them from others, and the beliefs that they begin."""
+"""What a bandit is made of: which pieces go together, and the beliefs that they begin."""
 
 import math
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, cast
@@ -14,31 +15,53 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
-from torch_kbandits.bandit.advice import Advice, Advised
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.compatibility import check_adaptation, check_candidates, check_kinds, check_outcomes
-from torch_kbandits.bandit.settings import describe_module, describe_value
-from torch_kbandits.bandit.sharing import differs_in_numbers_alone
-from torch_kbandits.beliefs import Belief, EnsembleBelief, PosteriorConfig, StagedBelief, belief_over
+from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
+from torch_kbandits.bandit.values import are_same
+from torch_kbandits.beliefs import Belief, EnsembleBelief, PosteriorBelief, PosteriorConfig, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
-from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.memory.windows import LastObservations
+from torch_kbandits.memory.base import LastObservations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
+from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
 from torch_kbandits.priors import Family, LearnedPrior, Prior
-from torch_kbandits.priors.fitting import column_spans
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
+from torch_kbandits.priors.units import column_spans
+
+
+class Advice(ABC):
+    """Who is asked about the current function once a round, or once for each time that ``ask`` is given.
+
+    Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
+    with the state, as is what was counted.
+    """
+
+    @abstractmethod
+    def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
+        """Ask, given the rewards so far, the prior covariance, the round and its time; the seed addresses draws."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """Return what was counted, by name, for saved states."""
+
+    @abstractmethod
+    def restore(self, counts: dict[str, int]) -> None:
+        """Go on from what ``counts`` returned."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Return what must agree between a saved state and the bandit that loads it, by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +70,7 @@ class SurrogateSpec:
 
     Attributes:
         prior: of the function at one time, and of its noise.
-        memory: which observations count at a time; None where all do. A bandit that starts without one has no clock, so
-            one that may get one starts with ``Stationary()``; a prior on time needs points that know the time.
+        memory: which observations count at a time; None where all do, for a bandit without a clock.
         mean: the prior mean of points as the candidates have them; None for zero.
     """
 
@@ -107,13 +129,9 @@ class BanditConfig:
     objective: Scalarization | None = None
 
     def __post_init__(self) -> None:
-        check_kinds(self)
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
         checks.keep(self, outcomes=checks.entries, constraints=checks.entries)
-        for number, limit in enumerate(self.constraints):
-            checks.instance(f"constraints[{number}]", limit, Limit, 'a limit such as AtMost("temperature", 80.0)')
-        check_adaptation(self)
-        check_outcomes(self)
+        check_pieces(self)
         if self._adds_time:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.width is None:
@@ -121,61 +139,22 @@ class BanditConfig:
         check_candidates(self)
         _ = self.spec, self.specs, self.of_outcomes, self.known_safe
 
-    # ---------------------------------------------------------------- what follows from the pieces
-
-    @cached_property
-    def start(self) -> Prior:
-        """The prior before any reward."""
-        if isinstance(self.prior, Prior):
-            return self.prior
-        example = self.candidates.example[:, self.hidden_columns :]
-        return self.prior.started(column_spans(example, self.ranges, self.groups), self.groups)
-
-    @cached_property
-    def spec(self) -> SurrogateSpec:
-        """What is taken for true then."""
-        return self.spec_of(self.start, self.memory)
-
-    @cached_property
-    def specs(self) -> tuple[SurrogateSpec, ...]:
-        """Those of the family, what one leaves out as the bandit has it; none without."""
-        return tuple(self._all_specs())
-
-    def _all_specs(self) -> Iterator[SurrogateSpec]:
-        memory = self.memory
-        # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = Stationary() if memory is None and self.all_memories and self.memories is None else memory
-        for each in () if self.family is None else self.family.variants:
-            words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
-            prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
-            yield self.spec_of(prior, memory if each.memory is None else each.memory)
-
-    @cached_property
-    def declared(self) -> tuple[Outcome, ...]:
-        """The outcomes, those that only limits or the objective name included."""
-        return declared(self.outcomes, self.constraints, () if self.objective is None else self.objective.outcomes)
-
-    @cached_property
-    def of_outcomes(self) -> "tuple[BanditConfig, ...]":
-        """For each outcome the configuration of its posterior, as if it were the reward."""
-        width, rule, candidates = ConstantWidth(0.0), UpperConfidenceRule(), self.candidates
-        own = untimed(candidates) if self.hidden_columns else candidates
-        memories = (self.memory if each.memory is None else each.memory for each in self.declared)
-        return tuple(
-            BanditConfig(own, each.prior, self.dictionary, width, rule, None, memory, self.seed)
-            for each, memory in zip(self.declared, memories, strict=True)
-        )
-
-    @cached_property
-    def known_safe(self) -> tuple[KnownSafe, ...]:
-        """What each limit knows to be safe."""
-        return tuple(KnownSafe.of(each.safe_seed, self.candidates) for each in self.constraints)
-
-    def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
-        """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
-        return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
-
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
+
+    # ---------------------------------------------------------------- time
+
+    @cached_property
+    def all_memories(self) -> tuple[Memory, ...]:
+        """The memories that may be in force."""
+        if self.memories is not None:
+            return self.memories.memories
+        return _known(self.memory, *(each.memory for each in self._variants))
+
+    @cached_property
     def has_clock(self) -> bool:
         """Whether it matters when something is asked or told."""
         return bool(self._dating) or self.candidates.is_timed
@@ -186,30 +165,23 @@ class BanditConfig:
         return Clock(matters=self.has_clock)
 
     @property
-    def _dating(self) -> tuple[Memory, ...]:
-        """The memories for which it matters: of rewards and of outcomes."""
-        return *self.all_memories, *(each.memory for each in self.declared if each.memory is not None)
-
-    @property
-    def all_memories(self) -> tuple[Memory, ...]:
-        """The memories that may be in force."""
-        if self.memories is not None:
-            return self.memories.memories
-        own = [] if self.family is None else [each.memory for each in self.family.variants]
-        return tuple(memory for memory in (self.memory, *own) if memory is not None)
-
-    @property
     def forgetting(self) -> list[str]:
         """What makes observations stop counting, or count for less."""
-        names = [] if self.trigger is None else [repr(self.trigger)]
-        return list(dict.fromkeys([*names, *(repr(memory) for memory in self.all_memories if memory.forgets)]))
+        memories = (memory for memory in self.all_memories if memory.forgets)
+        return list(dict.fromkeys(map(repr, _known(self.trigger, *memories))))
+
+    @property
+    def _dating(self) -> tuple[Memory, ...]:
+        """The memories for which time matters: of rewards and of outcomes."""
+        return *self.all_memories, *_known(*(each.memory for each in self.declared))
 
     @cached_property
     def _adds_time(self) -> bool:
         """Whether points know the time since a memory that may be in force, or a mean, depends on it."""
-        means = [self.prior.mean, *([] if self.family is None else [each.mean for each in self.family.variants])]
-        means += [each.prior.mean for each in self.declared]
-        return any(memory.needs_time_column for memory in self._dating) or any(map(depends_on_time, means))
+        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
+        return any(each.needs_time_column for each in self._dating) or any(
+            depends_on_time(each.mean) for each in priors
+        )
 
     @property
     def hidden_columns(self) -> int:
@@ -220,11 +192,6 @@ class BanditConfig:
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
-
-    @property
-    def num_stages(self) -> int:
-        """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
-        return self.acquisition.num_stages or len(self.specs)
 
     # ---------------------------------------------------------------- priors
 
@@ -247,6 +214,39 @@ class BanditConfig:
         """Whether the prior is given, or was fitted when more rewards than so many, the first, had been learned."""
         return not self.learns_units or last_fit.number > since
 
+    @cached_property
+    def start(self) -> Prior:
+        """The prior before any reward."""
+        if isinstance(self.prior, Prior):
+            return self.prior
+        return self.prior.started(self.spans(self.candidates.example), self.groups)
+
+    @cached_property
+    def spec(self) -> SurrogateSpec:
+        """What is taken for true then."""
+        return self.spec_of(self.start, self.memory)
+
+    @cached_property
+    def specs(self) -> tuple[SurrogateSpec, ...]:
+        """Those of the family, what one leaves out as the bandit has it; none without."""
+        # With a clock all have a memory, since points may know the time for the sake of one.
+        memory = Stationary() if self.memory is None and self.all_memories and self.memories is None else self.memory
+        found = []
+        for each in self._variants:
+            words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
+            prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
+            found.append(self.spec_of(prior, memory if each.memory is None else each.memory))
+        return tuple(found)
+
+    @property
+    def _variants(self) -> Sequence[Any]:
+        return () if self.family is None else self.family.variants
+
+    @property
+    def num_stages(self) -> int:
+        """How many there are of what may have chosen a point: the stages of a rule, or hypotheses; 0 for neither."""
+        return self.acquisition.num_stages or len(self.specs)
+
     def spec_of(self, prior: Prior, memory: Memory | None) -> SurrogateSpec:
         """Return what is taken for true under a prior and a memory."""
         return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
@@ -255,26 +255,70 @@ class BanditConfig:
         """Return the spec that a belief is under: of a family that of the hypothesis that leads."""
         return self.specs[belief.leader] if isinstance(belief, EnsembleBelief) else spec
 
+    def spans(self, X: Tensor) -> Tensor:
+        """Return what each column that the kernel of the prior sees is divided by, (d,), of points (n, d) as well."""
+        ranges = torch.cat([unknown_ranges(self._num_times), self.candidates.ranges], -1)
+        return column_spans(X[:, self.hidden_columns :], ranges, self.groups)
+
     @property
     def groups(self) -> Sequence[int] | None:
         """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
-        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
+        return None if self._num_times else untimed(self.candidates).groups
 
     @property
     def names(self) -> Sequence[str] | None:
         """Of each of these columns the name, empty where it is not known; None: none is."""
-        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).names
+        return None if self._num_times else untimed(self.candidates).names
 
     @property
-    def ranges(self) -> Tensor:
-        """The ranges (2, d) of the columns that the kernel of the prior sees; see ``Candidates.ranges``."""
-        seen = self.candidates.is_timed - self.hidden_columns
-        return torch.cat([unknown_ranges(seen), self.candidates.ranges], -1)
+    def _num_times(self) -> int:
+        """How many columns of time the kernel of the prior sees."""
+        return self.candidates.is_timed - self.hidden_columns
 
-    def seen_by_kernel(self, points: Tensor) -> Tensor:
-        """Return points (n, d) as the kernel given sees them: without a time that a memory adds."""
-        is_spatial = self._adds_time and not isinstance(self.start.kernel, SpaceTimeKernel)
-        return points[:, 1:] if is_spatial else points
+    # ---------------------------------------------------------------- outcomes
+
+    @cached_property
+    def declared(self) -> tuple[Outcome, ...]:
+        """The outcomes, those that only limits or the objective name included."""
+        return declared(self.outcomes, self.constraints, () if self.objective is None else self.objective.outcomes)
+
+    @cached_property
+    def of_outcomes(self) -> "tuple[BanditConfig, ...]":
+        """For each outcome the configuration of its posterior, as if it were the reward."""
+        own = untimed(self.candidates) if self.hidden_columns else self.candidates
+        rule, width, found = UpperConfidenceRule(), ConstantWidth(0.0), []
+        for each in self.declared:
+            memory = self.memory if each.memory is None else each.memory
+            found.append(BanditConfig(own, each.prior, self.dictionary, width, rule, None, memory, self.seed))
+        return tuple(found)
+
+    @cached_property
+    def known_safe(self) -> tuple[KnownSafe, ...]:
+        """What each limit knows to be safe."""
+        return tuple(KnownSafe.of(each.safe_seed, self.candidates) for each in self.constraints)
+
+    def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
+        """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
+        return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
+
+    def _differs_in_numbers_alone(self, own: "BanditConfig") -> bool:
+        """Say whether an outcome's posterior would differ from the reward's in the mean alone, were all plays measured.
+
+        It would if the assumptions are the same, and each play is learned when it is told, in one posterior. An
+        expert's answers are about rewards alone, and a trigger or a choice of memories forgets by them. Several
+        objectives draw from their posteriors, which takes one of its own.
+        """
+        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective
+        ours, theirs = (
+            (each.start.regularization, each.memory, each.hidden_columns, each.has_clock) for each in (self, own)
+        )
+        return (
+            not _known(*deciding, self.learning, own.learning)
+            and not self.num_stages
+            and own.start.floor == -math.inf
+            and ours == theirs
+            and are_same(own.start.kernel, self.start.kernel)
+        )
 
     # ---------------------------------------------------------------- beliefs
 
@@ -286,31 +330,29 @@ class BanditConfig:
         candidates, example = self.candidates, self.candidates.example
         if candidates.is_split:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
-        return belief_over(candidates, self._terms(spec))
+        return belief_over(candidates, self._posterior_config(spec))
 
     def belief(self, spec: SurrogateSpec) -> Belief:
         """Return the belief before any reward, under the spec that is in force."""
         if self.family is not None:
-            parts = tuple(belief_over(self.candidates, self._terms(each)) for each in self.specs)
+            parts = tuple(belief_over(self.candidates, self._posterior_config(each)) for each in self.specs)
             return EnsembleBelief(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
         num_stages, memory = self.acquisition.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
-        each = enumerate(self.of_outcomes)
-        beside = tuple((number, own.spec.mean) for number, own in each if differs_in_numbers_alone(self, own))
-        terms = self._terms(under, beside)
-        belief, *stages = (belief_over(self.candidates, terms) for _ in range(1 + num_stages))
-        if stages:
-            belief = StagedBelief(belief, tuple(stages), num_latest=num_latest)
-        if self.advice is not None and (memory is None or not isinstance(belief, Advised)):
-            raise InputError(
-                "An expert's answers count at one time only, so they need a memory, and a rule that does not choose "
-                "through stages: give memory=UncertaintyInjection(...) or another, or leave out advice."
-            )
-        return belief
+        config = self._posterior_config(under, self._beside_rewards)
+        belief, *stages = (belief_over(self.candidates, config) for _ in range(1 + num_stages))
+        return StagedBelief((belief, *stages), num_latest) if stages else belief
 
-    def _terms(self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()) -> PosteriorConfig:
-        """Return what a belief is made of; of outcomes beside the reward their numbers and prior means."""
+    @cached_property
+    def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
+        """The numbers and prior means of the outcomes whose posteriors are beside that of rewards."""
+        each = enumerate(self.of_outcomes)
+        return tuple((number, own.spec.mean) for number, own in each if self._differs_in_numbers_alone(own))
+
+    def _posterior_config(
+        self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
+    ) -> PosteriorConfig:
         return PosteriorConfig(
             self.kernel_under(spec.memory, spec.kernel),
             spec.regularization,
@@ -354,39 +396,27 @@ class BanditConfig:
             start, stop = stop, 2 * stop
         return belief
 
-    # ---------------------------------------------------------------- saved
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
-
-    def settings(self) -> dict[str, Any]:
-        """Return all that must agree between a saved state and the bandit that loads it, by name."""
-        settings: dict[str, Any] = {f"candidates.{key}": value for key, value in self.candidates.describe().items()}
-        if isinstance(self.prior, Prior):
-            settings |= describe_module(self.prior.kernel, "kernel") | {"regularization": self.prior.regularization}
-            describe_value("mean", self.prior.mean, settings)
-            describe_value("floor", self.prior.floor, settings)
-        else:
-            describe_value("prior", self.prior, settings)
-            own = () if self.prior.kernel is None else self.prior.kernel.named_parameters()
-            fixed = sorted(name for name, part in own if not part.requires_grad)
-            settings["prior.kernel.fixed"] = ", ".join(fixed) or "nothing"
-        names = ("seed", "acquisition", "batches", "dictionary", "width", "memory", "memories", "trigger", "family")
-        for name in (*names, "expire_after"):
-            describe_value(name, getattr(self, name), settings)
-        describe_value("outcomes", self.declared, settings)
-        for number, (limit, safe) in enumerate(zip(self.constraints, self.known_safe, strict=True)):
-            words = {"name": limit.name, "value": limit.value, "mode": limit.mode, "beta": limit.beta, "safe": safe}
-            settings[f"constraints.{number}"] = type(limit).__name__
-            for name, word in words.items():
-                describe_value(f"constraints.{number}.{name}", word, settings)
-        describe_value("objective", self.objective, settings)
-        return settings | ({} if self.advice is None else self.advice.config())
-
 
 def _is_nothing(word: Any) -> bool:
     """Say whether a word says what holds without it."""
     return word is None or (isinstance(word, tuple) and not word) or (isinstance(word, float) and word == 0.0)
+
+
+def _known(*words: Any) -> tuple[Any, ...]:
+    """Return the words that are not None."""
+    return tuple(word for word in words if word is not None)
+
+
+def beside(host: Belief, outcome: int) -> PosteriorBelief | None:
+    """Return the posterior of the outcome of a number beside that of rewards; None if it has its own."""
+    return host.seen_as(outcome) if isinstance(host, PosteriorBelief) else None
+
+
+def number_beside(belief: Belief) -> int | None:
+    """Return the number of the outcome that a belief beside that of rewards is about; None for another belief."""
+    return belief.outcome if isinstance(belief, PosteriorBelief) else None
+
+
+def is_measured_throughout(rewards: Tensor, outcomes: Tensor | None, number: int) -> bool:
+    """Say whether all plays have a reward (n,), and a finite value in a column of the outcomes (n, k)."""
+    return outcomes is not None and bool(rewards.isfinite().all()) and bool(outcomes[:, number].isfinite().all())

@@ -6,11 +6,10 @@ from typing import Self
 import torch
 
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.beliefs import Belief
+from torch_kbandits.beliefs import Belief, ConsecutiveFailures
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
-from torch_kbandits.outcomes.consecutive_failures import ConsecutiveFailures
 from torch_kbandits.priors import Prior
 
 #: The probability of failure where nothing was played.
@@ -59,11 +58,11 @@ def failures_after(
     """
     if known is None:
         return failures_in(config, ledger, spec, now)
-    generator = config.dictionary_generator(ledger.num_observations - len(new.X))
-    marked, belief = _marked(new), known.belief
+    belief, marked = known.belief, _marked(new)
     if len(marked.X):
+        generator = config.dictionary_generator(ledger.num_observations - len(new.X))
         belief = belief.learned(marked, config.dictionary, generator)
-    return Failures(belief.at(now), *_streaks(config, known.points, known.actions, new))
+    return _after(config, belief.at(now), known.points, known.actions, new)
 
 
 def failures_in(
@@ -73,12 +72,12 @@ def failures_in(
     told = ledger.history_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None
-    belief = config.plain_belief(_of_failures(config, spec)).at(now)
-    if dictionary is not None:
-        belief = belief.restored(_marked(told), dictionary)
-    else:
+    belief = config.plain_belief(_spec_of_failures(config, spec)).at(now)
+    if dictionary is None:
         belief = config.learned_in_passes(belief, _marked(told), ledger.num_observations)
-    return Failures(belief, *_streaks(config, ConsecutiveFailures(), ConsecutiveFailures(), told))
+    else:
+        belief = belief.restored(_marked(told), dictionary)
+    return _after(config, belief, ConsecutiveFailures(), ConsecutiveFailures(), told)
 
 
 def _marked(told: History) -> History:
@@ -87,22 +86,21 @@ def _marked(told: History) -> History:
     return told._replace(Y=told.lost.to(told.Y), stages=None, outcomes=None, failed=None)
 
 
-def _of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:
+def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:
     """Return what is taken for true of failures: they vary with points as rewards do."""
-    example = config.plain_belief(spec)
-    level, memory = _NOISE * float(example.kernel_bound()), spec.memory
+    level, memory = _NOISE * float(config.plain_belief(spec).kernel_bound()), spec.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
         level = spec.regularization
     return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
 
 
-def _streaks(
-    config: BanditConfig, points: ConsecutiveFailures, actions: ConsecutiveFailures, new: History
-) -> tuple[ConsecutiveFailures, ConsecutiveFailures]:
-    """Return failures in a row by point and by action after more plays."""
+def _after(
+    config: BanditConfig, belief: Belief, points: ConsecutiveFailures, actions: ConsecutiveFailures, new: History
+) -> Failures:
+    """Return what is known once more plays were told, which a belief has learned already."""
     new = new.over
-    failed, rounds = new.lost, new.rounds.tolist()
-    first, before = config.own_columns, config.candidates.context_dim
+    failed, rounds, first, before = new.lost, new.rounds.tolist(), config.own_columns, config.candidates.context_dim
     points = points.told(new.X[:, first:], failed, rounds)
-    return points, points if before == first else actions.told(new.X[:, before:], failed, rounds)
+    actions = points if before == first else actions.told(new.X[:, before:], failed, rounds)
+    return Failures(belief, points, actions)

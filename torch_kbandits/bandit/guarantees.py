@@ -56,25 +56,21 @@ def guarantee(
     if config.learns_units:
         return of_width
     example, level = config.candidates.example, config.start.regularization
-    if example.dtype == torch.float64:
-        precision = precise(True, "numbers are in double precision.")
-    else:
+    is_precise, said = True, f"{example.dtype} is enough for regularization={level:g}."
+    if example.dtype != torch.float64:
         with torch.no_grad():
             scale = float(prior_variance(deepcopy(config.start.kernel).to(example), example).max())
-        precision = precise(True, f"{example.dtype} is enough for regularization={level:g}.")
         if level < _FLOAT32_REGULARIZATION * scale:
-            precision = precise(
+            is_precise, said = (
                 False,
-                f"regularization={level:g} is tiny for {example.dtype} (prior variance {scale:g}): the confidence "
-                "widths drown in rounding. Use float64 candidates.",
+                f"regularization={level:g} drowns in the rounding of {example.dtype}: use float64.",
             )
-    return replace(of_width, assumptions=(*of_width.assumptions, *precision))
+    return replace(of_width, assumptions=(*of_width.assumptions, *precise(is_precise, said)))
 
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
     """Say which assumptions of the theorem the settings break, if any, as many calls above."""
-    said = complaint(guarantee(config, config.spec))
-    if said is not None:
+    if (said := complaint(guarantee(config, config.spec))) is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 
@@ -88,21 +84,18 @@ def warn_of_far_rewards(config: BanditConfig, told: History, kernel_bound: Tenso
     least, largest = (told.Y - expected).aminmax()
     scale = (float(kernel_bound) + config.start.regularization) ** 0.5
     if max(float(least), -float(largest)) > _FAR * scale:
-        warnings.warn(
+        said = (
             f"The first {len(told.Y)} rewards are around {float(told.Y.mean()):.4g}, and "
             f"{float(expected.mean()):.4g} ± {scale:.3g} was expected: points not tried look far worse or better "
-            "than any other. Give mean=, what is expected of rewards, or subtract it and scale them.",
-            KernelBanditWarning,
-            stacklevel=stacklevel + 1,
+            "than any other. Give mean=, what is expected of rewards, or subtract it and scale them."
         )
+        warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)
 
 
 def warn_of_clipping(below: Tensor, floor: float, stacklevel: int) -> None:
     """Say that rewards (k,) count as if they were higher, as many calls above."""
-    warnings.warn(
-        f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as "
-        f"{floor:.6g}, so that the others can be told apart. That is right for penalties. If they are losses whose "
-        "mean matters, say clip=False.",
-        KernelBanditWarning,
-        stacklevel=stacklevel + 1,
+    said = (
+        f"{len(below)} reward(s) lie far below the others, down to {float(below.min()):.6g}, and count as {floor:.6g}, "
+        "so that the others can be told apart, as is right for penalties. Of losses whose mean matters say clip=False."
     )
+    warnings.warn(said, KernelBanditWarning, stacklevel=stacklevel + 1)

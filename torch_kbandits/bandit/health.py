@@ -62,41 +62,24 @@ class Health:
     recent_coverage: float | None = _metric("recent_coverage_ratio", "the same of the last 100.")
     recent_mean: float | None = _metric("recent_residual_mean", "the mean of the last 100: 0 if all is right.")
     recent_spread: float | None = _metric("recent_residual_spread", "their root mean square: 1 if all is right.")
-    log_evidence: float = _metric(
-        "log_evidence_nats",
-        "ln M, in nats, of the bet that rewards lie further from their predictions than said; see ``Surprise``.",
-    )
-    log_threshold: float = _metric(
-        "log_threshold_nats", "ln(1/α), α = 0.01: the bet is ever above it with probability at most α, if all is right."
-    )
-    flagged_round: int | None = _metric("flagged_round", "the round in which it first was.")
+    log_evidence: float = _metric("log_evidence_nats", "ln M of the bet that bands are too narrow, see ``Surprise``.")
+    log_threshold: float = _metric("log_threshold_nats", "ln(1/α), α = 0.01, which it passes with probability α, ever.")
+    flagged_round: int | None = _metric("flagged_round", "the round in which it first did.")
     rounds_flagged: int | None = _metric("flagged_rounds", "how many rounds were begun since.")
-    slack_round: int | None = _metric(
-        "slack_round", "the round in which the bet that bands are too wide passed the same threshold."
-    )
+    slack_round: int | None = _metric("slack_round", "the round in which the bet that bands are too wide did.")
     best_share: float | None = _metric(
-        "best_share_ratio",
-        "the share of the last 100 plays whose posterior mean is within √λ of the largest played; without contexts.",
+        "best_share_ratio", "the share of the last 100 plays within √λ of the best mean."
     )
-    dictionary_size: int = _metric(
-        "dictionary_points", "m, how many points span the posterior; of an exact one those that count."
-    )
-    variance_ratio_least: float | None = _metric(
-        "variance_ratio_least", "the least variance over the exact one, if measured; see ``DictionaryQuality``."
-    )
+    dictionary_size: int = _metric("dictionary_points", "m; of an exact posterior how many points count.")
+    variance_ratio_least: float | None = _metric("variance_ratio_least", "see ``DictionaryQuality``, if measured.")
     variance_ratio_largest: float | None = _metric("variance_ratio_largest", "the largest one.")
     num_pending: int = _metric("pending_points", "how many points are pending.")
-    oldest_pending: float | None = _metric(
-        "oldest_pending_age", "how long ago the oldest of them was asked for, in the units of ``Bandit.now``."
-    )
+    oldest_pending: float | None = _metric("oldest_pending_age", "the age of the oldest, in units of ``Bandit.now``.")
     ask_seconds: float | None = _metric("ask_seconds_median", "the median of the calls of ``ask``.")
     ask_seconds_p99: float | None = _metric("ask_seconds_p99", "99 % of them took at most this.")
     tell_seconds: float | None = _metric("tell_seconds_median", "the median of the calls of ``tell``.")
     tell_seconds_p99: float | None = _metric("tell_seconds_p99", "99 % of them took at most this.")
-    flags: tuple[str, ...] = _metric(
-        "flags",
-        "what is wrong with rewards, outcomes and the dictionary, since when, and what to do; to Prometheus how many.",
-    )
+    flags: tuple[str, ...] = _metric("flags", "what is wrong, since when, and what to do; to Prometheus how many.")
     notes: tuple[str, ...] = _metric("notes", "what is odd and may be meant so; to Prometheus how many.")
 
     @property
@@ -113,16 +96,20 @@ class Health:
         return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
 
     def to_prometheus(self, labels: Mapping[str, str] | None = None) -> str:
-        """Return Prometheus' text format 0.0.4; what is None is left out.
-
-        Args:
-            labels: of every metric, such as {"bandit": "front page"}.
+        """Return Prometheus' text format 0.0.4, without what is None; labels are those of every metric.
 
         Raises:
             InputError: if the name of a label is not one.
         """
-        pairs = ",".join(f'{_label(name)}="{_escaped(value)}"' for name, value in (labels or {}).items())
-        shown, lines = f"{{{pairs}}}" if pairs else "", list[str]()
+        pairs = list[str]()
+        for label, value in (labels or {}).items():
+            if not isinstance(label, str) or not _LABEL.fullmatch(label):
+                raise InputError(
+                    f"A label of Prometheus is named by letters, digits and _, and no __ first; got {label!r}."
+                )
+            escaped = str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+            pairs.append(f'{label}="{escaped}"')
+        shown, lines = f"{{{','.join(pairs)}}}" if pairs else "", list[str]()
         for place in fields(self):
             value, name = getattr(self, place.name), place.metadata["metric"]
             if value is not None:
@@ -136,19 +123,6 @@ class Health:
         return "\n".join((*self.flags, *self.notes)) or f"Round {self.round}: nothing is seen to be wrong."
 
 
-def _label(name: Any) -> str:
-    if not isinstance(name, str) or not _LABEL.fullmatch(name):
-        raise InputError(
-            f"A label of Prometheus has a name of letters, digits and _ that begins with no digit and not with __; got "
-            f"{name!r}."
-        )
-    return name
-
-
-def _escaped(value: Any) -> str:
-    return str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
 def examined(
     config: BanditConfig,
     state: State,
@@ -159,10 +133,18 @@ def examined(
 
     Cost: that of the posterior at 101 points.
     """
-    known, ledger = state.residuals, state.ledger
+    known, ledger, flags, notes = state.residuals, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    judged = [*zip(names, _all_residuals(state), strict=True)]
+    for name, each in zip(names, _all_residuals(state), strict=True):
+        flags += [_misfit(name, each)] if each.flagged is not None else []
+        notes += [_slack(name, each)] if each.slack_since is not None else []
+    if quality is not None and not quality.is_within(_ACCURATE):
+        flags.append(
+            f"The dictionary is not accurate: its variance is {quality.least:.3g} to {quality.largest:.3g} times the "
+            "exact one. Let it have more points: a larger oversampling, budget or cap."
+        )
+    quantiles = {"": 0.5, "_p99": 0.99}
     return Health(
         round=state.round,
         num_observations=ledger.num_observations,
@@ -183,13 +165,9 @@ def examined(
         variance_ratio_largest=None if quality is None else quality.largest,
         num_pending=len(ages),
         oldest_pending=max(ages, default=None),
-        **{
-            f"{name}_seconds{suffix}": _quantile(seconds.get(name, ()), share)
-            for name in ("ask", "tell")
-            for suffix, share in (("", 0.5), ("_p99", 0.99))
-        },
-        flags=(*(flag for what, each in judged for flag in _misfits(what, each)), *_inaccuracies(quality)),
-        notes=tuple(note for what, each in judged for note in _slack(what, each)),
+        **{f"{of}_seconds{end}": _quantile(seconds[of], q) for of in ("ask", "tell") for end, q in quantiles.items()},
+        flags=tuple(flags),
+        notes=tuple(notes),
     )
 
 
@@ -219,49 +197,35 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
 
 
-def _misfits(what: str, known: Residuals) -> tuple[str, ...]:
-    """Say that rewards, or what else they are of, are not what was predicted, if so."""
-    if known.flagged is None:
-        return ()
+def _misfit(what: str, known: Residuals) -> str:
+    """Say that rewards, or what else they are of, are not what was predicted, since when and what to do."""
     _, start = known.misfit.leading
     is_old, mean, rms = start < known.since + _EARLY, statistics.fmean(known.recent), _root_mean_square(known.recent)
     since = "from the start" if is_old else f"since about round {start}"
-    chance = f"{100.0 * FALSE_ALARM:g} %"
-    sure = f"Flagged in round {known.flagged}; a right model has at most {chance} chance of that, ever."
-    if rms is not None and abs(mean) > 0.5 * rms:
-        side = "above" if mean > 0.0 else "below"
-        cause = "the prior mean is off" if is_old else "the function moves"
-        todo = "give mean= or a LearnedPrior()" if is_old else _FORGET
-        return (f"{what} lie {side} their predictions {since}: {cause}. Then {todo}. {sure}",)
-    cause, todo = "the noise grew, the function changes, or plays came where the kernel is wrong", _FORGET
-    todo += ", or fit the prior again"
-    if is_old:
-        cause = "λ is below the noise, or the kernel's length scales are too long or its variance too small"
-        todo = "fit the prior, LearnedPrior() or fit_prior"
+    if abs(mean) > 0.5 * cast(float, rms):
+        said = f"{'above' if mean > 0.0 else 'below'} their predictions {since}"
+        cause, todo = "the function moves", _FORGET
+        if is_old:
+            cause, todo = "the prior mean is off", "give mean= or a LearnedPrior()"
+    else:
+        said = f"further from their predictions than the bands say {since}, {rms:.3g} times of late"
+        cause = "the noise grew, the function changes, or plays came where the kernel is wrong"
+        todo = f"{_FORGET}, or fit the prior again"
+        if is_old:
+            cause = "λ is below the noise, or the kernel's length scales are too long or its variance too small"
+            todo = "fit the prior, LearnedPrior() or fit_prior"
     return (
-        f"{what} lie further from their predictions than the bands say {since}, {rms:.3g} times of late: {cause}. "
-        f"Then {todo}. {sure}",
+        f"{what} lie {said}: {cause}. Then {todo}. Flagged in round {known.flagged}; a right model has at most "
+        f"{100.0 * FALSE_ALARM:g} % chance of that, ever."
     )
 
 
-def _slack(what: str, known: Residuals) -> tuple[str, ...]:
-    """Say that bands are wider than rewards, or what else they are of, need, if so."""
-    if known.slack_since is None:
-        return ()
+def _slack(what: str, known: Residuals) -> str:
+    """Say that bands are wider than rewards, or what else they are of, need."""
     return (
         f"{what} lie nearer to their predictions than the bands say, {_root_mean_square(known.recent):.3g} times of "
         f"late (found in round {known.slack_since}): λ is above the noise, or the kernel's variance is too large. "
-        "Theorems may want that; else exploration costs more than it need.",
-    )
-
-
-def _inaccuracies(quality: DictionaryQuality | None) -> tuple[str, ...]:
-    """Say that the dictionary is not accurate, if that was measured."""
-    if quality is None or quality.is_within(_ACCURATE):
-        return ()
-    return (
-        f"The dictionary is not accurate: its variance is {quality.least:.3g} to {quality.largest:.3g} times the exact "
-        "one. Let it have more points: a larger oversampling, budget or cap.",
+        "Theorems may want that; else exploration costs more than it need."
     )
 
 
@@ -283,7 +247,7 @@ class HealthLog:
         checks.instance("logger", logger, logging.Logger, "a logging.Logger, its name, or None")
         self.logger: logging.Logger = logger
         self.every, self.level = checks.positive_integer("every", every), checks.positive_integer("level", level)
-        self._warned_of = frozenset[tuple[int, int, int | None]]()
+        self._warned_of = frozenset[tuple[int, int, int]]()
 
     def is_due(self, state: State) -> bool:
         """Say whether there is something to write after a round. Cost: O(1)."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
 from torch_kbandits.bandit.choices import Batches
-from torch_kbandits.bandit.config import BanditConfig
+from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
     is_fit_due,
@@ -22,7 +22,6 @@ from torch_kbandits.bandit.relearning import (
     with_prior,
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
-from torch_kbandits.bandit.sharing import beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.state import Round, State
 from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.dictionaries import Selection

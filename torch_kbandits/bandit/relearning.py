@@ -12,8 +12,11 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors import LearnedPrior
-from torch_kbandits.priors.fitting import column_spans
-from torch_kbandits.priors.learned import NEVER, LastFit, Told
+from torch_kbandits.priors.learned import NEVER, LastFit
+from torch_kbandits.priors.marginal import TrainingData
+
+#: From so many rewards on it is said what is odd about a fit; of fewer much is.
+_ENOUGH = 50
 
 
 def relearned(config: BanditConfig, state: State) -> State:
@@ -100,24 +103,22 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     steady = memory is None and config.trigger is None
     since = history.rows(slice(ledger.num_forgotten, None if steady else ledger.num_forgotten)).rewarded
     hidden, first = config.hidden_columns, [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
-    told = Told(
-        X=counting.X if memory is not None and memory.needs_time_column else counting.X[:, hidden:],
-        Y=counting.Y,
-        expected=None if learning.mean is None else spec.expected(counting.X),
-        spans=column_spans(history.X[:, hidden:], config.ranges, config.groups),
+    timed = memory is not None and memory.needs_time_column
+    X = counting.X if timed else counting.X[:, hidden:]
+    prior, memory, diagnostics = learning.fitted(
+        TrainingData(X, counting.Y, counting.times, now, config.names),
+        config.spans(history.X),
         first=history.Y.new_tensor(first),
+        expected=None if learning.mean is None else spec.expected(counting.X),
         memory=memory,
-        times=counting.times,
-        now=now,
         groups=config.groups,
-        names=config.names,
+        seed=seed_for(config.seed, ledger.num_learned, "fit"),
+        units_only=not (last.number or early),
     )
-    seed = seed_for(config.seed, ledger.num_learned, "fit")
-    prior, memory, said = learning.fitted(told, seed, units_only=not (last.number or early))
     # Memories are compared under the prior that is in force, as after a bandit was loaded.
     fitted, summaries, compared = with_chosen_memory(config, config.spec_of(prior, memory), history)
-    after = replace(state, spec=fitted, last_fit=last, summaries=summaries, complaints=said)
-    return replace(after, compared=compared)
+    after = replace(state, spec=fitted, last_fit=last, summaries=summaries, compared=compared)
+    return replace(after, diagnostics=diagnostics if len(counting.X) >= _ENOUGH else ())
 
 
 def is_fit_due(config: BanditConfig, state: State) -> bool:

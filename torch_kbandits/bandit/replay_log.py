@@ -13,11 +13,7 @@ from torch_kbandits.priors.learned import LastFit
 
 
 def recorded(bandit: Bandit, number: int) -> dict[str, Any]:
-    """Return the points that were asked for last and the stages that chose them, as lists that JSON holds exactly.
-
-    Args:
-        bandit: of which at least so many points are pending.
-        number: of points, at least 1.
+    """Return so many points that were asked for last, and the stages that chose them, as lists that JSON holds exactly.
 
     Cost: O(what is returned).
     """
@@ -31,9 +27,8 @@ def ask_again(
 ) -> tuple[int, ...]:
     """Make points pending that this bandit chose before, without choosing anew; return their ids.
 
-    As when they were asked for, points that were pending for too long by then are given up first.
-
     A choice made anew agrees to rounding alone where the posterior was computed afresh; these are what was answered.
+    Points that were pending for too long by then are given up first, as when they were asked for.
 
     Args:
         bandit: in the state in which it chose them.
@@ -50,15 +45,12 @@ def ask_again(
     known = None if stages is None else torch.tensor(stages, dtype=torch.long)
     if (known is None) != (state.ledger.pending.stages is None):
         raise InputError("The log is of a bandit with stages and this one has none, or the other way round.")
-    if known is not None:
-        known = checked_stages(known, X, bandit._config.num_stages)
+    known = checked_stages(known, X, bandit._config.num_stages)
     return bandit._mark(X, state.clock.moved_to(time, state.round), known)
 
 
 def last_fits(bandit: Bandit) -> tuple[LastFit, ...]:
     """Return when the prior of rewards and those of outcomes were fitted last; nothing where none is learned."""
-    config = bandit._config
-    if not any(each.learning for each in (config, *config.of_outcomes)):
-        return ()
-    state = bandit._state
-    return tuple(each.last_fit for each in (state, *state.outcomes))
+    config, state = bandit._config, bandit._state
+    is_learned = any(each.learning for each in (config, *config.of_outcomes))
+    return tuple(each.last_fit for each in (state, *state.outcomes)) if is_learned else ()

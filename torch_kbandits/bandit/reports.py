@@ -25,11 +25,10 @@ from torch_kbandits.beliefs import (
     ConstrainedAcquisition,
     EnsembleBelief,
     FantasyPosterior,
-    ObjectiveFantasies,
+    ScalarizedFantasy,
     failure_probability,
     offering,
     recommended,
-    recommended_for,
 )
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
@@ -41,8 +40,7 @@ from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictio
 from torch_kbandits.numerics.random import Lock, generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
-from torch_kbandits.observations.ledger import Ledger
-from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
 
 
@@ -139,10 +137,8 @@ class BanditReports(ABC):
         pending makes variances smaller and means no better, see ``pending_variance_ratio``.
 
         Args:
-            check: whether to measure the dictionary; see ``dictionary_quality``. Nothing is measured of an exact
-                posterior, or before any reward that counts.
-
-        Cost: that of ``pending_variance_ratio``, and of ``dictionary_quality`` if it is measured.
+            check: whether to measure the dictionary, which has the cost of ``dictionary_quality``; nothing is measured
+                of an exact posterior, or before any reward that counts.
         """
         state = self._state
         return guarantee(
@@ -158,17 +154,17 @@ class BanditReports(ABC):
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        It is as if each pending point had returned its posterior mean: σ shrinks and μ stays. A band that is right for
-        what was learned is right for the next choice if β is multiplied by the root of this ratio. So
+        Each pending point counts as if it had returned its posterior mean: σ shrinks and μ stays. A band that is right
+        for what was learned is right for the next choice if β is multiplied by the root of this ratio. So
         ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
 
         On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point, and at most the exp(2 C) of GP-BUCB, for which C is their information gain:
-        det(I + M) >= 1 + Tr M >= the largest eigenvalue of I + M, where M is their posterior covariance over λ.
+        least the ratio at every point: 1 + Tr M is at least the largest eigenvalue of I + M, where M is their posterior
+        covariance over λ, and at most det(I + M), the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
 
-        Cost: that of choosing one more point, O(A) on arms; nothing if nothing is pending.
+        Cost: that of choosing one more point, O(A) on arms.
         """
         state = self._state
         if not len(state.ledger.outstanding):
@@ -191,25 +187,20 @@ class BanditReports(ABC):
                 on time (time, point). None for a sample, half of points played and half of what may be played; with
                 contexts, which nobody knows beforehand, of points played.
             num_points: of the sample, at least 1.
-            max_reference: see ``torch_kbandits.models.dictionary_quality``.
+            max_reference: see ``torch_kbandits.models.dictionary_quality``, which has the cost.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
             InputError: if the posterior is exact, or an argument does not fit.
-
-        Cost: that of ``model``, and O(u r² + r³ + k r²) for u distinct points that count, of which r are enough to span
-        all, at most ``max_reference``.
         """
         if self.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
-        num_points = checks.size("num_points", num_points)
-        state = self._state
+        half, state = checks.size("num_points", num_points) // 2, self._state
         if X is None and state.belief.num_observations:
             generator = generator_for(self.seed, state.round, "quality")
             played = state.belief.played
-            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, num_points // 2)]]
-            others = some_points(self.candidates, num_points // 2, state.clock.now, generator)
-            X = self._there(torch.cat([some, others]))
+            some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, half)]]
+            X = self._there(torch.cat([some, some_points(self.candidates, half, state.clock.now, generator)]))
         return dictionary_quality(cast(NystromGP, self.model), X, max_reference=max_reference)
 
     @property
@@ -299,7 +290,7 @@ class BanditReports(ABC):
             InputError: if no outcome of this name is declared.
         """
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
-        return self._outcome_shown(self._state.outcomes[place])
+        return self._model_of(self._state.outcomes[place].belief)
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
         """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
@@ -323,32 +314,38 @@ class BanditReports(ABC):
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._shown_by(self._state.belief, self._state.ledger)
+        return self._model_of(self._state.belief)
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
 
         Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
-        largest of theirs.
-
-        With a context it is a function of the action alone: BoTorch's ``FixedFeatureAcquisitionFunction``. Thompson
-        sampling makes draws of its own: those of ``ask`` come from another form of the same posterior.
+        largest of theirs. With a context it is a function of the action alone. Thompson sampling makes draws of its
+        own: those of ``ask`` come from another form of the same posterior.
 
         Args:
-            context: as in ``ask``.
+            context: as in ``ask``, like the next two; nothing changes for the bandit.
             candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
+            time: as in ``ask``.
         """
         state, domain = self._now(time, context, candidates)
-        rule, functions = rule_in(self._config, state), list[AcquisitionFunction]()
-        offer, outstanding = playable_of(self._config, state, domain, rule), self._there(state.ledger.outstanding)
+        rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
+        offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
         seed = seed_for(self.seed, state.round, f"ask {len(outstanding)}")
-        if self._config.objective is not None and isinstance(rule, OptimisticRule):
-            functions.append(self._weighed_function(state, self._config.objective, rule, domain, seed))
-        for part, own_seed in [] if functions else offering(state.belief, seed):
-            model = self._shown_by(part, state.ledger)
-            functions.append(rule.function(model, self.width(part), pending, domain, own_seed))
+        if objective is not None and isinstance(rule, OptimisticRule):
+            objectives = objectives_of(self._config, state, objective)
+            models = [self._model_of(member.belief) for member in objectives.members]
+            ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
+            weighed = ScalarizedFantasy(objectives, ahead)
+            functions = [weighed.function(rule, models, seed, domain)]
+        else:
+            functions = [
+                (rule.scaled_to(part) if rule.needs_incumbent else rule).function(
+                    self._model_of(part), self.width(part), pending, domain, own_seed
+                )
+                for part, own_seed in offering(state.belief, seed)
+            ]
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
         return domain.of_action(function, self.candidates.example.shape[-1])
@@ -365,9 +362,9 @@ class BanditReports(ABC):
         any more, as just after a restart, it is that of what was learned before.
 
         Args:
-            context: as in ``ask``.
+            context: as in ``ask``, like the next two; nothing changes for the bandit.
             candidates: as in ``ask``.
-            time: as in ``ask``; nothing changes for the bandit.
+            time: as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
@@ -376,14 +373,12 @@ class BanditReports(ABC):
         state = recalled(self._config, all_settled(self._config, state))
         belief, keeps = state.belief, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
-        if self._config.objective is not None:
-            best = recommended_for(
-                objectives_of(self._config, state, self._config.objective), domain, constraints, keeps
-            )
-        elif constraints is not None:
-            best = recommended(belief, domain, constraints, keeps)
-        else:
+        objective = self._config.objective
+        if objective is None and constraints is None:
             best = belief.recommend_in(domain, keeps)
+        else:
+            objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
+            best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
         found = self.candidates.actions(best)
         return found[0] if isinstance(found, list) else found
 
@@ -414,31 +409,10 @@ class BanditReports(ABC):
     def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
 
-    def _weighed_function(
-        self, state: State, objective: Scalarization, rule: OptimisticRule, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the function of several objectives that a choice maximises."""
-        objectives, ledger = objectives_of(self._config, state, objective), state.ledger
-        ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
-        models = [
-            self._outcome_shown(state.outcomes[member.place - 1])
-            if member.place
-            else self._shown_by(member.belief, ledger)
-            for member in objectives.members
-        ]
-        weighed = ObjectiveFantasies(objectives, ahead).scalarized(ahead, self.width(state.belief), seed)
-        return weighed.function(rule, models, seed, domain)
-
-    def _outcome_shown(self, known: State) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model of its own."""
-        told = known.ledger.in_one_part.told[0].rows(slice(known.ledger.num_forgotten, None))
-        return known.belief.shown(told).to(self.candidates.device)
-
-    def _shown_by(self, belief: Belief, ledger: Ledger) -> NystromGP | OnlineGP:
+    def _model_of(self, belief: Belief) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""
         if self._shown is None or self._shown[0] is not belief:
-            learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-            self._shown = belief, belief.shown(learned.rewarded.copied()).to(self.candidates.device)
+            self._shown = belief, belief.shown().to(self.candidates.device)
         return self._shown[1]
 
     def _quality(self, check: bool) -> DictionaryQuality | None:

@@ -10,22 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits import checks
-from torch_kbandits.errors import InputError
 from torch_kbandits.loops import residual_loops
-from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
 FALSE_ALARM = 0.01
 #: So many residuals, the latest, are kept.
 RECENT = 100
-#: Evidence that raises a flag, in nats.
-_ALARM = -math.log(FALSE_ALARM)
-#: So many rounds are judged together.
-_TOGETHER = 64
 #: Of rewards told at once so many, the first, are judged.
 MOST_JUDGED = 256
-
+#: So many rounds are judged together.
+_TOGETHER = 64
 #: Half of the quantile range that holds 95 % of a standard normal.
 _BAND = 1.959963984540054
 #: Residuals beyond this say no more. A λ that single precision rounds to zero counts as the least number above it.
@@ -40,13 +34,7 @@ class Alternative(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Residuals that are judged together, or wait to be.
-
-    Attributes:
-        residuals: of one round.
-        round: its number.
-        is_learned: whether they are judged now, with those that wait.
-    """
+    """Residuals of the round of a number, judged with those that wait if the posterior learns it, or left to wait."""
 
     residuals: Sequence[float]
     round: int
@@ -68,19 +56,17 @@ class Surprise:
 
         R_t = L_t (R_{t−1} + w_t),  M_t = Σ_{s>t} w_s + mean over the alternatives of R_t,  Σ_s w_s = 1
 
-    L_t is the likelihood ratio of the t-th residual under an alternative. R_t is the sum over start times s of
-    w_s L_s … L_t: what a stake w_s made that was put on the alternative at s. If each residual is N(0, 1) given what
-    was told before, M_t is a non-negative martingale of mean 1, so M_t >= 1/α ever with probability at most α, whatever
-    is played. Of residuals that are judged together (told at once, or learned at once by a batch rule) L_t is the mean:
-    each has mean 1 given the past, so theirs has, however they depend on each other.
-
-    The stakes are w_1 = 1/2 for what is wrong from the start and w_t = ½ (1/(1 + ln(t−1)) − 1/(1 + ln t)) after, for
-    what changes: about 1/(2 t ln² t), so that a late change costs little more than an early one.
+    L_t is the likelihood ratio of the t-th residual under an alternative, so R_t is what stakes w_s have made that were
+    put on it at the times s. If each residual is N(0, 1) given what was told before, M_t is a non-negative martingale
+    of mean 1, so M_t >= 1/α ever with probability at most α, whatever is played. Of residuals that are judged together
+    (told at once, or learned at once by a batch rule) L_t is the mean, whose mean is 1 however they depend on each
+    other. Half is staked at the start, w_1 = 1/2, and for what changes w_t = ½ (1/(1 + ln(t−1)) − 1/(1 + ln t)), about
+    1/(2 t ln² t), so that a late change costs little more than an early one.
 
     Source: Ville's inequality (1939) for the bound; Shiryaev (1963) and Roberts (1966) for R_t, where all w_s are 1, so
     that the mean time to a false alarm is bounded in place of its probability; as an "e-detector" Shin, Ramdas and
-    Rinaldo, 2023. Page's CUSUM (1954) has the largest term of the sum in its place, which is at most ln t nats below,
-    and the Page–Hinkley test is that for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
+    Rinaldo, 2023. Page's CUSUM (1954) has the largest term of the sum in its place, and the Page–Hinkley test is that
+    for a shift of the mean. Differs: stakes that sum to 1, several alternatives.
 
     Attributes:
         alternatives: shift and deviation of what is bet on, with equal stakes, (a, 2).
@@ -111,10 +97,8 @@ class Surprise:
         values = np.array([z for group in groups for z in group.residuals], dtype=np.float64)
         sizes = np.array([(len(each.residuals), each.round, each.is_learned) for each in groups], dtype=np.int64)
         known = self.number, self.logs, self.starts, self.num_held, self.held
-        made = residual_loops.bet(self.alternatives, values, sizes, *known, _ALARM)
-        number, logs, starts, num_held, held, evidence, alarm = made
-        after = type(self)(self.alternatives, number, logs, starts, num_held, held, evidence)
-        return after, None if alarm < 0 else alarm
+        made = residual_loops.bet(self.alternatives, values, sizes, *known, -math.log(FALSE_ALARM))
+        return type(self)(self.alternatives, *made[:-1]), None if made[-1] < 0 else made[-1]
 
     @property
     def leading(self) -> tuple[Alternative, int]:
@@ -123,42 +107,15 @@ class Surprise:
         return Alternative(*self.alternatives[place].tolist()), int(self.starts[place])
 
     def state(self) -> dict[str, Any]:
-        """Return this as numbers and lists of them."""
-        return {
-            "number": self.number,
-            "logs": self.logs.tolist() if self.number else [],
-            "starts": self.starts.tolist() if self.number else [],
-            "num_held": self.num_held,
-            "held": self.held.tolist() if self.num_held else [],
-        }
+        """Return this as numbers and a tensor (3, a)."""
+        columns = torch.from_numpy(np.stack([self.logs, self.starts, self.held]))
+        return {"number": self.number, "num_held": self.num_held, "columns": columns}
 
-    def restored(self, state: Mapping[str, Any], next_round: int) -> Self:
-        """Return the same after what ``state`` returned, of a bandit whose present round has a number.
-
-        Raises:
-            InputError: if the numbers do not fit together.
-        """
-        sizes = {"number": ("logs", "starts"), "num_held": ("held",)}
-        for count, columns in sizes.items():
-            if checks.non_negative_integer(count, state[count]) > checks.LARGEST_EXACT:
-                raise InputError(f"{count} must be at most {checks.LARGEST_EXACT}, got {checks.shown(state[count])}.")
-            for name in columns:
-                if len(state[name]) != (len(self.alternatives) if state[count] else 0):
-                    raise InputError(f"{name} has {len(state[name])} numbers, after {state[count]} factors.")
-        starts = [checks.non_negative_integer("starts", start) for start in state["starts"]]
-        if any(start > next_round for start in starts):
-            raise InputError(f"residuals count from the rounds {starts} of {next_round}.")
-        logs, held = ([checks.finite_number(name, each) for each in state[name]] for name in ("logs", "held"))
-        known = type(self)(
-            self.alternatives,
-            state["number"],
-            np.array(logs) if logs else self.logs,
-            np.array(starts, dtype=np.int64) if starts else self.starts,
-            state["num_held"],
-            np.array(held) if held else self.held,
-        )
-        evidence = residual_loops.log_evidence(known.number, known.logs)
-        return changed(known, log_evidence=evidence)
+    def restored(self, state: Mapping[str, Any]) -> Self:
+        """Return the bet of a ``state``."""
+        logs, starts, held = state["columns"].cpu().numpy().copy()
+        number, evidence = state["number"], residual_loops.log_evidence(state["number"], logs)
+        return type(self)(self.alternatives, number, logs, starts.astype(np.int64), state["num_held"], held, evidence)
 
 
 #: Bets that bands are too narrow, or means off; and that bands are too wide.
@@ -208,39 +165,15 @@ class Residuals:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return this as numbers, lists and a tensor of its own."""
-        plain = {name: getattr(self, name) for name in ("since", "number", "covered", "flagged", "slack_since")}
-        bets = {"misfit": self.misfit.state(), "slack": self.slack.state()}
-        return plain | {"recent": torch.tensor(self.recent, dtype=torch.float64)} | bets
+        """Return this as numbers and tensors of its own, by name."""
+        own = {"recent": torch.tensor(self.recent, dtype=torch.float64)}
+        return vars(self) | own | {"misfit": self.misfit.state(), "slack": self.slack.state()}
 
     @classmethod
-    def restored(cls, state: Mapping[str, Any], next_round: int) -> Self:
-        """Return what ``state`` returned, of a bandit whose present round has a number.
-
-        Raises:
-            InputError: if the numbers do not fit together.
-        """
-        saved = checks.finite("recent", checks.floating_tensor("recent", state["recent"]))
-        recent = tuple(saved.double().flatten().tolist())
-        number, covered = state["number"], state["covered"]
-        if not 0 <= covered <= number <= checks.LARGEST_EXACT or len(recent) != min(number, RECENT):
-            number, covered = map(checks.shown, (number, covered))
-            raise InputError(f"{covered} of {number} residuals were covered, and {len(recent)} kept.")
-        if any(abs(z) > _LARGEST for z in recent):
-            raise InputError(f"a saved residual is beyond {_LARGEST:g}.")
-        for name in ("since", "flagged", "slack_since"):
-            if state[name] is not None and not 0 <= state[name] <= next_round:
-                raise InputError(f"{name} is the round {state[name]} of {next_round}.")
-        return cls(
-            state["since"],
-            state["number"],
-            state["covered"],
-            recent,
-            _NARROW.restored(state["misfit"], next_round),
-            _WIDE.restored(state["slack"], next_round),
-            state["flagged"],
-            state["slack_since"],
-        )
+    def restored(cls, state: Mapping[str, Any]) -> Self:
+        """Return the residuals of a ``state``."""
+        bets = {"misfit": _NARROW.restored(state["misfit"]), "slack": _WIDE.restored(state["slack"])}
+        return cls(**{**state, "recent": tuple(state["recent"].tolist()), **bets})
 
     @property
     def recent_covered(self) -> int:
@@ -249,7 +182,7 @@ class Residuals:
 
 
 class Predictions(NamedTuple):
-    """What one-step predictions are worth, judged many at a time or when asked.
+    """What one-step predictions are worth, judged many rounds at a time or when asked.
 
     Attributes:
         known: of those that were judged.
@@ -290,15 +223,10 @@ def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> li
     """
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))
-    found, noise = list[float](), noise[:MOST_JUDGED] if noise.dim() else noise
-    noises = noise.tolist() if noise.dim() else [noise.item()] * Y.shape[0]
+    noises = noise[:MOST_JUDGED].tolist() if noise.dim() else [noise.item()] * Y.shape[0]
+    found = list[float]()
     for y, expected, spread, each in zip(Y.tolist(), mean.tolist(), variance.tolist(), noises, strict=True):
-        if (z := residual(y, expected, spread, each)) is not None:
-            found.append(z)
+        z = (y - expected) / math.sqrt(max(spread + each, _TINY))
+        if not math.isnan(z) and not math.isinf(each):
+            found.append(min(max(z, -_LARGEST), _LARGEST))
     return found
-
-
-def residual(y: float, mean: float, variance: float, noise: float) -> float | None:
-    """Return the residual z of one reward; None of one that is no number or does not count. See ``standardized``."""
-    z = (y - mean) / math.sqrt(max(variance + noise, _TINY))
-    return None if math.isnan(z) or math.isinf(noise) else min(max(z, -_LARGEST), _LARGEST)

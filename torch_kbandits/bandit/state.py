@@ -8,11 +8,9 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.advice import Advised
-from torch_kbandits.bandit.config import SurrogateSpec
+from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
-from torch_kbandits.bandit.sharing import beside, number_beside
 from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -65,7 +63,7 @@ class State:
         summaries: of the blocks that the choice of a memory rests on.
         answers: what an expert said in this round, by the time of its question.
         last_fit: when the prior was fitted last, if it is learned.
-        complaints: what is odd about that fit.
+        diagnostics: what is odd about that fit.
         outcomes: what is known of each outcome that is declared, told as if it were the reward.
         predictions: what they were worth one step ahead since the last restart or fit.
         failures: what plays that failed say; None while none that counts did.
@@ -81,7 +79,7 @@ class State:
     summaries: tuple[Any, ...] = ()
     answers: tuple[tuple[float, Answers], ...] = ()
     last_fit: LastFit = NEVER
-    complaints: tuple[str, ...] = ()
+    diagnostics: tuple[str, ...] = ()
     outcomes: tuple["State", ...] = ()
     predictions: Predictions = NONE_YET
     failures: Failures | None = None
@@ -130,7 +128,7 @@ class State:
             return self.told
         known = vars(self).get("_advised")
         if known is None or known[0] is not self.told or known[1] is not answers:
-            known = vars(self)["_advised"] = self.told, answers, cast(Advised, self.told).advised(answers)
+            known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
         return cast(Belief, known[2])
 
     def rewards_below(self, before: "State") -> Tensor | None:

@@ -344,55 +344,8 @@ class Belief(ABC):
         """Return the belief at a time, which is not before the current one: itself if it has no memory."""
 
     @abstractmethod
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
-
-
-class BeliefOf(Belief):
-    """A belief whose posterior is that of another, which learns what this one decides."""
-
-    @property
-    @abstractmethod
-    def posterior(self) -> Belief:
-        """The belief that has the posterior."""
-
-    @property
-    def learns_residual(self) -> bool:
-        """Whether variances are those of ``learned_residual``."""
-        return self.posterior.learns_residual
-
-    def effective_dimension(self) -> Tensor:
-        """Return Σ_s τ̃(x_s) over the observations that count, 0-dim."""
-        return self.posterior.effective_dimension()
-
-    def information_gain(self) -> Tensor:
-        """Return ½ log det V, 0-dim, in nats."""
-        return self.posterior.information_gain()
-
-    def projection_error(self) -> Tensor:
-        """Return what the dictionary does not span of the points that count, 0-dim, in units of λ."""
-        return self.posterior.projection_error()
-
-    def kernel_bound(self) -> Tensor:
-        """Return the largest k(x, x) known of, 0-dim."""
-        return self.posterior.kernel_bound()
-
-    def mean_norm(self) -> Tensor:
-        """Return the RKHS norm of the posterior mean, 0-dim, in reward units."""
-        return self.posterior.mean_norm()
-
-    @property
-    def played(self) -> Tensor:
-        """The points that count, (u, d), each once, in the order in which they were first played."""
-        return self.posterior.played
-
-    def recommend(self) -> Tensor:
-        """Return the played point (1, d) of the largest posterior mean, of those that count."""
-        return self.posterior.recommend()
-
-    def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior means and variances at points X (q, d), each (q,)."""
-        return self.posterior.moments(X)
 
 
 def padded(values: Tensor | None, size: int) -> Tensor | None:

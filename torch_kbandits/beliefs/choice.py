@@ -10,10 +10,9 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits.beliefs.base import Belief
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch
 from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief, SearchConfig
+from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, SearchConfig
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError

@@ -13,9 +13,8 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.beliefs.base import FantasyPosterior, best_of, required
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch, found
 from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
+from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, found
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -23,7 +22,7 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
 from torch_kbandits.posteriors.pending import Pending
-from torch_kbandits.posteriors.posterior import Points
+from torch_kbandits.posteriors.posterior import Points, Posterior
 
 
 class GaussianFantasy(FantasyPosterior):
@@ -35,14 +34,14 @@ class GaussianFantasy(FantasyPosterior):
     def __init__(self, belief: PosteriorBelief, pending: Tensor) -> None:
         super().__init__(pending)
         self.belief, self.tie_rank = belief, belief.place.tie_rank
-        nothing = Pending.none(belief.posterior, belief._none)
         # With so many of the pending points; in a list, which copies share until one of them adds a point.
-        self._taken: list[tuple[Pending, int]] = [(nothing, 0)]
+        self._taken: list[tuple[Posterior | Pending, int]] = [(belief.posterior, 0)]
 
-    def taken_in(self) -> Pending:
+    def taken_in(self) -> Posterior | Pending:
         """Return the posterior with all points pending."""
         pending, number = self._taken[0]
         if number < self.num_pending:
+            pending = pending if isinstance(pending, Pending) else Pending.none(pending)
             points, counts = self.pending[number:].unique_consecutive(dim=0, return_counts=True)
             for point, count in zip(points.split(1), counts.tolist(), strict=True):
                 pending = pending.given(point, count)
@@ -157,7 +156,7 @@ class GaussianFantasy(FantasyPosterior):
         """
         belief, search = self.belief, self.belief.place.search
         if belief.place.source is not None:
-            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance
+            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance()
         else:
             probes = None if search is None else search.probes
             at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
@@ -187,7 +186,7 @@ class TableOffer:
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._belief._values(self._ahead.taken_in().arm_variance)
+        return self._belief._values(self._ahead.taken_in().arm_variance())
 
     @property
     def incumbent(self) -> Tensor:
@@ -265,7 +264,7 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, (waves, c) = self._belief, self._belief.wave_draw(seed)
+        belief, (waves, c) = self._belief, self._belief.draws.waves(seed)
         return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
 
 

@@ -226,7 +226,7 @@ class FilteredArms(Belief):
         rows = [self._index.get(key) for key in row_keys(X[:, 1:])]
         return None if None in rows else torch.tensor(rows, dtype=torch.long)
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
         return self.model(self._told.X, self._told.Y, self.inducing_points)
 

@@ -1,17 +1,28 @@
-"""Several objectives, each with a posterior of its own, and the points at which they are best when weighed."""
+"""Several objectives, each with a posterior of its own, and what is chosen when they are weighed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
-from torch_kbandits.acquisition import CombinedFunction, Domain
-from torch_kbandits.beliefs.base import Belief
+from torch_kbandits.acquisition import (
+    AcquisitionRule,
+    ArmPosterior,
+    CombinedFunction,
+    Domain,
+    OptimisticRule,
+    ThompsonRule,
+)
+from torch_kbandits.beliefs.base import Belief, FantasyPosterior, Offered, best_of
+from torch_kbandits.beliefs.constraints import OutcomePosterior
+from torch_kbandits.beliefs.search import BoxCube, found
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
@@ -21,44 +32,17 @@ from torch_kbandits.outcomes import Scalarization
 _MARGIN = 0.1
 
 
-@dataclass(frozen=True, eq=False)
-class ObjectivePosterior:
-    """An objective and its posterior. Its values are in prior deviations, and much of them is sought.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ObjectivePosterior(OutcomePosterior):
+    """An objective and its posterior. Its values are in prior deviations, and much of them is sought."""
 
-    Attributes:
-        name: of the objective.
-        maximize: whether much of it is sought in its own units.
-        belief: the posterior, without points pending.
-        beta: the multiplier of its deviation, 0-dim.
-        pending: points (k, d) of which it is not told yet.
-        place: 0 for the reward; else the number of its outcome, counted from 1.
-        dropped: how many columns of points, the first, its posterior does not know.
-    """
-
-    name: str
-    maximize: bool
-    belief: Belief
-    beta: Tensor
-    pending: Tensor
-    place: int = 0
-    dropped: int = 0
-
-    def own_points(self, X: Tensor) -> Tensor:
-        """Return points (..., d) as the posterior has them."""
-        return X[..., self.dropped :].to(self.belief.regularization.dtype)
-
-    def own_domain(self, domain: Domain) -> Domain:
-        """Return a round's domain of arms as the posterior has it."""
-        return domain.without_first(self.dropped, self.belief.regularization.dtype)
+    maximize: bool  # whether much of it is sought in its own units
+    pending: Tensor  # points (k, d) of which it is not told yet
+    place: int = 0  # 0 for the reward; else the number of its outcome, counted from 1
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of its draws in a choice: that of the choice for the reward."""
         return seed_for(seed, self.place, "objective") if self.place else seed
-
-    @property
-    def sign(self) -> float:
-        """1 where much is sought, −1 where little is."""
-        return 1.0 if self.maximize else -1.0
 
     @cached_property
     def scale(self) -> Tensor:
@@ -68,24 +52,20 @@ class ObjectivePosterior:
             known = prior_variance(self.belief.kernel, played).max() if len(played) else self.belief.kernel_bound()
             return known.clamp_min(torch.finfo(known.dtype).tiny).sqrt()
 
-    def means(self, X: Tensor) -> Tensor:
-        """Return the posterior means at points (n, d), (n,)."""
-        return self.sign * self.belief.moments(self.own_points(X))[0] / self.scale
+    @property
+    def factor(self) -> Tensor:
+        """What takes its own units to values, 0-dim."""
+        return (1.0 if self.maximize else -1.0) / self.scale
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectiveSet:
-    """The objectives of a bandit as they are known at a moment.
-
-    Attributes:
-        scalarization: how they are weighed.
-        members: those of a weight above 0, (k,).
-        reward: the posterior of the reward, whether it is one of them or not.
-    """
+    """The objectives of a bandit as they are known at a moment."""
 
     scalarization: Scalarization
-    members: Sequence[ObjectivePosterior]
-    reward: Belief
+    members: Sequence[ObjectivePosterior]  # those of a weight above 0, (k,)
+    reward: Belief  # whether it is one of them or not
+    are_equal: bool = False  # whether weights that would be drawn for each choice are equal instead
 
     @property
     def is_reward_alone(self) -> bool:
@@ -97,9 +77,20 @@ class ObjectiveSet:
         """Whether anything is known of the reward or of an objective."""
         return any(belief.num_observations for belief in (self.reward, *(member.belief for member in self.members)))
 
+    @property
+    def plain(self) -> "ObjectiveSet":
+        """The same by posterior means, with nothing pending."""
+        zero = torch.zeros_like(self.reward.regularization)
+        members = [replace(member, beta=zero, pending=member.pending[:0]) for member in self.members]
+        return replace(self, members=members, are_equal=True)
+
+    def weights(self, seed: int) -> Tensor:
+        """Return the weights of a choice, (k,)."""
+        return self.scalarization.sought(None if self.are_equal else seed)
+
     def means(self, X: Tensor) -> Tensor:
         """Return the posterior means of the objectives at points (n, d), (k, n)."""
-        return torch.stack([member.means(X).to(X) for member in self.members])
+        return torch.stack([(each.factor * each.belief.moments(each.own(X))[0]).to(X) for each in self.members])
 
     @cached_property
     def reference(self) -> Tensor:
@@ -114,29 +105,25 @@ class ObjectiveSet:
         front = means[:, is_non_dominated(means.mT)]
         return front.amin(-1) - _MARGIN * (front.amax(-1) - front.amin(-1))
 
-    def value(self, values: Tensor, weights: Tensor) -> Tensor:
-        """Return scalarised values (k, ...) of the objectives, (...,)."""
+    def value(self, values: Sequence[Tensor] | Tensor, weights: Tensor) -> Tensor:
+        """Return scalarised values (...,) of those of the objectives, (k, ...)."""
+        values = values if isinstance(values, Tensor) else torch.stack([*values])
         return self.scalarization.value(values, weights, self.reference)
 
-    def best_played(
-        self, weights: Tensor, domain: Domain, keeps: Callable[[Tensor], Tensor] | None = None
-    ) -> Tensor | None:
-        """Return the point (1, d) of the largest scalarised mean of those played, put into the round's context.
+    def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
 
         Args:
-            weights: (k,).
+            seed: of the weights.
             domain: of the round.
-            keeps: says of points (n, d) whether they are considered, (n,); None where all are.
-
-        Returns:
-            None if there is none.
+            keeps: returns those of points (n, d) that are considered, (m, d).
         """
         played = self.reward.played
-        known = distinct(domain.in_context(played))[0] if domain.context is not None else played
-        known = known if keeps is None or not len(known) else known[keeps(known)]
+        known = played if domain.context is None else distinct(domain.in_context(played))[0]
+        known = keeps(known) if len(known) else known
         if not len(known):
             return None
-        return known[self.value(self.means(known), weights).argmax(), None].clone()
+        return known[self.value(self.means(known), self.weights(seed)).argmax(), None].clone()
 
 
 class ScalarizedAcquisition(CombinedFunction):
@@ -149,7 +136,7 @@ class ScalarizedAcquisition(CombinedFunction):
     """
 
     def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
-        super().__init__(functions, [member.own_points for member in objectives.members])
+        super().__init__(functions, [member.own for member in objectives.members])
         self._objectives, self._weights = objectives, weights
 
     @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
@@ -157,4 +144,128 @@ class ScalarizedAcquisition(CombinedFunction):
         """Return the values at points X (b, 1, d), (b,)."""
         parts = zip(self.functions, self.own_points(X), self._objectives.members, strict=True)
         values = [function(own) / member.scale.to(own) for function, own, member in parts]
-        return self._objectives.value(torch.stack(values), self._weights)
+        return self._objectives.value(values, self._weights)
+
+
+class ScalarizedFantasy:
+    """Several objectives with points pending. Values are in prior deviations.
+
+    Args:
+        objectives: the objectives.
+        reward: the posterior of the reward with all that is pending; what is added to it is pending of all.
+    """
+
+    def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
+        self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
+        self._others = {
+            member.place: member.belief.fantasized(member.own(member.pending))
+            for member in objectives.members
+            if member.place
+        }
+
+    @property
+    def pending(self) -> Tensor:
+        """The points pending, (k, d)."""
+        return self.reward.pending
+
+    def offered(self, domain: Domain) -> Offered:
+        """Return what may be played in a round, with the posterior of the reward."""
+        return self.reward.offered(domain)
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain) -> Tensor:
+        """Return the point (1, d) of the largest scalarised score; that of the reward alone where nothing else counts.
+
+        The arguments are those of ``FantasyPosterior.choose``; the weights follow from the seed.
+        """
+        is_listed = domain.arms is not None or domain.blocks is not None
+        is_blind = not is_listed and not self.objectives.is_told
+        if not isinstance(rule, OptimisticRule) or self.objectives.is_reward_alone or is_blind:
+            return self.reward.choose(rule, beta, seed, domain)
+        if is_listed:
+            scores, ranks, rows = self.scores(rule, seed, domain), self.reward.tie_rank, domain.allowed
+            if rows is not None:
+                scores, ranks = scores[rows], None if ranks is None else ranks[rows]
+            row = self._best(scores, seed, ranks)
+            return self.reward.offered(domain).chosen(row if rows is None else rows[row])
+        models = [cast(Any, ahead).model for ahead in self._aheads()]
+        if domain.bounds is not None and isinstance(rule, ThompsonRule):
+            points = distinct(rule.discretization(domain, seed))[0]
+            with torch.no_grad():
+                scores = self.function(rule, models, seed, domain)(points.unsqueeze(-2))
+            return points[scores.argmax(), None].clone()
+        domain = self._searched(domain, seed)
+
+        def score(points: Tensor) -> Tensor:
+            return self.scores(rule, seed, replace(domain, arms=points, cube=None))
+
+        function = None if rule.draws_functions else lambda: self.function(rule, models, seed, domain)
+        points = found(domain, score, function, seed)
+        return points[int(self._best(score(points), seed)), None].clone()
+
+    @torch.no_grad()
+    def scores(self, rule: OptimisticRule, seed: int, domain: Domain) -> Tensor:
+        """Return the scalarised scores of the arms of a round, (A,)."""
+        values = [
+            rule.on_arms(_ScaledPosterior(ahead, member, domain), member.beta, member.own_seed(seed))
+            for member, ahead in zip(self.objectives.members, self._aheads(), strict=True)
+        ]
+        return self.objectives.value(values, self.objectives.weights(seed))
+
+    def function(self, rule: OptimisticRule, models: Sequence[Model], seed: int, domain: Domain) -> AcquisitionFunction:
+        """Return the function that a choice maximises, on the posteriors without anything pending, one for each."""
+        if isinstance(rule, ThompsonRule):  # all draws at the same points
+            where = domain if domain.bounds is not None else self._searched(domain, seed)
+            domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
+        functions = []
+        for member, ahead, model in zip(self.objectives.members, self._aheads(), models, strict=True):
+            pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
+            own, maximize = member.own(domain), member.maximize
+            functions.append(rule.signed(model, member.beta, pending, own, member.own_seed(seed), maximize=maximize))
+        return ScalarizedAcquisition(functions, self.objectives, self.objectives.weights(seed))
+
+    def _aheads(self) -> list[FantasyPosterior]:
+        """Return the posterior of each objective with all that is pending by now, (k,)."""
+        new = self.pending[self._known :]
+        self._known += len(new)
+        for member in self.objectives.members:
+            for point in member.own(new).split(1) if member.place and len(new) else ():
+                self._others[member.place].add(point)
+        return [self._others.get(member.place, self.reward) for member in self.objectives.members]
+
+    def _best(self, scores: Tensor, seed: int, ranks: Tensor | None = None) -> int | Tensor:
+        """Return the position of the highest score (A,); equals are broken at random."""
+        widest = torch.stack([member.beta for member in self.objectives.members]).max()
+        return best_of(scores, widest, torch.ones_like(widest), seed, ranks)[0]  # weights sum to 1, of prior deviations
+
+    def _searched(self, domain: Domain, seed: int) -> Domain:
+        """Return a domain with the best point played as a start, and in the place of a box a cube."""
+        if domain.bounds is not None:
+            first = 0 if domain.context is None else len(domain.context)
+            domain = replace(domain, cube=BoxCube(domain.bounds[:, first:]), bounds=None)
+        if domain.cube is None:
+            return domain
+        cube = domain.cube
+        best = self.objectives.best_played(seed, domain, lambda X: X[cube.allows(X[:, -cube.dimension :])])
+        return replace(domain, starts=best)
+
+
+class _ScaledPosterior:
+    """The posterior of an objective at the arms of a round, in prior deviations, much of which is sought."""
+
+    def __init__(self, ahead: FantasyPosterior, member: ObjectivePosterior, domain: Domain) -> None:
+        self._offer, self._factor = cast(ArmPosterior, ahead.offered(member.own(domain))), member.factor
+
+    @property
+    def mean(self) -> Tensor:
+        return self._factor * self._offer.mean
+
+    @property
+    def variance(self) -> Tensor:
+        return self._factor.square() * self._offer.variance
+
+    @property
+    def incumbent(self) -> Tensor:
+        return self.mean.max()
+
+    def deviation(self, seed: int) -> Tensor:
+        return self._factor * self._offer.deviation(seed)

@@ -1,13 +1,11 @@
 """What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
 
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from numpy.typing import NDArray
@@ -15,25 +13,23 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs.base import Belief, FantasyPosterior
-from torch_kbandits.beliefs.box_search import BoxSearch
-from torch_kbandits.beliefs.cube_search import CubeSearch
+from torch_kbandits.beliefs.counting import Counting, array, in_order, totals
+from torch_kbandits.beliefs.draws import PosteriorDraws
+from torch_kbandits.beliefs.search import BoxSearch, SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
-from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.models import NystromGP, OnlineGP
-from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
-from torch_kbandits.numerics.rows import RowIndex, Rows, distinct, distinct_in_order
+from torch_kbandits.numerics.prior_draws import PriorDraws
+from torch_kbandits.numerics.rows import RowIndex, Rows, distinct_in_order
 from torch_kbandits.numerics.shallow import shallow_copy
-from torch_kbandits.numerics.waves import WavePrior, Waves
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
-from torch_kbandits.posteriors.device import DeviceSteps
+from torch_kbandits.posteriors.device import arms_of
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
-from torch_kbandits.posteriors.posterior import Arms, Prior
-from torch_kbandits.posteriors.table import HOST
+from torch_kbandits.posteriors.posterior import Prior
 
 Array = NDArray[Any]
 
@@ -45,87 +41,6 @@ _MANY = 64
 
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
-
-
-def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
-    """Return what draws of the prior are made of where they must be functions of the point (d,) alone.
-
-    Raises:
-        InputError: if there are no waves of the kernel.
-    """
-    try:
-        return WavePrior(kernel, dimension)
-    except UnsupportedError as error:
-        raise InputError(
-            "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
-            f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
-            "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
-        ) from error
-
-
-@dataclass(frozen=True, eq=False)
-class SearchConfig:
-    """What is known beforehand of what may be played.
-
-    Attributes:
-        source: the arms, if these are always the same and follow the posterior.
-        search: where in a box that is always the same, or on a cube, the next point is sought.
-        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
-    """
-
-    source: ArmSource | None = None
-    search: BoxSearch | CubeSearch | None = None
-    tie_rank: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Counting:
-    """The observations that count, in the order told. A value, whose successors share its memory.
-
-    Where nothing is ever forgotten there are X and Y alone.
-
-    Attributes:
-        X: points (n, d).
-        Y: what was told, (n, k): rewards, then outcomes.
-        rests: the same less prior means, (n, k).
-        times: when each was made, (n,).
-        weights: how many fresh observations each counts for, λ over its noise variance, (n,).
-        places: where its point stands among those that the posterior knows, (n,).
-    """
-
-    X: Rows
-    Y: Rows
-    rests: Rows
-    times: Rows
-    weights: Rows
-    places: Rows
-
-    @classmethod
-    def none(cls, example: Tensor, number: int) -> Self:
-        """Return none, of points like an example (0, d), of which so many numbers are told."""
-        nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
-        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole))
-        return cls(Rows(example[:0]), *none)
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def followed(self, *new: Any) -> Self:
-        """Return these and others after them."""
-        parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
-        followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
-        return type(self)(*followed, *parts[len(followed) :])
-
-    def kept(self, which: NDArray[Any], weights: Array) -> Self:
-        """Return some of these, with other weights."""
-        X = Rows(self.X.tensor[torch.from_numpy(which)])
-        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
-        return type(self)(X, Y, rests, times, Rows(weights), places)
-
-
-def array(rows: Rows) -> Array:
-    """Return rows as an array."""
-    return rows.tensor.numpy()
 
 
 class PosteriorBelief(Belief):
@@ -295,7 +210,7 @@ class PosteriorBelief(Belief):
             view.column, view.outcome, view.prior_mean = column, outcome, mean
         return views
 
-    def shown(self, told: History) -> NystromGP | OnlineGP:
+    def shown(self) -> NystromGP | OnlineGP:
         """Return the posterior of the observations that count as a BoTorch model of its own."""
         return self.model(*self.observations, self.inducing_points, self.noise, self.posterior, self.column)
 
@@ -527,71 +442,16 @@ class PosteriorBelief(Belief):
 
     # ---------------------------------------------------------------- draws
 
+    @property
+    def draws(self) -> PosteriorDraws:
+        """Draws of f − mean."""
+        return PosteriorDraws(self.posterior, self._order, self.kernel)
+
     def deviation(self, seed: int) -> Tensor:
-        """Return a draw of f − mean from the joint posterior of the arms, (A,); equal arms get equal values.
-
-        Source: Matheron's rule, Wilson et al., ICML 2020: a prior draw is corrected by what the posterior knows.
-
-        Raises:
-            InputError: if the arms are not all in memory and there are no waves of the kernel.
-        """
-        source, generator = cast(ArmSource, self.place.source), torch.Generator().manual_seed(seed)
-        features = cast(Arms, self.posterior.arms).table.features
-        if source.tensor is None:
-            waves, c = self.wave_draw(seed)
-            prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            return self._values(prior + torch.as_tensor(features.product(c)))
-        draws, rows = self._drawn_points(source.tensor)
-        values, number = draws.draw(generator), len(source)
-        others, arms = rows[number:].cpu().numpy(), rows[:number]
-        c = self.posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self._order)
-        drawn = values[arms] + torch.as_tensor(features.product(c))
-        order = torch.arange(number, device=arms.device)
-        first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
-        return self._values(drawn[first[arms]])
-
-    def wave_draw(self, seed: int) -> tuple[Waves, Array]:
-        """Return a draw of the prior, and weights of the coordinates, (m,), that make it one of f − mean.
-
-        Raises:
-            InputError: if there are no waves of the kernel.
-        """
-        told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
-        waves = wave_prior(self.kernel, self._none.shape[-1]).draw(generator)
-        correct = self.posterior.draw_correction
-        return waves, correct(lambda at: waves.at(told.points_at(at)).numpy(), generator, self._order)
-
-    def _drawn_points(self, arms: Tensor) -> tuple[PriorDraws, Tensor]:
-        """Return what draws the prior at distinct points, and which of them arms and points told are, (A + u,)."""
-        points, rows = distinct(torch.cat([arms, self.posterior.told.points.to(arms)]))
-        draws = self._prior_draws
-        if draws is None or isinstance(draws, LowRankDraws) or not torch.equal(draws.points, points):
-            first = rows[len(arms) + torch.from_numpy(self.posterior.basis)].unique()
-            draws = self._prior_draws = prior_draws(cast(Arms, self.posterior.arms).kernel, points, first)
-        return draws, rows
-
-
-def arms_of(source: ArmSource, kernel: Kernel, prior: Prior) -> tuple[Arms, Array]:
-    """Return arms before any reward, and their prior variances, (A,); the kernel is the prior's in their dtype."""
-    blocks = (block.cpu() for _, block in source.blocks())
-    variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
-    variance, mean, steps = np.concatenate(variances), np.concatenate(means, axis=1), HOST
-    if source.device.type != "cpu":
-        steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
-    return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance
+        """Return a draw of f − mean at the arms, (A,); see ``PosteriorDraws.at_arms``."""
+        drawn, self._prior_draws = self.draws.at_arms(cast(ArmSource, self.place.source), seed, self._prior_draws)
+        return self._values(drawn)
 
 
 def _uniforms(number: int, generator: torch.Generator | None) -> Array:
     return torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").numpy()
-
-
-def in_order(places: Places) -> Places:
-    """Return the distinct places in the order in which they first appear."""
-    each, first = np.unique(places, return_index=True)
-    return each if (np.diff(first) > 0).all() else places[np.sort(first)]
-
-
-def totals(places: Places, weights: Array, rests: Array, size: int) -> tuple[Array, Array]:
-    """Return how much counts of each of so many points, (u,), and the sums of rests (n, k) times that, (k, u)."""
-    sums = [np.bincount(places, weights * column, size) for column in rests.T]
-    return np.bincount(places, weights, size), np.stack(sums)

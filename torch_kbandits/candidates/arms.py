@@ -12,7 +12,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -45,36 +44,22 @@ class MappedFile:
 
     @classmethod
     def of(cls, array: np.memmap) -> "MappedFile":
-        """Return the place of an array that was mapped.
-
-        Raises:
-            InputError: if it is a part of another array, or may differ from what is in the file.
-        """
+        """Return the place of an array that was mapped; no part of another, and none that may differ from the file."""
         if not isinstance(array.base, mmap) or array.mode == "c" or array.filename is None:
-            raise InputError(
-                f"candidates must be the whole array of a file, as numpy.load(path, mmap_mode='r') returns it, got a "
-                f"part or a copy of {array.filename}. Save it by itself first."
-            )
+            hint = "the whole array of a file, as numpy.load(path, mmap_mode='r') returns it"
+            raise InputError(f"candidates must be {hint}, got a part or a copy of {array.filename}: save that first.")
         order = "C" if array.flags.c_contiguous else "F"
         return cls(str(Path(array.filename).absolute()), array.dtype.str, array.offset, array.shape, order)
 
     def stamp(self) -> tuple[int, int]:
-        """Return the size and the modification time of the file. Cost: one ``os.stat``.
-
-        Raises:
-            OSError: if it is gone, or no regular file.
-        """
+        """Return the size and the modification time of the file; ``OSError`` if it is gone. Cost: one ``os.stat``."""
         status = os.stat(self.path)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{self.path} is no regular file")
         return status.st_size, status.st_mtime_ns
 
     def mapped(self) -> np.memmap:
-        """Return the array.
-
-        Raises:
-            InputError: if there is none.
-        """
+        """Return the array, or refuse a file that has none."""
         try:
             self.stamp()
             return np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
@@ -85,9 +70,8 @@ class MappedFile:
 class ArmSource:
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
 
-    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read; a
-    change that keeps both is not seen. It is mapped for each read, so that pages already read do not stay with the
-    process.
+    A file must stay as it is while a bandit uses it. Its size and modification time are checked before every read. It
+    is mapped for each read, so that pages already read do not stay with the process.
 
     Args:
         arms: (A, d), A >= 1, finite, as ``checks.points`` takes them, of which a copy is kept; or an array of a file,
@@ -97,67 +81,52 @@ class ArmSource:
     Attributes:
         tensor: all arms (A, d) if they are in memory, else None.
         file: where they are otherwise.
+        given: what makes the same arms again, with their dtype: they, or where they are.
+        dimension: number d of columns.
+        dtype: of all blocks, double or single precision.
+        device: of all blocks.
+        ranges: the least and the largest value of each column, (2, d), in double precision.
 
     Raises:
         InputError: if there is no arm, or they do not fit.
     """
 
     _fingerprint: str | None = None
-    _ranges: Tensor | None = None
     _asked_about: tuple[Tensor, Tensor] | None = None
 
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
-        self.tensor: Tensor | None = None
-        self.file: MappedFile | None = None
         if dtype is not None:
             checks.precision("dtype", dtype)
-        if isinstance(arms, np.memmap):
-            arms = MappedFile.of(arms)
-        if isinstance(arms, MappedFile):
-            self._open(arms, dtype)
+        arms = MappedFile.of(arms) if isinstance(arms, np.memmap) else arms
+        self.file = arms if isinstance(arms, MappedFile) else None
+        if self.file is not None:
+            dtype = _dtype_of(self.file, dtype)
+            self.given, self.tensor, self._stamp = self.file, None, self.file.stamp()
+            self._size, example = self.file.shape[0], torch.empty(0, self.file.shape[1], dtype=dtype)
         else:
             arms = checks.points("candidates", arms)
             if arms.dim() != 2 or len(arms) == 0:
                 raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
-            self.tensor = arms = arms.detach().to(dtype, copy=True)
-            self._size, self._empty = len(arms), arms[:0]
+            self.given = self.tensor = example = arms.detach().to(dtype, copy=True)
+            self._size = len(arms)
+        self.dimension, self.dtype, self.device = example.shape[-1], example.dtype, example.device
+        ends = list[Tensor]()
+        for start, block in self.blocks():
+            if self.file is not None:
+                self._check(self.file.path, start, block)
+            ends.append(torch.stack(block.aminmax(dim=0)).cpu().double())
+        self.ranges = torch.stack(torch.cat(ends).aminmax(dim=0))
 
     def __len__(self) -> int:
         return self._size
 
-    @property
-    def given(self) -> Tensor | MappedFile | None:
-        """What makes the same arms again, with their dtype: they, or where they are."""
-        return self.file if self.tensor is None else self.tensor
-
-    @property
-    def dimension(self) -> int:
-        """Number d of columns."""
-        return self._empty.shape[-1]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of all blocks, double or single precision."""
-        return self._empty.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Device of all blocks."""
-        return self._empty.device
-
     def block(self, start: int, stop: int) -> Tensor:
-        """Return the arms of rows start … stop − 1, (stop − start, d), for 0 <= start <= stop <= A.
-
-        Raises:
-            ArmsChangedError: if the arms are no longer what they were; so do the other methods that read.
-        """
+        """Return the arms of rows start … stop − 1; as all that reads, ``ArmsChangedError`` if they are others now."""
         return self._read(slice(start, stop)) if self.tensor is None else self.tensor[start:stop]
 
     def rows(self, index: Tensor) -> Tensor:
         """Return the arms of rows ``index`` (k,), (k, d), as a new tensor."""
-        if self.tensor is None:
-            return self._read(index.numpy())
-        return self.tensor.index_select(0, index)
+        return self._read(index.numpy()) if self.tensor is None else self.tensor.index_select(0, index)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
         """Yield all arms in order, as the first row and the arms (k, d) of blocks, of 4 MiB on a CPU."""
@@ -174,21 +143,9 @@ class ArmSource:
             now = self.file.stamp()
         except OSError as error:
             raise ArmsChangedError(f"The file of the arms is gone: {error}. {_ADVICE}") from error
-        changes = [
-            f"{name} was {old}, is {new}"
-            for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True)
-            if old != new
-        ]
-        if changes:
-            raise ArmsChangedError(f"{self.file.path} changed under the bandit: {'; '.join(changes)}. {_ADVICE}")
-
-    def find(self, point: Tensor) -> int | None:
-        """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
-        for start, block in self.blocks():
-            matches = (block == point).all(-1).nonzero()
-            if len(matches):
-                return start + int(matches[0])
-        return None
+        for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True):
+            if old != new:
+                raise ArmsChangedError(f"{self.file.path} changed: its {name} was {old}, is {new}. {_ADVICE}")
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
@@ -210,46 +167,38 @@ class ArmSource:
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
 
-    def ranges(self) -> Tensor:
-        """Return the least and the largest value of each column, (2, d), in double precision. Cost: O(A d), once."""
-        if self._ranges is None:
-            ends = torch.cat([torch.stack(block.aminmax(dim=0)).cpu().double() for _, block in self.blocks()])
-            self._ranges = torch.stack(ends.aminmax(dim=0))
-        return self._ranges
+    def describe(self) -> str:
+        """Return the shape and a digest of the arms."""
+        return f"{(len(self), self.dimension)} {self.dtype} {self.fingerprint()}"
 
-    def _open(self, file: MappedFile, wanted: torch.dtype | None) -> None:
-        """Take the arms from a file, or refuse them."""
-        array, path = file.mapped(), file.path
-        if array.ndim != 2 or 0 in array.shape:
-            raise InputError(
-                f"{path} must have an array (A, d) with at least one arm and one column, got shape {array.shape}."
-            )
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{path} must have real numbers, got the NumPy dtype {array.dtype}.")
-        found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
-        if found is None:
-            raise InputError(
-                f"{path} must have dtype float64 or float32, got {array.dtype}: give Arms(..., dtype=torch.float64) to "
-                "convert its blocks, or write the file in that dtype."
-            )
-        self.file, self._stamp = file, file.stamp()
-        self._size, self._empty = array.shape[0], torch.empty(0, array.shape[1], dtype=found)
-        for start, block in self.blocks():
-            bad = (~torch.isfinite(block)).nonzero()
-            if len(bad):
-                row, column = bad[0].tolist()
-                raise InputError(
-                    f"{path} must have finite numbers only; in {found} the first that is not is "
-                    f"{float(block[row, column])} in row {start + row}, column {column}."
-                )
-            checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
+    def _check(self, path: str, start: int, block: Tensor) -> None:
+        """Refuse a block of a file that is not finite, or out of reach."""
+        if len(bad := (~torch.isfinite(block)).nonzero()):
+            row, column = bad[0].tolist()
+            what = f"in {self.dtype} the first that is not is {float(block[row, column])}"
+            raise InputError(f"{path} must have finite numbers; {what} in row {start + row}, column {column}.")
+        checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
 
-    def _read(self, rows: slice | NDArray[Any]) -> Tensor:
+    def _read(self, rows: Any) -> Tensor:
         self.verify()
         values = cast(MappedFile, self.file).mapped()[rows]
         dtype = np.float64 if self.dtype == torch.float64 else np.float32
         with np.errstate(over="ignore"):  # what overflows is infinite and was refused when the file was opened
             return torch.from_numpy(np.array(values, dtype=dtype, order="C", subok=False))
+
+
+def _dtype_of(file: MappedFile, wanted: torch.dtype | None) -> torch.dtype:
+    """Return in which dtype arms of a file are read, or refuse it."""
+    array = file.mapped()
+    if array.ndim != 2 or 0 in array.shape:
+        raise InputError(f"{file.path} must have an array (A, d) with an arm and a column, got shape {array.shape}.")
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{file.path} must have real numbers, got the NumPy dtype {array.dtype}.")
+    found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
+    if found is None:
+        hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
+        raise InputError(f"{file.path} must have dtype float64 or float32, got {array.dtype}: {hint}.")
+    return found
 
 
 class Arms(LastingCandidates):
@@ -259,26 +208,13 @@ class Arms(LastingCandidates):
         arms: (A, d), A >= 1, finite: a tensor in double or single precision, a list, an array or a data frame; or an
             array of a file that need not fit into memory, ``numpy.load(path, mmap_mode="r")``; or an ``ArmSource``.
         dtype: to which numbers are converted, those of a file block by block; see ``ArmSource``.
-
-    Raises:
-        InputError: if there is no arm, or they do not fit.
     """
 
     def __init__(self, arms: Any, dtype: torch.dtype | None = None) -> None:
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
-        self.is_stored, self.device = source.tensor is None, source.device
-        self._example = source.block(0, 1).cpu().clone()
+        self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
+        self.example = source.block(0, 1).cpu().clone()
         self._domain = Domain(source.tensor, blocks=partial(_blocks, source) if self.is_stored else None)
-
-    @property
-    def example(self) -> Tensor:
-        """The first arm, (1, d)."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """Those of the arms. Cost: a pass through them, once."""
-        return self.source.ranges()
 
     @property
     def domain(self) -> Domain:
@@ -294,14 +230,13 @@ class Arms(LastingCandidates):
         arms.device = self.device
         return arms
 
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool."""
         return self.source.has(points)
 
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
-        source = self.source
-        return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
+        return {"arms": self.source.describe()}
 
 
 def _blocks(source: ArmSource) -> Iterator[Tensor]:

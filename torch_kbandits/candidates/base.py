@@ -20,28 +20,21 @@ class Candidates(ABC):
     and told is the action. Where points know when they are played, the time comes before both.
     """
 
-    #: Whether a round brings a context, actions of its own or a time that points know.
+    #: Whether a round brings a context, actions of its own or a time; whether points know that; whether the same may be
+    #: played in every round.
     is_contextual: bool = False
-
-    #: Whether points know when they are played, so that the kernel sees it.
     is_timed: bool = False
-
-    #: Whether the same may be played in every round.
     is_lasting: bool = False
 
-    #: Whether what may be played in a round is a finite set.
+    #: Whether what may be played in a round is a finite set, and whether that is not in memory, so that it is read part
+    #: by part, or in no process as a whole.
     is_finite: bool = True
-
-    #: Whether that set is not in memory, so that it is read part by part.
     is_stored: bool = False
-
-    #: Whether no process has all of that set.
     is_split: bool = False
 
-    #: Of each column of points without the time the number of its parameter, (d,), where one takes several; else None.
+    #: Of each column of points without the time the number of its parameter, (d,), where one takes several, else None;
+    #: and the names of these columns, (d,), an empty one where it is not known, None where none is.
     groups: Sequence[int] | None = None
-
-    #: The names of these columns, (d,), an empty one where it is not known; None: none is.
     names: Sequence[str] | None = None
 
     #: Number of columns before the action: of the time and of the context.
@@ -50,60 +43,37 @@ class Candidates(ABC):
     #: Where arms in memory lie, and what is asked for and told. All else is on the CPU, points as well.
     device: torch.device = torch.device("cpu")
 
-    @property
-    @abstractmethod
-    def example(self) -> Tensor:
-        """One point (1, d) that has the dtype and dimension of all, on the CPU like them."""
-
-    @property
-    @abstractmethod
-    def ranges(self) -> Tensor:
-        """The least and the largest value of each column of points without the time, (2, d), in double precision.
-
-        ∞ and −∞ in a column that rounds bring.
-        """
-
-    @property
-    @abstractmethod
-    def domain(self) -> Domain:
-        """Where BoTorch acquisition functions are maximised."""
+    #: One point (1, d) that has the dtype and dimension of all, on the CPU like them; and of each column without the
+    #: time the least and the largest value, (2, d), in double precision, ∞ and −∞ of what rounds bring.
+    example: Tensor
+    ranges: Tensor
 
     @abstractmethod
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
-        """Return what may be played in a round.
+        """Return what may be played in a round, given its context, its actions, and the time for points that know it.
 
-        Args:
-            context: what is known before the choice; None where there is no context.
-            candidates: the actions of this round; None where they are always the same.
-            now: the time, which points have that know it.
-
-        Raises:
-            InputError: if something is missing or does not fit.
+        The context, or the actions, are None where there is none or they stay.
         """
 
     @abstractmethod
     def points(self, x: Any, context: Any, now: float) -> Tensor:
-        """Return the points (q, d) that were played, from what was asked for, the context and the time.
-
-        Raises:
-            InputError: if something is missing or does not fit.
-        """
+        """Return the points (q, d) that were played, from what was asked for, the context and the time."""
 
     @abstractmethod
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given the points (q, d) that the kernel sees."""
 
     @abstractmethod
-    def offers(self, points: Tensor) -> Tensor:
-        """Say of points (n, d) which may be played in every round, (n,) bool. Cost: one pass on arms."""
-
-    @abstractmethod
     def recommends(self, points: Tensor) -> Tensor:
-        """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool."""
+        """Say of points (n, d) which may be used in the end, in whatever round, (n,) bool. Cost: one pass on arms."""
 
     @abstractmethod
     def describe(self) -> dict[str, object]:
         """Return what tells these candidates from others, for saved states."""
+
+    def offers(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) which may be played in every round, (n,) bool."""
+        return self.recommends(points) & self.is_lasting
 
     def brought(self, name: str, value: Any) -> Any:
         """Return what somebody gives on the CPU, if it is no tensor of another device than that of the candidates."""
@@ -112,10 +82,8 @@ class Candidates(ABC):
         if value.device == self.device:
             return to_host(value)
         checks.in_memory(name, value)
-        raise InputError(
-            f"{name} must be on {self.device} like the candidates, got {checks.describe(value)} on {value.device}; "
-            f'convert it with {name}.to("{self.device}").'
-        )
+        got = f"{checks.describe(value)} on {value.device}"
+        raise InputError(f'{name} must be on {self.device} like the candidates, got {got}: {name}.to("{self.device}").')
 
 
 class LastingCandidates(Candidates):
@@ -123,36 +91,35 @@ class LastingCandidates(Candidates):
 
     is_lasting = True
 
-    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
-        """Return what may be played in every round.
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """Where BoTorch acquisition functions are maximised."""
 
-        Raises:
-            InputError: if there is a context, or actions of the round.
-        """
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
+        """Return the domain; a context, or actions of the round, are refused."""
         if context is not None or candidates is not None:
-            raise _no_context(self)
+            self._refuse_context()
         return self.domain
+
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
+        """Return the points (q, d) that were played; a context is refused."""
+        if context is not None:
+            self._refuse_context()
+        X = checks.points("x", self.brought("x", x), dimension=self.example.shape[-1], like=self.example)
+        if X.dim() != 2 or X.shape[0] == 0:
+            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
+        return X
 
     def actions(self, X: Tensor) -> Tensor:
         """Return points (q, d), which are asked for as they are, on the device of the candidates."""
         return to_device(X, self.device)
 
-    def recommends(self, points: Tensor) -> Tensor:
-        """Say of points (n, d) which may be played, (n,) bool."""
-        return self.offers(points)
-
-    def points(self, x: Any, context: Any, now: float) -> Tensor:
-        """Return the points (q, d) that were played.
-
-        Raises:
-            InputError: if there is a context, or the points do not fit.
-        """
-        if context is not None:
-            raise _no_context(self)
-        X = checks.points("x", self.brought("x", x), dimension=self.example.shape[-1], like=self.example)
-        if X.dim() != 2 or X.shape[0] == 0:
-            raise InputError(f"x must be (q, d) with q >= 1, got {checks.describe(x)}.")
-        return X
+    def _refuse_context(self) -> None:
+        raise InputError(
+            f"{type(self).__name__} have neither contexts nor actions that differ by round: give the bandit "
+            "candidates=ContextualActions(...), or leave out context and candidates."
+        )
 
 
 def unknown_ranges(width: int) -> Tensor:
@@ -168,10 +135,3 @@ def unit_ranges(width: int) -> Tensor:
 def within(points: Tensor, bounds: Tensor) -> Tensor:
     """Say of points (n, d) which lie within bounds (2, d), or on them, (n,) bool."""
     return ((points >= bounds[0]) & (points <= bounds[1])).all(-1)
-
-
-def _no_context(candidates: Candidates) -> InputError:
-    return InputError(
-        f"{type(candidates).__name__} have neither contexts nor actions that differ by round: give the bandit "
-        "candidates=ContextualActions(...), or leave out context and candidates."
-    )

@@ -19,9 +19,7 @@ _NEARER, _RADII = 16, (0.1, 0.03, 0.01, 0.003)
 
 
 class Box(LastingCandidates):
-    """A box of points, searched by BoTorch's ``optimize_acqf``.
-
-    The search also starts where the last one may have ended; see ``BoxSearch.domain``.
+    """A box of points, searched by BoTorch's ``optimize_acqf``, also from where the last search may have ended.
 
     Args:
         bounds: (2, d), finite lower bounds, then upper bounds above them: a tensor, a list, an array or a data frame.
@@ -34,36 +32,23 @@ class Box(LastingCandidates):
     def __init__(self, bounds: Any, num_restarts: int = 8, raw_samples: int = 128) -> None:
         given = checks.bounds(bounds)
         self.bounds, self.device = given.detach().cpu().clone(), given.device
+        self.example, self.ranges = self.bounds[:1], self.bounds.double()
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
-
-    @property
-    def example(self) -> Tensor:
-        """The lower corner, (1, d)."""
-        return self.bounds[:1]
-
-    @property
-    def ranges(self) -> Tensor:
-        """The bounds."""
-        return self.bounds.double()
 
     @property
     def domain(self) -> Domain:
         """The bounds and the effort of the search."""
         return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which lie within the bounds, (n,) bool."""
         return within(points, self.bounds)
 
     def describe(self) -> dict[str, object]:
         """Return the bounds and the search's settings."""
-        return {
-            "bounds": str(self.bounds.tolist()),
-            "dtype": str(self.bounds.dtype),
-            "num_restarts": self.num_restarts,
-            "raw_samples": self.raw_samples,
-        }
+        words = {"bounds": str(self.bounds.tolist()), "dtype": str(self.bounds.dtype)}
+        return {**words, "num_restarts": self.num_restarts, "raw_samples": self.raw_samples}
 
 
 class UnitCube(LastingCandidates):
@@ -79,9 +64,6 @@ class UnitCube(LastingCandidates):
             unless given where there is a ``snap``, else all.
         neighbours: takes a point (1, d) to playable ones (k, d) that a search tries in its place, such as those of
             which one choice is another. Unless given, points drawn near it.
-
-    Raises:
-        InputError: if an argument does not fit, or ``snap`` does not return points of the cube.
     """
 
     is_finite = False
@@ -104,29 +86,17 @@ class UnitCube(LastingCandidates):
         self.continuous = tuple(checks.whole_numbers("continuous", listed))
         if not {*self.continuous} <= {*range(self.dimension)}:
             raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
-        self._example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
-
-    @property
-    def example(self) -> Tensor:
-        """What is playable next to the middle, (1, d)."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """From 0 to 1."""
-        return unit_ranges(self.dimension)
+        #: Whether a search should evaluate ``exchanges``: not all is continuous, or there are ``neighbours``.
+        self.has_exchanges = neighbours is not None or len(self.continuous) < self.dimension
+        self.ranges = unit_ranges(self.dimension)
+        self.example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
 
     @property
     def domain(self) -> Domain:
         """The cube, to be searched."""
         return Domain(cube=self)
 
-    @property
-    def has_exchanges(self) -> bool:
-        """Whether a search should look at ``exchanges``: not all coordinates are continuous, or somebody says which."""
-        return self.neighbours is not None or len(self.continuous) < self.dimension
-
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are playable, (n,) bool."""
         return among(points, self.playable(points))
 
@@ -152,7 +122,7 @@ class UnitCube(LastingCandidates):
         return self.playable(engine.fast_forward(first).draw(n, dtype=torch.float64))
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
-        """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``near.near``."""
+        """Return playable points (3 size r, d) near one, (1, d), by moves of r radii; see ``spaces.space.near``."""
         return self.playable(near(point, torch.ones(self.dimension, dtype=torch.bool), radii, size, generator))
 
     def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:

@@ -56,13 +56,12 @@ class ContextualActions(Candidates):
         num_restarts: int = 8,
         raw_samples: int = 128,
     ) -> None:
-        self._dtype = checks.precision("dtype", dtype)
         for name, columns in (("context_columns", context_columns), ("action_columns", action_columns)):
             checks.absent_or(name, columns, ColumnSpec, "a ColumnSpec")
         if actions is not None and bounds is not None:
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
+        self._dtype = checks.precision("dtype", dtype)
         self.context_columns, self.action_columns = context_columns, action_columns
-        self.context_dim = _width("context", context_dim, context_columns)
         self.source: ArmSource | None = None
         self.set: Tensor | None = None
         self.bounds: Tensor | None = None
@@ -72,83 +71,60 @@ class ContextualActions(Candidates):
         known = bounds = None if bounds is None else checks.bounds(bounds).detach()
         if bounds is None and actions is not None and (action_columns is None or isinstance(actions, Tensor)):
             known = actions = checks.points("actions", actions)
-        if known is None:
-            self.action_dim = _width("action", action_dim, action_columns)
-        else:
+        if known is not None:
             self._dtype, self.device = known.dtype, known.device
-            self.action_dim = _agreeing(known.shape[-1], action_dim, action_columns)
-        checks.positive_integer("action_dim", self.action_dim)
-        self._example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
+        widths = {"actions": None if bounds is not None or known is None else known.shape[-1]}
+        widths["bounds"] = None if bounds is None else bounds.shape[-1]
+        self.context_dim = _width("context", 0, context_columns=context_columns, context_dim=context_dim)
+        self.action_dim = _width("action", 1, **widths, action_columns=action_columns, action_dim=action_dim)
+        self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
+        parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
+        ranges = [unknown_ranges(width) if columns is None else columns.ranges for columns, width in parts]
         if bounds is not None:
-            known = self.bounds = bounds.cpu().clone()
+            self.bounds = known = bounds.cpu().clone()
+            ranges[1] = known.double()
         if actions is not None:
             listed = ArmSource(self._checked_actions("actions", actions))
-            known = self.set = listed.tensor
-            self.source = self.source or listed
+            known, self.set, self.source = listed.tensor, listed.tensor, self.source or listed
+            ranges[1] = listed.ranges
         if known is not None:
-            self._example = torch.cat([self._example[:, : self.context_dim], known[:1]], dim=-1)
+            self.example = torch.cat([self.example[:, : self.context_dim], known[:1]], dim=-1)
+        self.ranges = torch.cat(ranges, -1)
         self.is_finite = bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
-        parts = (self.context_columns, self.context_dim), (self.action_columns, self.action_dim)
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
 
-    @property
-    def example(self) -> Tensor:
-        """A joint point (1, c + a)."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """Those of contexts and actions, as far as they are known: of a column spec, a set that stays or a box."""
-        actions = unknown_ranges(self.action_dim) if self.action_columns is None else self.action_columns.ranges
-        if self.bounds is not None:
-            actions = self.bounds.double()
-        elif self.source is not None:
-            actions = self.source.ranges()
-        contexts = unknown_ranges(self.context_dim) if self.context_columns is None else self.context_columns.ranges
-        return torch.cat([contexts, actions], -1)
-
-    @property
-    def domain(self) -> Domain:
-        """Raise: what may be played is known once a round has brought its context."""
-        raise InputError("What may be played depends on the round: give context=, and candidates= if they differ.")
-
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in a round: joint points (A, c + a), or a box beside the context.
 
-        Args:
-            context: (c,) or (1, c), as a tensor, a list or an array, or a row that ``context_columns`` understands.
-            candidates: (A, a), A >= 1, if the actions differ from round to round, else None.
-            now: the time, which these points do not know.
-
-        Raises:
-            InputError: if one of them is missing, has another number of columns, is not finite, or there is no action.
+        The context is (c,) or (1, c), or a row that ``context_columns`` understands; candidates are (A, a), if any.
         """
         contexts = self._checked_contexts(context)
         if contexts.shape[0] != 1:
             raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
-        if self.set is None and self.bounds is None:
-            if candidates is None:
-                expected = f"candidates (A, {self.action_dim})"
-                raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
-            actions = self._checked_actions("candidates", candidates)
-        elif candidates is not None:
-            raise InputError("The actions of this bandit are always the same: leave out candidates.")
-        elif self.set is None:
-            return self._box(checks.within_reach("context", contexts)[0])
-        else:
+        if self.set is not None or self.bounds is not None:
+            if candidates is not None:
+                raise InputError("The actions of this bandit are always the same: leave out candidates.")
             actions = self.set
+        elif candidates is None:
+            expected = f"candidates (A, {self.action_dim})"
+            raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
+        else:
+            actions = self._checked_actions("candidates", candidates)
+        if actions is None:
+            known = checks.within_reach("context", contexts)[0]
+            bounds = torch.cat([torch.stack([known - 1.0, known + 1.0]), self.bounds], dim=-1)  # pyright: ignore
+            return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=known)
         return made(Domain, {"arms": self._joint(contexts, "candidates", actions), "context": contexts.squeeze(0)})
 
     def points(self, x: Any, context: Any, now: float) -> Tensor:
         """Return the joint points (q, c + a) of actions (q, a) in a context (c,), or each in its own, (q, c)."""
         if x is None:
             raise InputError("x is missing: give the actions that were played, or the ids that ask returned.")
-        actions = self._checked_actions("x", x)
-        contexts = self._checked_contexts(context)
+        actions, contexts = self._checked_actions("x", x), self._checked_contexts(context)
         if contexts.shape[0] not in (1, actions.shape[0]):
             raise InputError(
                 f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
@@ -159,25 +135,22 @@ class ContextualActions(Candidates):
         """Return the actions (q, a) of joint points (q, c + a), on the device of the candidates."""
         return to_device(X[:, self.context_dim :], self.device)
 
-    def offers(self, points: Tensor) -> Tensor:
-        """Say of joint points (n, c + a) which may be played in every round, (n,): without contexts, what stays."""
-        return self.recommends(points) & self.is_lasting
-
     def recommends(self, points: Tensor) -> Tensor:
         """Say of joint points (n, c + a) which are of actions that stay, (n,) bool; of all where others come."""
         actions = points[:, self.context_dim :]
-        if self.set is None and self.bounds is None:
-            return torch.ones(len(points), dtype=torch.bool, device=points.device)
-        return among(actions, self.set) if self.bounds is None else within(actions, self.bounds)  # pyright: ignore
+        if self.bounds is not None:
+            return within(actions, self.bounds)
+        if self.set is not None:
+            return among(actions, self.set)
+        return torch.ones(len(points), dtype=torch.bool, device=points.device)
 
     def describe(self) -> dict[str, object]:
         """Return what tells these actions and contexts from others."""
+        actions = f"{self.action_dim} columns, given in each round"
         if self.source is not None:
-            actions = f"{(len(self.source), self.source.dimension)} {self.source.fingerprint()}"
+            actions = self.source.describe()
         elif self.bounds is not None:
             actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
-        else:
-            actions = f"{self.action_dim} columns, given in each round"
         return {
             "context_dim": self.context_dim,
             "actions": actions,
@@ -185,12 +158,6 @@ class ContextualActions(Candidates):
             "context_columns": repr(self.context_columns),
             "action_columns": repr(self.action_columns),
         }
-
-    # ---------------------------------------------------------------- inside
-
-    def _box(self, context: Tensor) -> Domain:
-        bounds = torch.cat([torch.stack([context - 1.0, context + 1.0]), self.bounds], dim=-1)  # pyright: ignore
-        return Domain(bounds=bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples, context=context)
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
@@ -206,16 +173,16 @@ class ContextualActions(Candidates):
         if context is None:
             if dim:
                 raise InputError(f"context is missing: give the context of this round, ({dim},).")
-            return self._example[:, :0]
+            return self.example[:, :0]
         if self.context_columns is not None and not isinstance(context, Tensor):
             context = self.context_columns.encode(context, dtype=self._dtype)
-        context = checks.floating_tensor("context", self.brought("context", context), self._example)
+        context = checks.floating_tensor("context", self.brought("context", context), self.example)
         if context.dim() not in (1, 2) or context.shape[-1] != dim:
             raise InputError(
                 f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
                 f"{checks.describe(context)}."
             )
-        checks.same_kind("context", context, self._example)
+        checks.same_kind("context", context, self.example)
         context = context.detach() if context.requires_grad else context
         return context if context.dim() == 2 else context.unsqueeze(0)
 
@@ -223,7 +190,7 @@ class ContextualActions(Candidates):
         """Return actions as rows, (A, a), at least one, which may not be finite."""
         if self.action_columns is not None and not isinstance(actions, Tensor):
             actions = self.action_columns.encode(actions, dtype=self._dtype)
-        actions = checks.rows(name, self.brought(name, actions), dimension=self.action_dim, like=self._example)
+        actions = checks.rows(name, self.brought(name, actions), dimension=self.action_dim, like=self.example)
         if actions.dim() != 2 or actions.shape[0] == 0:
             raise InputError(
                 f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
@@ -232,10 +199,7 @@ class ContextualActions(Candidates):
 
 
 def joint_groups(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[int]:
-    """Return the numbers of what columns encode: those of parts of points, each with so many, one after the other.
-
-    A column of which nothing is known is something of its own.
-    """
+    """Return the numbers of what the columns of parts encode; where nothing is known, each is something of its own."""
     groups: list[int] = []
     for known, width in parts:
         start = max(groups, default=-1) + 1
@@ -248,23 +212,13 @@ def joint_names(*parts: tuple[ColumnSpec | ParameterSpace | None, int]) -> list[
     return [name for known, width in parts for name in ([""] * width if known is None else known.names)]
 
 
-def _width(what: str, dim: int | None, columns: ColumnSpec | None) -> int:
-    """Return the number of columns of contexts or actions, which a number or a column spec gives."""
-    if columns is not None:
-        if dim is not None and dim != columns.width:
-            raise InputError(
-                f"{what}_dim={dim} and {what}_columns, which give {columns.width}, do not agree: leave one out."
-            )
-        return columns.width
-    if dim is None:
-        hint = "context_columns" if what == "context" else "actions, bounds or action_columns"
-        raise InputError(f"{what}_dim is missing: give the number of {what} columns, or {hint}.")
-    return checks.size(f"{what}_dim", dim, least=0)
-
-
-def _agreeing(width: int, dim: int | None, columns: ColumnSpec | None) -> int:
-    """Return the number of action columns that actions or bounds have, if nothing else that is said differs."""
-    for name, other in (("action_dim", dim), ("action_columns", None if columns is None else columns.width)):
-        if other is not None and checks.whole_number(name, other) != width:
-            raise InputError(f"{name} gives {other} action column(s), and the actions or bounds have {width}.")
-    return width
+def _width(what: str, least: int, **said: Any) -> int:
+    """Return the number of columns of contexts or actions, on which all must agree that say it."""
+    widths = {name: each.width if isinstance(each, ColumnSpec) else each for name, each in said.items()}
+    widths = {name: checks.size(name, width, least) for name, width in widths.items() if width is not None}
+    if not widths:
+        *others, last = said
+        raise InputError(f"{last} is missing: give the number of {what} columns, or {' or '.join(others)}.")
+    if len({*widths.values()}) > 1:
+        raise InputError(f"These say how many {what} columns there are and do not agree: {widths}.")
+    return next(iter(widths.values()))

@@ -21,10 +21,7 @@ class Timed(Candidates):
     time.
 
     Args:
-        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind.
-
-    Raises:
-        InputError: if they are none, know the time already, or are arms split over workers.
+        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind; not split over workers.
     """
 
     is_contextual = True
@@ -34,40 +31,20 @@ class Timed(Candidates):
         checks.instance("candidates", candidates, Candidates, "Arms, a Box or ContextualActions")
         if candidates.is_timed:
             raise InputError("The points of these candidates know the time already: give them as they are.")
-        if not candidates.is_contextual and _is_empty(candidates.domain):
+        if candidates.is_split:
             raise InputError(
-                f"The arms of {type(candidates).__name__} are not read here, and as points that know the time all of "
-                "them are new in every round: give Arms, or take a memory that is no prior on time, such as "
-                "SlidingWindow(500), and a mean= that does not depend on the time."
+                f"The arms of {type(candidates).__name__} are not read here, and all are new in every round: give Arms,"
+                " or take a memory that is no prior on time, and a mean= that does not depend on the time."
             )
         self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
-        self.device = candidates.device
+        self.device, self.ranges = candidates.device, candidates.ranges
         self.context_dim = 1 + candidates.context_dim
-        self._example = dated(0.0, candidates.example)
-
-    @property
-    def example(self) -> Tensor:
-        """A point (1, 1 + d) at time 0."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """Those of the candidates without the time."""
-        return self.untimed.ranges
-
-    @property
-    def domain(self) -> Domain:
-        """Raise: what may be played is known once there is a time."""
-        raise InputError("What may be played depends on the time, which the round brings.")
+        self.example = dated(0.0, candidates.example)
 
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
-        """Return what may be played in a round, with the time as the first column of the context.
-
-        Raises:
-            InputError: if something is missing or does not fit.
-        """
+        """Return what may be played in a round, with the time as the first column of the context."""
         domain = self.untimed.in_round(context, candidates, now)
-        known = self._example[0, :0] if domain.context is None else domain.context
+        known = self.example[0, :0] if domain.context is None else domain.context
         arms = None if domain.arms is None else dated(now, domain.arms)
         bounds = None if domain.bounds is None else dated(now, domain.bounds)
         if bounds is not None:  # a search needs some width, and the context says what the time is
@@ -83,10 +60,6 @@ class Timed(Candidates):
     def actions(self, X: Tensor) -> Any:
         """Return what is asked for, given points (q, 1 + d)."""
         return self.untimed.actions(X[:, 1:].to(self.untimed.example.dtype))
-
-    def offers(self, points: Tensor) -> Tensor:
-        """Say of points (n, 1 + d) that none may be played in every round, (n,) bool: the time of one is over."""
-        return torch.zeros(len(points), dtype=torch.bool, device=points.device)
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, 1 + d) which may be used in the end, at another time, (n,) bool."""
@@ -108,15 +81,8 @@ def untimed(candidates: Candidates) -> Candidates:
 
 
 def as_told(candidates: Candidates, X: Tensor) -> Tensor:
-    """Return points (q, 1 + d) of candidates that know the time as they come back once they are told.
-
-    All but the time have the precision in which they are asked for.
-    """
+    """Return points (q, 1 + d) as they come back once told: all but the time in the precision they are asked for in."""
     return torch.cat([X[:, :1], X[:, 1:].to(untimed(candidates).example.dtype).to(X)], dim=-1)
-
-
-def _is_empty(domain: Domain) -> bool:
-    return all(each is None for each in (domain.arms, domain.bounds, domain.blocks, domain.cube))
 
 
 def dated(now: float, X: Tensor) -> Tensor:
@@ -125,28 +91,22 @@ def dated(now: float, X: Tensor) -> Tensor:
 
 
 def some_points(candidates: Candidates, number: int, now: float, generator: torch.Generator) -> Tensor:
-    """Return points (k, d), k at most ``number``, some of which may be played at a time.
+    """Return points (k, d), k at most a number, some of which may be played at a time. Cost: O(k) arms are read.
 
     Of arms they are drawn with repetition, on a box uniformly, and on a cube they are points of those that a search
     evaluates first. None where what may be played depends on a context, or is not read here.
-
-    Args:
-        candidates: what may be played.
-        number: at least 0.
-        now: the time, where points know it.
-        generator: all randomness, on the CPU.
-
-    Cost: O(number) arms are read.
     """
-    space, example = untimed(candidates), untimed(candidates).example
-    X = example[:0]
+    space = untimed(candidates)
+    X = space.example[:0]
     if isinstance(space, Arms):
         rows = torch.randint(len(space.source), (number,), generator=generator, device="cpu")
         X = space.source.rows(rows.to(space.device)).cpu()
-    elif not space.is_contextual and (bounds := space.domain.bounds) is not None:
-        uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
-        X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
-    elif not space.is_contextual and space.domain.cube is not None:
-        X = torch.cat(space.domain.initial_points(generator.initial_seed()))
-        X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
+    elif not space.is_contextual:
+        domain = space.in_round(None, None, now)
+        if (bounds := domain.bounds) is not None:
+            uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
+            X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
+        elif domain.cube is not None:
+            X = torch.cat(domain.initial_points(generator.initial_seed()))
+            X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
     return dated(now, X) if candidates.is_timed else X

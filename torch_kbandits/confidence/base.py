@@ -58,9 +58,8 @@ class Evidence(Protocol):
 class Width(ABC):
     """How wide the confidence band is: β_t, the multiplier of the posterior standard deviation.
 
-    A width is a value without state. It returns the multiplier itself, in reward units over reward units; BoTorch's
-    ``UpperConfidenceBound(beta=b)`` multiplies by √b, so our constant 2 is its 4. Papers whose variance is divided by
-    λ give a radius √λ times larger; widths here have divided it out.
+    A value without state. It is the multiplier itself; BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
+    our constant 2 is its 4. Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
     """
 
     #: Where the theorem behind the width is; None if there is none.
@@ -86,8 +85,7 @@ class Width(ABC):
 class InformationGain(ABC):
     """What a theorem's width puts in place of γ, the maximum information gain of its observations, in nats.
 
-    A value without state. A paper's β_t uses γ_{t−1}, the gain of the observations made before round t; those are the
-    ``num_observations`` of the evidence, so no call here shifts an index.
+    A value without state. A paper's γ_{t−1} is that of the ``num_observations`` of the evidence, made before round t.
     """
 
     #: Whether it is at least the information gain of what was played, as theorems need it: that is not known of rates.
@@ -135,6 +133,15 @@ class TheoremWidth(Width):
         return float(self(_BeforeAny(torch.tensor(regularization, dtype=torch.float64))))
 
 
+@dataclass(frozen=True)
+class SubGaussian:
+    """The constants R, B and δ of theorems on functions of bounded norm, sub-Gaussian noise; see ``TheoremWidth``."""
+
+    noise_scale: float
+    norm_bound: float
+    failure_probability: float
+
+
 class _BeforeAny(NamedTuple):
     """The evidence of a posterior that was told nothing."""
 
@@ -142,7 +149,6 @@ class _BeforeAny(NamedTuple):
     num_observations: int = 0
 
     def effective_dimension(self) -> Tensor:
-        """Return 0."""
         return torch.zeros_like(self.regularization)
 
     information_gain = projection_error = kernel_bound = mean_norm = effective_dimension

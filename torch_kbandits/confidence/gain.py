@@ -18,16 +18,9 @@ from torch_kbandits.numerics.linalg import jittered_cholesky
 
 @torch.no_grad()
 def information_gain(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
-    """Return the realised information gain ½ log det(I + K/λ) of observing at X, in nats.
+    """Return the realised information gain ½ log det(I + K/λ) of observing at X (n, d), in nats, 0-dim.
 
-    Args:
-        kernel: the prior covariance, in reward units squared.
-        X: (n, d).
-        regularization: λ > 0.
-
-    Returns:
-        0-dim.
-
+    ``kernel`` is the prior covariance and ``regularization`` λ > 0, in reward units squared.
     Cost: O(n³) time, O(n²) memory.
     """
     regularization = checks.positive("regularization", regularization)
@@ -37,15 +30,7 @@ def information_gain(kernel: Kernel, X: Tensor, regularization: float) -> Tensor
 
 @torch.no_grad()
 def effective_dimension(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
-    """Return the effective dimension Tr K(K + λI)⁻¹ of X, 0-dim, between 0 and n.
-
-    Args:
-        kernel: the prior covariance, in reward units squared.
-        X: (n, d).
-        regularization: λ > 0.
-
-    Cost: O(n³) time, O(n²) memory.
-    """
+    """Return the effective dimension Tr K(K + λI)⁻¹ of X (n, d), 0-dim, between 0 and n; see ``information_gain``."""
     regularization = checks.positive("regularization", regularization)
     factor = jittered_cholesky(_regularized_gram(kernel, X, regularization))
     return len(X) - regularization * torch.cholesky_inverse(factor).diagonal().sum()
@@ -66,9 +51,7 @@ def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regulari
         regularization: λ > 0.
 
     Returns:
-        (n,), the gain after 1, …, n plays; cumulative, non-decreasing.
-
-    Cost: O(A n²) time, O(A n) memory.
+        (n,), the gain after 1, …, n plays; cumulative. Cost: O(A n²) time, O(A n) memory.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     candidates = _listed("candidates", candidates)
@@ -141,11 +124,7 @@ class NystromGain(InformationGain):
 
 @dataclass(frozen=True, eq=False)
 class GreedyGain(InformationGain):
-    """The gain of the plays that greedily maximise it over a finite candidate set.
-
-    The maximum γ_t lies between the greedy gain g_t and g_t / (1 − 1/e), by submodularity.
-
-    Source: Srinivas et al., ICML 2010, §4.
+    """The gain of the plays that greedily maximise it over a finite candidate set; see ``greedy_information_gain``.
 
     Args:
         kernel: the prior covariance; its hyperparameters are read once, at the first call.
@@ -170,11 +149,7 @@ class GreedyGain(InformationGain):
         object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return the gain after t observations.
-
-        Raises:
-            InputError: if there are more than ``horizon`` observations, or the posterior's λ is another one.
-        """
+        """Return the gain after t observations; an ``InputError`` beyond ``horizon``, or at another λ."""
         n = evidence.num_observations
         if n > self.horizon:
             raise InputError(f"The greedy gain is known up to horizon={self.horizon} observations and there are {n}.")
@@ -198,8 +173,8 @@ class RateGain(InformationGain):
 
         rbf: (ln n)^{d+1}      matern: n^{d(d+1)/(2ν+d(d+1))} ln n      linear: d ln n
 
-    with n at least e, so that the rate is positive and non-decreasing. Rates are known up to a constant that depends on
-    the kernel, the set and λ: no theorem survives a constant that is not known to be large enough.
+    with n at least e. Rates are known up to a constant that depends on the kernel, the set and λ: no theorem survives a
+    constant that is not known to be large enough.
 
     Source: Srinivas et al., ICML 2010, Theorem 5 (Matérn for ν > 1). Not the newest: Vakili et al., AISTATS 2021, lower
     Matérn's exponent to d/(2ν+d).
@@ -256,23 +231,16 @@ class SumGain(InformationGain):
     parts: tuple[InformationGain, ...]
 
     def __post_init__(self) -> None:
-        parts = self.parts
-        if not isinstance(parts, (tuple, list)) or not parts:
-            raise InputError(f"parts must be one or more information gains, got {checks.describe(parts)}.")
-        for part in parts:
+        checks.keep(self, parts=checks.entries)
+        for part in self.parts or (None,):
             if not isinstance(part, InformationGain) or isinstance(part, RealizedGain):
-                raise InputError(
-                    f"parts must be gains of single kernels such as RateGain, got {checks.describe(part)}."
-                )
-        object.__setattr__(self, "parts", tuple(parts))
+                given = checks.describe(part)
+                raise InputError(f"parts must be one or more gains of single kernels such as RateGain, got {given}.")
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return the bound after n observations. Cost: that of the parts."""
         logarithms = 2.0 * (len(self.parts) - 1) * math.log(max(evidence.num_observations, 1))
-        total = evidence.regularization.new_tensor(logarithms)
-        for part in self.parts:
-            total = total + part(evidence)
-        return total
+        return sum((part(evidence) for part in self.parts), evidence.regularization.new_tensor(logarithms))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ class GPUCBWidth(TheoremWidth):
 
         β_t = √(2B² + 300 γ_{t−1} ln³(t/δ)),  t = ``num_observations`` + 1
 
-    Our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of BoTorch, which is the paper's own β_t.
-
     Source: Srinivas et al., ICML 2010, Theorem 3, as restated by Chowdhury & Gopalan, ICML 2017, §3.1. Differs: the
     original has γ_t where the restatement, and we, have γ_{t−1}. That loses nothing: by the self-normalised bound at
     R = √λ a squared multiplier of 2B² + 4 I_{t−1} + 4 ln(1/δ) is enough, and this one is above it once I_{t−1} is at
@@ -61,8 +59,7 @@ class BayesianGPUCBWidth(TheoremWidth):
 
         β_t = √(2 ln(A t² π² / (6δ))),  t = ``num_observations`` + 1
 
-    A union bound over arms and rounds; Σ 6/(π²t²) = 1. Our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of
-    BoTorch, which is the paper's own β_t.
+    A union bound over arms and rounds; Σ 6/(π²t²) = 1.
 
     Source: Srinivas et al., ICML 2010, Theorem 1 and Lemma 5.1.
 
@@ -97,8 +94,6 @@ class RandomizedWidth(TheoremWidth):
     bound follows; no band holds with a stated probability. Proof: by P(N > c) <= ½ exp(−c²/2) and a union bound, the
     1 − u quantile of max f given D is at most max_x μ(x) + √(2 ln(A/(2u))) σ(x); average over u uniform in (0, 1),
     where −2 ln u ~ Exp(rate ½).
-
-    Our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of BoTorch: ζ_t is the paper's own.
 
     Source: Takeno, Inatsu & Karasuyama, "Randomized Gaussian process upper confidence bound with tighter Bayesian
     regret bounds", ICML 2023. The constants are those of the proof above.
@@ -145,8 +140,6 @@ class TVGPUCBWidth(Width):
     The theorem for a function drawn from a prior on space and time is, on A arms, ``BayesianGPUCBWidth``: its union
     bound over arms and rounds does not ask whether the function moves. Only the prior must know of time, such as a
     kernel on space times ``ForgettingKernel``.
-
-    Our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of BoTorch, which is the paper's own β_t.
 
     Source: Bogunovic, Scarlett & Cevher, AISTATS 2016, experiments. Differs: the value 0 at small t, where the
     formula has none.

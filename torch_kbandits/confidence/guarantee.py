@@ -18,12 +18,9 @@ _PRECISION = "λ above rounding"
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that a theorem assumes.
+    """One thing that a theorem assumes: its name, whether it holds, and a sentence of what was expected and what is.
 
-    Attributes:
-        name: in a few symbols or words.
-        status: "holds", "fails", or "unknown": what only you can know, or what nothing promises and nobody measured.
-        sentence: what was expected and what is.
+    It is "unknown" if only you can know, or if nothing promises it and nobody measured.
     """
 
     name: str

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from torch_kbandits.confidence.assumptions import EXACT, SUBGAUSSIAN, enough_gain, large_regularization
-from torch_kbandits.confidence.base import Evidence, InformationGain, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, InformationGain, SubGaussian, TheoremWidth
 from torch_kbandits.confidence.gain import RealizedGain
 
 
 @dataclass(frozen=True)
-class IGPUCBWidth(TheoremWidth):
+class IGPUCBWidth(SubGaussian, TheoremWidth):
     """The width of IGP-UCB's theorem.
 
         β_t = B + R √(2 (γ_{t−1} + 1 + ln(1/δ)))
@@ -30,9 +30,6 @@ class IGPUCBWidth(TheoremWidth):
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 2"
     assumes = (*SUBGAUSSIAN, enough_gain, large_regularization, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -42,28 +39,20 @@ class IGPUCBWidth(TheoremWidth):
 
 
 @dataclass(frozen=True)
-class GPTSWidth(TheoremWidth):
+class GPTSWidth(SubGaussian, TheoremWidth):
     """The factor on the posterior standard deviation from which GP-TS draws: N(μ, v_t² cov).
 
         v_t = B + R √(2 (γ_{t−1} + 1 + ln(2/δ)))
 
-    It is IGP-UCB's width at δ/2, so f lies within v_t σ of the mean with probability 1 − δ/2.
+    It is IGP-UCB's width at δ/2, so f lies within v_t σ of the mean with probability 1 − δ/2, where δ is that of the
+    regret bound. Assumptions and arguments are those of ``IGPUCBWidth``.
 
     Source: Chowdhury & Gopalan, ICML 2017, Algorithm 2 and Lemma 6.
-
-    Assumes: as ``IGPUCBWidth``.
-
-    Args:
-        noise_scale, norm_bound, failure_probability: R, B and δ, that of the regret bound, see ``TheoremWidth``.
-        gain: what stands for γ_{t−1}.
     """
 
     theorem = "Chowdhury and Gopalan, ICML 2017, Theorem 4"
     assumes = (*SUBGAUSSIAN, enough_gain, large_regularization, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.confidence.assumptions import EXACT, SKETCHED, SUBGAUSSIAN, accurate_dictionary, small_projection
-from torch_kbandits.confidence.base import Evidence, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, SubGaussian, TheoremWidth
 from torch_kbandits.confidence.gain import NystromGain
 from torch_kbandits.confidence.self_normalized import noise_radius
 
 
 @dataclass(frozen=True)
-class KUCBWidth(TheoremWidth):
+class KUCBWidth(SubGaussian, TheoremWidth):
     """The width of K-UCB's lemma, with the effective dimension in place of the information gain.
 
         β_t = B + (R/√λ) √(2 ln(1/δ) + ln(e + e t κ²/λ) d_eff),  t = ``num_observations``
@@ -23,17 +23,10 @@ class KUCBWidth(TheoremWidth):
     2 I_t <= ln(e + e t κ²/λ) d_eff, so it is at least ``SelfNormalizedWidth``, which holds in all rounds at once.
 
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian, the exact posterior; any λ > 0 fixed before the run.
-
-    Args:
-        noise_scale, norm_bound, failure_probability: R, B and δ, see ``TheoremWidth``.
     """
 
     theorem = "Zenati et al., AISTATS 2022, Lemma 3.1"
     assumes = (*SUBGAUSSIAN, *EXACT)
-
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the effective dimension."""
@@ -43,7 +36,7 @@ class KUCBWidth(TheoremWidth):
 
 
 @dataclass(frozen=True)
-class EKUCBWidth(TheoremWidth):
+class EKUCBWidth(SubGaussian, TheoremWidth):
     """The width of EK-UCB's lemma, for a Nyström–DTC posterior.
 
         β_t = (1 + √(μ/λ)) B + (R/√λ) √(4 ln(1/δ) + 2 ln(e + e t κ²/λ) d_eff),  t = ``num_observations``
@@ -69,9 +62,6 @@ class EKUCBWidth(TheoremWidth):
     theorem = "Zenati et al., AISTATS 2022, Lemma 4.1"
     assumes = (*SUBGAUSSIAN, small_projection, *SKETCHED)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     projection: float | None = None
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -91,14 +81,12 @@ def _complexity(evidence: Evidence) -> Tensor:
 
 
 @dataclass(frozen=True)
-class BKBWidth(TheoremWidth):
+class BKBWidth(SubGaussian, TheoremWidth):
     """The width of BKB's theorem.
 
         β_t = (2R/√λ) √(α ℓ_t Σ_s τ̃_t(x_s) + ln(1/δ)) + (1 + 1/√(1−ε)) B
 
     with α = (1 + ε)/(1 − ε) and ℓ_t = max(ln(κ²t), ½(1 + ln(κ²t/λ + 1))).
-
-    It is the multiplier of σ̃ itself: our value b corresponds to ``UpperConfidenceBound(beta=b²)`` of BoTorch.
 
     Source: Calandriello et al., COLT 2019, Theorem 2, divided by √λ because our σ̃ is √λ times theirs. Differs: the
     paper's ℓ_t is ln(κ²t), which is negative for small t. Its proof bounds log det(I + K/λ) by Σ τ̃ times
@@ -108,18 +96,13 @@ class BKBWidth(TheoremWidth):
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian, a DTC posterior whose dictionary is ε-accurate; any λ > 0.
 
     Args:
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units (ξ in the paper).
-        norm_bound: B > 0, a bound on the RKHS norm of the reward function (F in the paper).
-        failure_probability: δ in (0, 1).
+        noise_scale, norm_bound, failure_probability: R, B and δ, see ``TheoremWidth``; the paper's ξ, F and δ.
         accuracy: ε in (0, 1), the accuracy of the dictionary, as in ``theoretical_oversampling``.
     """
 
     theorem = "Calandriello et al., COLT 2019, Theorem 2"
     assumes = (*SUBGAUSSIAN, accurate_dictionary, *SKETCHED)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     accuracy: float = 0.5
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -134,7 +117,7 @@ class BKBWidth(TheoremWidth):
 
 
 @dataclass(frozen=True)
-class NystromWidth(TheoremWidth):
+class NystromWidth(SubGaussian, TheoremWidth):
     """The width that holds for a Nyström–DTC posterior at any dictionary, by what the dictionary leaves out.
 
         β_t = (1 + √ρ_t) B + (R/√λ) √(2 Ĩ_t + ρ_t + 2 ln(1/δ))
@@ -156,17 +139,10 @@ class NystromWidth(TheoremWidth):
 
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian; any λ > 0 fixed before the run, all rounds and points at
     once, in double precision; DTC variances, so under a cap ``CappedDictionary(..., learns_residual=False)``.
-
-    Args:
-        noise_scale, norm_bound, failure_probability: R, B and δ, see ``TheoremWidth``.
     """
 
     theorem = "ours, by the steps of Calandriello et al., COLT 2019, Theorem 2"
     assumes = (*SUBGAUSSIAN, *SKETCHED)
-
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t. Cost: that of the information gain and of the projection error."""

@@ -23,9 +23,6 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
             unknown.
         gain: γ_T > 0, the largest information gain of T observations, in nats: ``RateGain(...).at(T)``, or the last,
             as a float, of ``greedy_information_gain(...)``.
-
-    Raises:
-        InputError: if an argument is out of range.
     """
     horizon = checks.positive_integer("horizon", horizon)
     complexity = checks.positive("gain", gain)
@@ -39,15 +36,7 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
 def window_size(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
     """Return how many of the latest observations SW-GP-UCB lets count: w, by the formula of ``restart_period``.
 
-    Source: Zhou & Shroff, CISS 2021, remarks to Theorems 1 and 2. Differs: their Algorithm 2 keeps the observations
-    from t − w to t, which are w + 1; here w are w.
-
-    Args:
-        horizon: T >= 1.
-        variation_budget: P_T >= 0, or None for unknown; 0 keeps all.
-        gain: γ_T > 0, in nats.
-
-    Raises:
-        InputError: if an argument is out of range.
+    Arguments are those of ``restart_period``. Differs from Zhou & Shroff, CISS 2021, Algorithm 2, which keeps the
+    observations from t − w to t, that are w + 1; here w are w.
     """
     return restart_period(horizon, variation_budget, gain=gain)

@@ -16,14 +16,14 @@ from torch_kbandits.confidence.assumptions import (
     exact_posterior,
     points_chosen_apart,
 )
-from torch_kbandits.confidence.base import Evidence, InformationGain, TheoremWidth
+from torch_kbandits.confidence.base import Evidence, InformationGain, SubGaussian, TheoremWidth
 from torch_kbandits.confidence.gain import RealizedGain
 from torch_kbandits.confidence.guarantee import Assumption, Circumstances, said
 from torch_kbandits.errors import InputError
 
 
 @dataclass(frozen=True)
-class SelfNormalizedWidth(TheoremWidth):
+class SelfNormalizedWidth(SubGaussian, TheoremWidth):
     """The width of the self-normalised bound in separable Hilbert spaces, with λ exact.
 
         β_t = B + (R/√λ) √(2 I_t + 2 ln(1/δ))
@@ -44,9 +44,6 @@ class SelfNormalizedWidth(TheoremWidth):
     theorem = "Whitehouse, Ramdas and Wu, NeurIPS 2023; Abbasi-Yadkori, 2012"
     assumes = (*SUBGAUSSIAN, enough_gain, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     gain: InformationGain = field(default_factory=RealizedGain)
 
     def __call__(self, evidence: Evidence) -> Tensor:
@@ -67,7 +64,7 @@ def noise_radius(
 
 
 @dataclass(frozen=True)
-class MemoryWidth(TheoremWidth):
+class MemoryWidth(SubGaussian, TheoremWidth):
     """The width of SW-GP-UCB, R-GP-UCB and W-GP-UCB: the self-normalised bound where observations stop counting.
 
         β_t = B + (R/√λ) √(2 Ī_t + 2 ln(n/δ))
@@ -109,9 +106,6 @@ class MemoryWidth(TheoremWidth):
     theorem = "Zhou and Shroff, CISS 2021, Lemmas 1 and 2; Deng et al., AISTATS 2022"
     assumes = (*SUBGAUSSIAN, enough_gain, *CHANGING)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     num_bounds: int = 1
     gain: InformationGain = field(default_factory=RealizedGain)
 
@@ -122,7 +116,7 @@ class MemoryWidth(TheoremWidth):
 
 
 @dataclass(frozen=True)
-class FixedDesignWidth(TheoremWidth):
+class FixedDesignWidth(SubGaussian, TheoremWidth):
     """The width where no point that is conditioned on was chosen in the light of another's reward; a constant.
 
         β = B + (R/√λ) √(2 ln(2 n/δ))
@@ -146,9 +140,6 @@ class FixedDesignWidth(TheoremWidth):
     theorem = "Auer, JMLR 2002, for ridge regression; Valko et al., UAI 2013"
     assumes = (*SUBGAUSSIAN, points_chosen_apart, *EXACT)
 
-    noise_scale: float
-    norm_bound: float
-    failure_probability: float
     num_bounds: int = 1
 
     def __call__(self, evidence: Evidence) -> Tensor:

@@ -60,9 +60,6 @@ def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
         round: t >= 1.
         factor: above 0.
         dimension: d >= 1.
-
-    Raises:
-        InputError: if an argument is out of range.
     """
     round = checks.positive_integer("round", round)
     dimension = checks.positive_integer("dimension", dimension)
@@ -87,11 +84,8 @@ def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = 
         g: returns a finite number of at least 0 for a round.
 
     Returns:
-        At least 0, in reward units squared. Where it exceeds λ it is the ``max_variance`` of
+        At least 0, in reward units squared; where it exceeds λ, the ``max_variance`` of
         ``UncertaintyInjectionLikelihood``.
-
-    Raises:
-        InputError: if an argument is out of range, or what g returns.
     """
     round = checks.positive_integer("round", round)
     noise = checks.positive("regularization", regularization)

@@ -1,8 +1,8 @@
-"""Which played points span the Nyström approximation: one rule a file."""
+"""Which played points span the Nyström approximation."""
 
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
-from torch_kbandits.dictionaries.greedy import GreedyDictionary
+from torch_kbandits.dictionaries.greedy import FixedDictionary, GreedyDictionary, UniformDictionary
 from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
 from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
@@ -12,7 +12,6 @@ from torch_kbandits.dictionaries.ridge_leverage import (
     leverage_scores,
     theoretical_oversampling,
 )
-from torch_kbandits.dictionaries.simple import FixedDictionary, UniformDictionary
 
 __all__ = [
     "KDPP",

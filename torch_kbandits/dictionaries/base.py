@@ -36,12 +36,9 @@ class PlayedPoints:
         in_dictionary: (u,) bool, which points the current dictionary holds; None where it is not known.
         new_counts: how often each point was played since the current dictionary was chosen, (u,), at most ``counts``;
             None where it is not known.
-        numbers: (u,) whole numbers that stay with a point for good, from 0; None where those are its position. They
-            differ from it where points are forgotten.
-        max_size: how many points of the dictionary will be kept; None for all. A rule may want more, and need not find
-            out how many more.
-        memory: what a rule keeps from one round to the next to be faster, as long as the kernel is the same: what it
-            chooses must not depend on it.
+        numbers: (u,) whole numbers from 0 that stay with a point, also where others are forgotten; None: its position.
+        max_size: how many points of the dictionary will be kept; None for all.
+        memory: what a rule keeps from round to round to be faster; what it chooses must not depend on it.
     """
 
     points: Tensor
@@ -99,9 +96,8 @@ class Selection(NamedTuple):
 class DictionaryRule(InducingPointAllocator):
     """Chooses which played points span the Nyström approximation.
 
-    A rule is a value: it holds settings and no state. All randomness comes from the generator it is handed, so equal
-    generators give equal dictionaries. Every rule is a BoTorch ``InducingPointAllocator`` as well, for use with
-    ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
+    A rule is a value: it holds settings and no state; equal generators give equal dictionaries. Every rule is a BoTorch
+    ``InducingPointAllocator`` as well, for use with ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
 
     #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
@@ -115,17 +111,11 @@ class DictionaryRule(InducingPointAllocator):
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Choose a dictionary from the played points.
+        """Choose a dictionary of at least one of the played points, by what is known of them.
 
         Args:
-            played: the points and what is known of them.
+            played: the points; ``EmptyHistoryError`` if there are none.
             generator: the only source of randomness; None is torch's global generator.
-
-        Returns:
-            At least one point, with inclusion probabilities.
-
-        Raises:
-            EmptyHistoryError: if nothing was played.
         """
 
     @abstractmethod
@@ -135,19 +125,10 @@ class DictionaryRule(InducingPointAllocator):
     def allocate_inducing_points(
         self, inputs: Tensor, covar_module: Module, num_inducing: int, input_batch_shape: torch.Size | Sequence[int]
     ) -> Tensor:
-        """Choose ``num_inducing`` of the inputs, as BoTorch's sparse models ask for them.
+        """Choose ``num_inducing`` of the inputs (..., n, d), as BoTorch's sparse models ask for them.
 
         The members of a batch share the rows chosen. Noise variances are not part of BoTorch's contract; rules that
         need one use 1e-2 of the mean prior variance. Randomness is torch's global generator.
-
-        Args:
-            inputs: (..., n, d).
-            covar_module: a GPyTorch kernel.
-            num_inducing: how many points, at most n.
-            input_batch_shape: the batch shape of the result.
-
-        Returns:
-            ``(*input_batch_shape, num_inducing, d)``.
         """
         inputs = checks.points("inputs", inputs)
         num_inducing = checks.positive_integer("num_inducing", num_inducing)

@@ -8,11 +8,10 @@ from weakref import WeakSet
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.exchanges import exchanged
+from torch_kbandits.dictionaries.k_dpp import exchanged
 from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
 from torch_kbandits.errors import DictionaryFullError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
@@ -39,22 +38,19 @@ class CappedDictionary(DictionaryRule):
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
     det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; see ``exchanged``. For an online
     rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are
-    few.
-
-    From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see ``residual_share``.
-    Draws of functions keep all of it.
+    few. From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see
+    ``residual_share``. Draws of functions keep all of it.
 
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about.
 
     Source: ours; no theorem on the other rule covers a dictionary that was cut. Exchanges for a larger determinant are
-    those of the k-DPP's chain, see ``KDPP``, with nothing random; the counts make it the merged law's.
+    those of the k-DPP's chain, see ``KDPP``, with nothing random.
 
     Args:
         rule: which points are wanted.
         max_size: the most points that the dictionary may have.
-        when_full: what happens besides when more are wanted. "stop": nothing is said. "warn": a
-            ``KernelBanditWarning``, once for each object of this class. "raise": a ``DictionaryFullError``; a bandit
-            then is as it was before.
+        when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
+            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
         learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
@@ -69,8 +65,7 @@ class CappedDictionary(DictionaryRule):
 
     def __post_init__(self) -> None:
         checks.instance("rule", self.rule, DictionaryRule, "a dictionary rule such as RidgeLeverageSampling()")
-        checks.keep(self, max_size=checks.positive_integer)
-        checks.instance("learns_residual", self.learns_residual, bool, "True or False")
+        checks.keep(self, max_size=checks.positive_integer, learns_residual=checks.flag)
         checks.one_of("when_full", self.when_full, get_args(WhenFull))
         object.__setattr__(self, "is_coupled", self.rule.is_coupled)
         object.__setattr__(self, "is_online", self.rule.is_online)
@@ -87,68 +82,49 @@ class CappedDictionary(DictionaryRule):
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
     ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Offer points to the dictionary of an online rule until it is full, then in exchange; see ``OnlineRule``.
-
-        Raises:
-            DictionaryFullError: if one more is wanted and ``when_full`` is "raise".
-        """
+        """Offer points to the dictionary of an online rule until it is full, then in exchange; see ``OnlineRule``."""
         rule, first = cast(OnlineRule, self.rule), 0
         while first < len(places):
             room = self.max_size - len(state.weights)
             some = slice(first, None if room > 0 else first + _WINDOW)
-            drawn, probabilities, has_room = rule.draw(*state.offer(posterior, places[some], uniforms[some], room))
-            last, chosen = len(drawn) - (not has_room), places[some][drawn]
-            posterior, state = state.with_drawn(posterior, chosen[:last], probabilities[:last])
-            if has_room:
+            posterior, state, refused = rule.offered(posterior, state, places[some], uniforms[some], room)
+            if refused is None:
                 first += len(places[some])
             else:
                 self._say_full(self.max_size + 1)
-                posterior, state = _with_exchange(posterior, state, chosen[last], probabilities[last])
-                first += int(drawn[last]) + 1
+                first += refused[0]
+                posterior, state = _with_exchange(posterior, state, places[first], refused[1])
+                first += 1
         return posterior, state
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Choose at most ``max_size`` points; see ``DictionaryRule.select``.
-
-        Raises:
-            DictionaryFullError: if more are wanted and ``when_full`` is "raise".
-        """
+        """Choose at most ``max_size`` points; see ``DictionaryRule.select``."""
         wanted = self.rule.select(changed(played, max_size=self.max_size), generator)
         if wanted.probabilities.shape[0] <= self.max_size:
             return wanted
         self._say_full(wanted.probabilities.shape[0])
-        kept = self._foremost(wanted, played.in_dictionary)
+        rank = wanted.probabilities
+        if wanted.indices is not None and played.in_dictionary is not None:
+            rank = rank + 2.0 * played.in_dictionary[wanted.indices]
+        kept = rank.argsort(descending=True, stable=True)[: self.max_size].sort().values
         if wanted.indices is None:
             return Selection(wanted.points[..., kept, :], wanted.probabilities[kept], None)
         rows = wanted.indices[kept]
-        rows = exchanged(played, rows, self._offered_in_exchange(played, wanted.indices, rows), _LEAST_GAIN)
+        # An online rule was not asked about all.
+        offered = torch.full_like(played.counts, self.rule.is_online, dtype=torch.bool)
+        offered = offered.index_fill(0, wanted.indices, True).index_fill(0, rows, False)
+        if played.new_counts is not None:
+            offered &= played.new_counts > 0.0
+        rows = exchanged(played, rows, offered.nonzero().squeeze(-1), _LEAST_GAIN)
         probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
         return Selection.rows(played, rows, probabilities[rows])
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Choose ``size`` points, or ``max_size`` if that is less, by the other rule.
-
-        Raises:
-            DictionaryFullError: if there are more and ``when_full`` is "raise".
-        """
+        """Choose ``size`` points, or ``max_size`` if that is less, by the other rule."""
         wanted = min(size, played.size)
         if wanted > self.max_size:
             self._say_full(wanted)
         return self.rule.select_sized(played, min(size, self.max_size), generator)
-
-    def _foremost(self, wanted: Selection, in_dictionary: Tensor | None) -> Tensor:
-        """Return which of the points wanted are kept, (max_size,), ascending."""
-        rank = wanted.probabilities
-        if wanted.indices is not None and in_dictionary is not None:
-            rank = rank + 2.0 * in_dictionary[wanted.indices]
-        return rank.argsort(descending=True, stable=True)[: self.max_size].sort().values
-
-    def _offered_in_exchange(self, played: PlayedPoints, wanted: Tensor, kept: Tensor) -> Tensor:
-        """Return the rows (k,) of new points that were wanted and not kept; an online rule was not asked about all."""
-        offered = torch.full_like(played.counts, self.rule.is_online, dtype=torch.bool).index_fill(0, wanted, True)
-        if played.new_counts is not None:
-            offered &= played.new_counts > 0.0
-        return offered.index_fill(0, kept, False).nonzero().squeeze(-1)
 
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""

@@ -1,4 +1,4 @@
-"""What points leave of each other's variances once they are observed, and greedy dictionaries by it."""
+"""Greedy dictionaries, by what points leave of each other's variances; those drawn uniformly, or given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
+from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
 
 Array = NDArray[Any]
@@ -20,17 +21,14 @@ _EPS = 2.0**-52
 
 
 class ConditionalVariances:
-    """Variances of points, given that some of them are observed, one after another: pivoted Cholesky, by rows.
+    """Variances (..., q) of points, given that some of them are observed one after another: pivoted Cholesky, by rows.
 
     Leading dimensions are batch dimensions, whose members observe the same points.
 
     Args:
-        variance: before, (..., q).
+        variance: before, (..., q); then now, at least 0.
         prior: prior variances, (..., q), which set the scale of rounding.
         covariance: returns the covariances (..., q) before of the point of a number with all.
-
-    Attributes:
-        variance: now, (..., q), at least 0.
 
     Cost: O(q t) for an observation after t others, O(q t) memory.
     """
@@ -43,12 +41,12 @@ class ConditionalVariances:
     def of(cls, played: PlayedPoints) -> "ConditionalVariances":
         """Return prior variances of points played, of which none is observed, in double precision in any case."""
         played = played.in_double()
-
-        def covariance(row: int) -> Array:
-            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
-
         prior = host(prior_variance(played.kernel, played.points))
-        return cls(prior, prior, covariance)
+        return cls(
+            prior,
+            prior,
+            lambda row: host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2)),
+        )
 
     def observe(self, place: int, noise: float = 0.0) -> None:
         """Observe the point of a number with a noise variance."""
@@ -101,10 +99,7 @@ class GreedyDictionary(DictionaryRule):
 def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> Tensor:
     """Return the rows (m,) of the greedy pivots in the order chosen; batch members share them, by the summed criterion.
 
-    Args:
-        played: the points.
-        size: at most this many pivots.
-        tolerance: relative Schur complement at which to stop, or None to go on to ``size``.
+    There are fewer than ``size`` if Schur complements fall to the tolerance, a share of the prior variance, first.
     """
     pivots: list[int] = []
     with torch.no_grad():
@@ -120,3 +115,53 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
             pivots.append(pivot)
             left.observe(pivot)
     return torch.tensor(pivots, dtype=torch.long, device=played.points.device)
+
+
+@dataclass(frozen=True)
+class UniformDictionary(DictionaryRule):
+    """Keep ``size`` of the played points, fewer while fewer were played, drawn uniformly: the others' baseline."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        checks.keep(self, size=checks.positive_integer)
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""
+        return self.select_sized(played, self.size, generator)
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Draw ``size`` points."""
+        played.require_some()
+        m = min(size, played.size)
+        chosen = torch.randperm(played.size, generator=generator, device="cpu")[:m]
+        return Selection.rows(played, chosen, played.points.new_full((m,), m / played.size))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedDictionary(DictionaryRule):
+    """Use the given points always; they need not have been played.
+
+    Args:
+        points: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
+    """
+
+    points: Tensor
+
+    def __post_init__(self) -> None:
+        checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
+        if self.points.dim() != 2 or len(self.points) == 0:
+            raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
+
+    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
+        """Return the given points; the generator is not used."""
+        points, like = self.points.to(played.points.device), played.points
+        points = checks.rows("the fixed dictionary", points, dimension=like.shape[-1], like=like)
+        points = points.expand(*like.shape[:-2], *points.shape)
+        return Selection(points, points.new_ones(len(self.points)), None)
+
+    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
+        """Return the given points, of which there must be ``size``."""
+        if size != len(self.points):
+            raise InputError(f"The fixed dictionary has {len(self.points)} points and {size} were asked for.")
+        return self.select(played, generator)

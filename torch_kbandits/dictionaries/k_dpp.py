@@ -1,9 +1,9 @@
-"""Dictionaries drawn from a k-DPP."""
+"""Exchanges of points by determinants: dictionaries drawn from a k-DPP, and those that spread one by one."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.exchanges import GramInverse
 from torch_kbandits.dictionaries.greedy import greedy_pivots, host
-from torch_kbandits.numerics.gram import gram
+from torch_kbandits.loops import gaussian_loops
+from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct
 
 Array = NDArray[Any]
@@ -25,6 +26,15 @@ _RANK_TOLERANCE = 1e-10
 
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
+
+#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
+_ROUNDING = 1e-12
+
+#: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
+_ACCURACY = 1e-8
+
+#: Factors that differ by no more than this share are equal: of such points the one played first leaves.
+_EQUAL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -48,18 +58,36 @@ class KDPP(DictionaryRule):
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Draw the dictionary; see ``DictionaryRule.select``."""
-        played.require_some()
-        return _selection(played, _sample(played.points, played.kernel, self.size, self.num_swaps, generator))
+        return self._selection(played, self._sample(played, self.size, generator))
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
         """Draw ``size`` points. If that is more than the rank, those beyond it are drawn uniformly from the rest."""
-        played.require_some()
-        chosen = _sample(played.points, played.kernel, size, self.num_swaps, generator)
+        chosen = self._sample(played, size, generator)
         missing = min(size, played.size) - len(chosen)
         if missing > 0:
             order = torch.randperm(played.size, generator=generator, device="cpu")
             chosen = torch.cat([chosen, order[~torch.isin(order, chosen)][:missing]])
-        return _selection(played, chosen)
+        return self._selection(played, chosen)
+
+    def _selection(self, played: PlayedPoints, chosen: Tensor) -> Selection:
+        return Selection.rows(played, chosen, played.points.new_full((len(chosen),), len(chosen) / played.size))
+
+    def _sample(self, played: PlayedPoints, size: int, generator: torch.Generator | None) -> Tensor:
+        """Return the rows that the chain ends with, ascending, on the CPU; plays and noise do not matter to it."""
+        played.require_some()
+        played = played.in_double()
+        n = played.size
+        with torch.no_grad():
+            rows = distinct(played.points.movedim(-2, 0).flatten(1))[1].cpu()
+            # For each point the first that equals it.
+            first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
+            different = first.unique()
+            known = replace(played, points=played.points[..., different, :])
+            inside = different[greedy_pivots(known, size, _RANK_TOLERANCE).cpu()]
+            steps = default_num_swaps(len(inside)) if self.num_swaps is None else self.num_swaps
+            if len(inside) < n:
+                inside = _chain(played, inside, first, steps, generator)
+        return inside.sort().values
 
 
 def sample_k_dpp(
@@ -80,52 +108,30 @@ def sample_k_dpp(
     Args:
         points: (..., n, d), n >= 1. Members of a batch share the rows drawn; K is then their mean.
         kernel: the prior covariance.
-        size: m >= 1.
+        size: m >= 1; distinct rows in ascending order are returned, (min(m, n, rank),).
         num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
             theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
         generator: the only source of randomness; None is torch's global generator.
 
-    Returns:
-        Distinct rows in ascending order, (min(m, n, rank),).
-
-    Raises:
-        EmptyHistoryError: if there is no point.
-
-    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values a step. Half of the steps
-    change nothing, and cost nothing.
+    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
     points = checks.points("points", points)
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-    size = checks.positive_integer("size", size)
-    if num_swaps is not None:
-        num_swaps = checks.non_negative_integer("num_swaps", num_swaps)
-    _without_data(points, kernel).require_some()
-    return _sample(points, kernel, size, num_swaps, generator).to(points.device)
+    played = PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
+    return cast(Tensor, KDPP(size, num_swaps).select(played, generator).indices)
 
 
 def default_num_swaps(size: int) -> int:
-    """Return 100 m: the number of steps for m points where none is given.
-
-    Seen with 20 to 50 of 500 to 1,000 uniform points in 2 and 6 dimensions, Matérn and RBF: from 30 m to 100 m steps on
-    neither log det K_ZZ nor how many points of the start are left changed any more.
-    """
+    """Return 100 m: from 30 m to 100 m steps on neither log det K_ZZ nor what is left of the start changed any more."""
     return 100 * checks.positive_integer("size", size)
 
 
 def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
     """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
 
-    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)), with ln(1/π) <= ln C(n, m) + 2 ln m! for the greedy start: the chain's
-    spectral gap is at least 1 / (2 m (n − m)). Paper 003 states the order m n (ln ln n + ln m + ln 1/ε²), by a sharper
-    inequality of Hermon and Salez (2023), without constants.
-
-    Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1.
-
-    Args:
-        num_points: n.
-        size: m.
-        accuracy: ε in (0, 1), the total variation.
+    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)) for m of n points and ε in (0, 1), with ln(1/π) <= ln C(n, m) + 2 ln m! for
+    the greedy start. Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1: the spectral gap.
     """
     n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
     epsilon = checks.open_unit_interval("accuracy", accuracy)
@@ -133,34 +139,6 @@ def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
         return 0
     rarity = math.lgamma(n + 1) - math.lgamma(n - m + 1) + math.lgamma(m + 1)
     return math.ceil(2 * m * (n - m) * max(0.0, 0.5 * rarity + math.log(0.5 / epsilon)))
-
-
-def _selection(played: PlayedPoints, chosen: Tensor) -> Selection:
-    return Selection.rows(played, chosen, played.points.new_full((len(chosen),), len(chosen) / played.size))
-
-
-def _without_data(points: Tensor, kernel: Kernel) -> PlayedPoints:
-    """Return points each played once without noise, neither of which matters to a determinant."""
-    return PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2])).in_double()
-
-
-def _sample(
-    points: Tensor, kernel: Kernel, size: int, num_swaps: int | None, generator: torch.Generator | None
-) -> Tensor:
-    """Return the rows that the chain ends with, ascending, on the CPU; see ``sample_k_dpp``."""
-    n = points.shape[-2]
-    with torch.no_grad():
-        rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
-        # For each point the first that equals it.
-        first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
-        different = first.unique()
-        played = _without_data(points, kernel)
-        known = _without_data(played.points[..., different, :], played.kernel)
-        inside = different[greedy_pivots(known, size, _RANK_TOLERANCE).cpu()]
-        steps = default_num_swaps(len(inside)) if num_swaps is None else num_swaps
-        if len(inside) < n:
-            inside = _chain(played, inside, first, steps, generator)
-    return inside.sort().values
 
 
 def _chain(
@@ -186,10 +164,7 @@ def _chain(
 
 
 def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
-    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows in place.
-
-    ``values[places]`` is the Gram matrix of the points, first those of the set, (m,), and then the candidates.
-    """
+    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows."""
     inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
     for slot, candidate, uniform in steps:
         if uniform >= 0.5:  # whatever the determinants are
@@ -200,3 +175,112 @@ def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tup
             inverse.swap(slot, across, own)
             for each in (places, rows):
                 each[slot], each[m + candidate] = each[m + candidate], each[slot]
+
+
+class GramInverse:
+    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, which changes as points of Z give way to others.
+
+    The matrix given is changed in place. Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    """
+
+    def __init__(self, gram: Array) -> None:
+        self.gram = gram
+        self._refresh()
+
+    def _refresh(self) -> None:
+        factor = jittered_cholesky(torch.from_numpy(self.gram))
+        self._inverse = np.ascontiguousarray(torch.cholesky_inverse(factor).numpy())
+        self._spent = 0.0
+
+    def factors(self, across: Array, own: float) -> Array:
+        """Return by which factor det K_ZZ grows if a point x takes the place of each of Z, (m,).
+
+        With w = k_Z(x) (m,), and s = k(x, x) − wᵀAw, k(x, x) its own variance, the i-th is A_ii s + (A w)_i².
+        """
+        seen, diagonal = self._inverse @ across, self._inverse.diagonal()
+        grown = diagonal * max(own - across @ seen, 0.0) + np.square(seen)
+        least = _ROUNDING * max(self.gram.diagonal().max(), own)
+        return np.where(grown > least * diagonal, grown, 0.0)
+
+    def swap(self, place: int, across: Array, own: float) -> None:
+        """Put a point x in the place of one of Z, given k_Z(x) (m,) and k(x, x)."""
+        inverse, gram = self._inverse, self.gram
+        # The rounding of this step: one of the two had 1 / amplification of its variance to itself.
+        amplification = inverse[place, place] * max(gram[place, place], own)
+        self._spent += np.finfo(np.float64).eps * amplification
+        gram[place] = gram[:, place] = across
+        gram[place, place] = own
+        if self._spent > _ACCURACY:
+            self._refresh()
+            return
+        left = inverse[place].copy()
+        gaussian_loops.add_outer(inverse, left, -1.0 / left[place], inverse)
+        inverse[place] = inverse[:, place] = 0.0
+        known = inverse @ gram[place]
+        entering = own - gram[place] @ known
+        known[place] = -1.0
+        gaussian_loops.add_outer(inverse, known, 1.0 / entering, inverse)
+
+    def reorder(self, order: Array) -> None:
+        """Put the points into another order, (m,)."""
+        self.gram, self._inverse = self.gram[np.ix_(order, order)], self._inverse[np.ix_(order, order)]
+
+
+def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
+    """Return the rows (m,) of a dictionary, ascending, after other rows (k,) were offered in exchange, one by one.
+
+    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1 at
+    least; C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the
+    mean over a batch. W⁻¹ is kept in the memory of the points, since from one round to the next few counts are others.
+
+    Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
+    """
+    if not offered.shape[0]:
+        return kept
+    with torch.no_grad():
+        inverse, counts, rows = _inverse_at(played, kept), host(played.counts), kept.clone()
+        for row in offered:
+            new = row.reshape(1)
+            across, own = _covariance(played, rows, new)[:, 0], _variance(played, new).item()
+            grown = inverse.factors(across, own) * counts[new.cpu()] / counts[rows.cpu()]
+            if grown.max() < gain:
+                continue
+            equal = np.flatnonzero(grown >= (1.0 - _EQUAL) * grown.max())
+            place = int(equal[rows.cpu().numpy()[equal].argmin()])
+            inverse.swap(place, across, own)
+            rows[place] = row
+        if not torch.equal(rows, kept):
+            rows, order = rows.sort()
+            inverse.reorder(order.cpu().numpy())
+    played.memory[GramInverse] = played.points[..., rows, :], _noise(played, rows), inverse
+    return rows
+
+
+def _inverse_at(played: PlayedPoints, rows: Tensor) -> GramInverse:
+    """Return W⁻¹ of rows (m,): that remembered, which then is so no more, or afresh."""
+    points, noise, inverse = played.memory.pop(GramInverse, (None, None, None))
+    if inverse is None or not torch.equal(points, played.points[..., rows, :]):
+        values = _covariance(played, rows, rows)
+        np.fill_diagonal(values, _variance(played, rows))
+        return GramInverse(values)
+    for place in np.flatnonzero(noise != _noise(played, rows)):
+        inverse.swap(place, inverse.gram[place].copy(), _variance(played, rows[place, None]).item())
+    return inverse
+
+
+def _covariance(played: PlayedPoints, rows: Tensor, others: Tensor) -> Array:
+    """Return the covariances of the function at rows (n,) with those at others (m,), (n, m), the mean over a batch."""
+    values = host(gram(played.kernel, played.points[..., rows, :], played.points[..., others, :]))
+    return values.reshape(-1, *values.shape[-2:]).mean(0)
+
+
+def _variance(played: PlayedPoints, rows: Tensor) -> Array:
+    """Return k(x, x) + λ / c at rows (n,), (n,), the mean over a batch."""
+    values = host(prior_variance(played.kernel, played.points[..., rows, :]))
+    return values.reshape(-1, len(rows)).mean(0) + _noise(played, rows)
+
+
+def _noise(played: PlayedPoints, rows: Tensor) -> Array:
+    """Return λ / c at rows (n,), (n,), the mean over a batch."""
+    noise = played.noise.expand(*played.noise.shape[:-1], played.size)[..., rows] / played.counts[rows]
+    return host(noise).reshape(-1, len(rows)).mean(0)

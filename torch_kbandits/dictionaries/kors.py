@@ -23,8 +23,7 @@ SPANNED = {torch.float64: 1e-10, torch.float32: 1e-4}
 class KORS(OnlineRule):
     """Offer each played point to the dictionary once for each play (kernel online row sampling).
 
-    Points never leave it but when a memory forgot them; then all points that count are offered again, see
-    ``PosteriorBelief``.
+    Points never leave it but when a memory forgot them; then all that count are offered again.
 
     A point s joins with probability p̃ = min(1, γ τ̃(s)), τ̃ an estimate of its ridge leverage score from the dictionary Z
     as it was before. With S of diagonal √w for Z and 1 for s, and Z* = Z ∪ {s}, it is
@@ -41,9 +40,8 @@ class KORS(OnlineRule):
 
     Args:
         oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. In
-            practice 1: on 1,500 uniform points in 2 and 6 dimensions nearly all posterior deviations were within an
-            eighth of the exact ones (the worst at 1.25 times), with 2.5 to 6 times as many points as the effective
-            dimension. At 2 they were within a tenth, with nearly twice the points; at 0.3 up to 2.3 times.
+            practice 1: nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as
+            many points as the effective dimension; at 2 within a tenth, with nearly twice the points.
         projection: μ > 0, the scale below which directions are dropped, in reward units squared; None for the noise
             variance (the smallest one where it differs), which balances regret and time.
         accuracy: ε in (0, 1), which the theorem sets to 1/2.
@@ -56,12 +54,8 @@ class KORS(OnlineRule):
     accuracy: float = 0.5
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            oversampling=checks.positive,
-            projection=checks.optional(checks.positive),
-            accuracy=checks.open_unit_interval,
-        )
+        checks.keep(self, oversampling=checks.positive, accuracy=checks.open_unit_interval)
+        checks.keep(self, projection=checks.optional(checks.positive))
 
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return min(1, γ τ̃), (q,); see ``OnlineRule.probabilities``."""
@@ -103,8 +97,7 @@ class KORS(OnlineRule):
 class SpanningDictionary(OnlineRule):
     """Take each played point that the dictionary does not span: then the Nyström posterior is the exact one.
 
-    For kernels of F features the dictionary has at most F points however many were played, so that the exact posterior
-    costs O(F²) a round. For other kernels it has every distinct point.
+    For kernels of F features it has at most F points, so that the exact posterior costs O(F²) a round; for others all.
     """
 
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
@@ -122,16 +115,10 @@ class SpanningDictionary(OnlineRule):
 
 
 def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> float:
-    """Return γ = 12 ln(T/δ): with ε = 1/2 enough for KORS's theorem over T rounds.
+    """Return γ = 12 ln(T/δ): with ε = 1/2 enough for KORS's theorem over T rounds, with probability 1 − δ.
 
-    With probability 1 − δ then ‖(I − P) F^½‖² <= μ in every round, P the projection onto the dictionary and F the sum
-    of φ(s)φ(s)ᵀ over the points played.
-
-    Source: Zenati et al., AISTATS 2022, Proposition 4.1.
-
-    Args:
-        failure_probability: δ in (0, 1).
-        horizon: T, the number of rounds.
+    Then ‖(I − P) F^½‖² <= μ in every round, P the projection onto the dictionary and F the sum of φ(s)φ(s)ᵀ over the
+    points played. Source: Zenati et al., AISTATS 2022, Proposition 4.1.
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     return 12.0 * math.log(checks.positive_integer("horizon", horizon) / delta)

@@ -20,9 +20,6 @@ from torch_kbandits.posteriors.posterior import LEAST_SHARE, non_negative
 
 Array = NDArray[Any]
 
-#: What ``OnlineRule.draw`` takes.
-Offer = tuple[ConditionalVariances, Places, Array, float, float, Callable[[int], bool] | None]
-
 
 class OnlineState(NamedTuple):
     """What an online rule knows of its dictionary Z, in the coordinates z of a posterior that is at it.
@@ -31,11 +28,7 @@ class OnlineState(NamedTuple):
 
         r(x) = k(x, x) − zᵀz + zᵀ cov z = k(x, x) − k_Z(x)ᵀ (K_ZZ + μ diag(1/w))⁻¹ k_Z(x)
 
-    Attributes:
-        gaussian: what is left.
-        weights: w, (m,), in the order of the posterior's dictionary.
-        noise: μ, in reward units squared; where it is 0, the points of Z are known.
-        memory: see ``PlayedPoints``.
+    The weights are in the order of the posterior's dictionary; where μ, the noise, is 0, the points of Z are known.
     """
 
     gaussian: Gaussian
@@ -46,11 +39,11 @@ class OnlineState(NamedTuple):
     @classmethod
     def of(cls, posterior: DictionaryPosterior, weights: Array, noise: float) -> "OnlineState":
         """Return that of the dictionary of a posterior, computed afresh. Cost: O(m³)."""
-        nothing = np.empty((0, len(weights)))
         if noise == 0.0:
             gaussian = Gaussian(np.empty((0, posterior.size)), posterior.void.T @ posterior.void, 0.0)
         else:
-            gaussian = Gaussian.given(posterior.known.features.known[posterior.dictionary], weights / noise, nothing)
+            z = posterior.known.features.known[posterior.dictionary]
+            gaussian = Gaussian.given(z, weights / noise, np.empty((0, len(weights))))
         return cls(gaussian, weights, noise, {})
 
     def variances(self, posterior: DictionaryPosterior, places: Places) -> ConditionalVariances:
@@ -63,11 +56,6 @@ class OnlineState(NamedTuple):
             return posterior.prior.between(points[number : number + 1], points)[0] - z[:, number] @ known
 
         return ConditionalVariances(non_negative(prior - np.einsum("mq,mq->q", z, known), prior), prior, covariance)
-
-    def offer(self, posterior: DictionaryPosterior, places: Places, uniforms: Array, room: float = math.inf) -> Offer:
-        """Return what ``OnlineRule.draw`` takes if known points are offered, given their places (q,)."""
-        in_dictionary = posterior.has_in_dictionary if len(self.weights) else None
-        return self.variances(posterior, places), places, uniforms, self.noise, room, in_dictionary
 
     def by_place(self, posterior: DictionaryPosterior) -> Array:
         """Return the weights of all known points, (u,), 0 for those that are not in the dictionary."""
@@ -102,16 +90,6 @@ class OnlineState(NamedTuple):
             gaussian = gaussian.moved(move, factor)
         return gaussian
 
-    def with_drawn(
-        self, posterior: DictionaryPosterior, places: Places, probabilities: Array
-    ) -> tuple[DictionaryPosterior, "OnlineState"]:
-        """Return the posterior and its state once known points (t,) were drawn with these probabilities."""
-        if not len(places):
-            return posterior, self
-        weights = self.by_place(posterior)
-        np.add.at(weights, places, 1.0 / probabilities)
-        return self.at_weights(posterior, weights)
-
 
 class OnlineRule(DictionaryRule):
     """A rule that decides about each point once, when it is played, by what the dictionary leaves of its variance.
@@ -123,12 +101,9 @@ class OnlineRule(DictionaryRule):
 
     @abstractmethod
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return the probability (q,) with which each of q points is drawn if it is offered next.
+        """Return the probability (q,) with which each point is drawn if it is offered next.
 
-        Args:
-            variance: r, (..., q); see ``OnlineState``.
-            prior: k(x, x), (..., q).
-            noise: μ.
+        It is given r of ``OnlineState``, (..., q), k(x, x), (..., q), and μ.
         """
 
     @abstractmethod
@@ -149,14 +124,13 @@ class OnlineRule(DictionaryRule):
         Args:
             left: r of them.
             names: equal for plays of one point, (q,).
-            uniforms: (q,) in [0, 1), the only randomness: a point is drawn if its probability is above its uniform.
+            uniforms: (q,) in [0, 1): a point is drawn if its probability is above its uniform.
             noise: μ.
             room: how many may join.
             in_dictionary: says of a name whether its point is in the dictionary; None if that is empty.
 
         Returns:
-            Which are drawn, (t,), with what probability each was, (t,), and whether there was room for all of these:
-            else the last had none.
+            Which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
@@ -176,21 +150,32 @@ class OnlineRule(DictionaryRule):
                 left.observe(number, noise * probability)
         return np.array(drawn, np.int64), np.array(probabilities), len(joined) <= room
 
+    def offered(
+        self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
+    ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
+        """Return the posterior and the state once known points (q,) were offered, while there is room for those drawn.
+
+        Also the number of the first for which there was none, with its probability; None if there was.
+        """
+        in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
+        left = state.variances(posterior, places)
+        drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
+        refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
+        joining = drawn if has_room else drawn[:-1]
+        if len(joining):
+            weights = state.by_place(posterior)
+            np.add.at(weights, places[joining], 1.0 / probabilities[: len(joining)])
+            posterior, state = state.at_weights(posterior, weights)
+        return posterior, state, refused
+
     def update(
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array
     ) -> tuple[DictionaryPosterior, OnlineState]:
-        """Return a posterior at its dictionary once known points were offered one after another, and the state of that.
-
-        Args:
-            posterior: it knows the points.
-            state: of its dictionary.
-            places: of the points, (q,).
-            uniforms: (q,) in [0, 1).
+        """Return a posterior at its dictionary, and its state, once known points (q,) were offered one after another.
 
         Cost: O(m²) for each point offered, and that of a dictionary that changes for each that is drawn.
         """
-        drawn, probabilities, _ = self.draw(*state.offer(posterior, places, uniforms))
-        return state.with_drawn(posterior, places[drawn], probabilities)
+        return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
     def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
         """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.

@@ -30,8 +30,7 @@ class RidgeLeverageSampling(DictionaryRule):
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
-    well, see the page on BKB. The fallback above. The resampling other than "fresh": BKB's theorem draws each round's
-    dictionary independently of those before, so it does not cover them.
+    well, see the page on BKB. The fallback above, and resampling other than "fresh", which the theorem does not cover.
 
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
@@ -39,15 +38,14 @@ class RidgeLeverageSampling(DictionaryRule):
         resampling: how the dictionary of a round depends on the last one.
             "fresh": not at all; every selection draws anew for all points.
             "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
-            is in the dictionary while that is below its inclusion probability. For given scores the inclusion
-            probabilities are those of "fresh", and far fewer points come and go. The points must keep their order, or
-            their ``numbers``, and each round must hand in an equal generator, as ``Bandit`` does.
-            "growth": as "coupled", but points of the dictionary stay. So a point is there once its uniform was below
-            its inclusion probability in any round, and surely once q̄ c τ >= 1.
+            is in the dictionary while that is below its inclusion probability. For given scores the law is that of
+            "fresh", and far fewer points come and go. The points must keep their order, or their ``numbers``, and each
+            round must hand in an equal generator, as ``Bandit`` does.
+            "growth": as "coupled", but points of the dictionary stay.
 
     Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
     the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
-    instead, given all of them; in a batch of BBKB that is only if q̄ (C − 1) + 1 is more than 256.
+    instead, given all of them.
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else O(u m²).
     """
@@ -62,10 +60,7 @@ class RidgeLeverageSampling(DictionaryRule):
             object.__setattr__(self, "is_coupled", True)
 
     def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
-        """Return the probability (u,) in [0, 1] with which the next dictionary holds each played point.
-
-        If points never leave, it is 1 for those that are there.
-        """
+        """Return the probability (u,) with which the next dictionary holds each point, 1 for those that stay."""
         merged = self._merged_probabilities(played, generator)
         stay = played.in_dictionary if self.resampling == "growth" else None
         return merged if stay is None else merged.masked_fill(stay, 1.0)
@@ -77,7 +72,6 @@ class RidgeLeverageSampling(DictionaryRule):
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
         chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
-        # They are in order: no need to sort.
         return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
 
     def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
@@ -108,12 +102,8 @@ class RidgeLeverageSampling(DictionaryRule):
 def theoretical_oversampling(failure_probability: float, horizon: int, accuracy: float = 0.5) -> float:
     """Return q̄ = 6 α ln(4T/δ) / ε² with α = (1 + ε) / (1 − ε): enough for BKB's theorem over T rounds.
 
-    Source: Calandriello et al., COLT 2019, Theorem 1.
-
-    Args:
-        failure_probability: δ in (0, 1).
-        horizon: T, the number of rounds.
-        accuracy: ε in (0, 1): the variances are within a factor α of the exact ones.
+    With probability 1 − δ variances are within a factor α of the exact ones. Source: Calandriello et al., COLT 2019,
+    Theorem 1.
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     epsilon = checks.open_unit_interval("accuracy", accuracy)
@@ -126,18 +116,8 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
 
     Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
 
-    Args:
-        points: (..., u, d), each observed ``counts`` times.
-        noise: noise variance of one observation, (..., u) or broadcastable to it.
-        counts: (u,).
-        kernel: the prior covariance.
-        dictionary: (..., m, d).
-
-    Returns:
-        (u,) in [0, ∞), and c τ <= 1 where the dictionary holds the point; with batch dimensions the largest over them,
-        so that each member gets at least its due.
-
-    Cost: O(u m²) time, O(u m) memory.
+    Points (..., u, d), observed c times, counts (u,), with noise variances (..., u), have scores (u,), at most 1/c
+    where the dictionary (..., m, d) holds the point; with batch dimensions the largest. Cost: O(u m²).
     """
     with torch.no_grad():
         targets = points.new_zeros(points.shape[-2])
@@ -174,7 +154,7 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
 
 
 def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
-    """Return min(1, q̄ c τ): a point played c >= 0 times is one point of c times the score. Shapes (u,)."""
+    """Return min(1, q̄ c τ), (u,)."""
     return (oversampling * counts * scores).clamp(0.0, 1.0)
 
 
@@ -190,19 +170,12 @@ def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 
-def fixed_uniforms(number: int, generator: torch.Generator | None) -> Tensor:
-    """Return the first uniforms (number,) of a sequence that the generator determines, however many are asked for.
+def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    """Return the uniform that each point keeps for good, (u,).
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.
     """
-    blocks = range(-(-number // _BLOCK))
+    numbers = torch.arange(played.size) if played.numbers is None else played.numbers.cpu()
+    blocks = range(-(-(int(numbers.max()) + 1) // _BLOCK))
     drawn = [torch.rand(_BLOCK, generator=generator, dtype=torch.float64, device="cpu") for _ in blocks]
-    return (drawn[0] if len(drawn) == 1 else torch.cat(drawn))[:number]
-
-
-def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
-    """Return the uniform that each point keeps for good, (u,)."""
-    if played.numbers is None:
-        return fixed_uniforms(played.size, generator)
-    numbers = played.numbers.cpu()
-    return fixed_uniforms(int(numbers.max()) + 1, generator)[numbers]
+    return (drawn[0] if len(drawn) == 1 else torch.cat(drawn))[numbers]

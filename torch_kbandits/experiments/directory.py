@@ -9,14 +9,13 @@ from typing import Any
 from warnings import warn
 
 import torch
-from filelock import FileLock, Timeout
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditWarning, StateMismatchError
+from torch_kbandits.errors import DamagedFileError, KernelBanditWarning, StateMismatchError
 from torch_kbandits.experiments.loop import PlayState, Trace
 from torch_kbandits.experiments.records import versions
-from torch_kbandits.files import clear_drafts, file_error, read_whole, write_text
+from torch_kbandits.files import clear_drafts, file_error, locked, read_whole, write_text
 
 #: The spec that was last run in a directory, and what its runs are called: key, label of environment and algorithm.
 EXPERIMENT_FILE = "experiment.json"
@@ -28,14 +27,10 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / _LOCK_FILE, timeout=0)
-        lock.acquire()
-    except Timeout:
-        raise InputError(
-            f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-        ) from None
     except OSError as error:
         raise file_error("written", folder, error) from error
+    refusal = f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
+    lock = locked(folder / _LOCK_FILE, refusal)
     try:
         yield
     finally:
@@ -100,7 +95,7 @@ class Checkpoint:
         if file is not None:
             try:
                 file.parent.mkdir(exist_ok=True)
-                write(file, _KIND, content, algorithm=type(bandit).__name__, rounds=state.rounds)
+                write(file, _KIND, content)
             except OSError as error:
                 warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
         bandit.load_state_dict(known)

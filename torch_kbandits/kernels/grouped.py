@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from botorch.exceptions.errors import UnsupportedError
 from gpytorch.constraints import Interval, Positive
 from gpytorch.kernels import Kernel
 from gpytorch.priors import Prior
@@ -15,6 +14,7 @@ from torch.nn import Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.kernels.base import require_own_class
 from torch_kbandits.numerics.formulas import Terms, called, formula_of, scattered, stretched
 from torch_kbandits.numerics.gram import covariance
 from torch_kbandits.numerics.waves import wave_frequencies
@@ -99,10 +99,7 @@ class GroupedKernel(Kernel):
 @wave_frequencies.register
 def _frequencies(kernel: GroupedKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
     """Draw those of the base kernel, and divide them as the columns are."""
-    if type(kernel) is not GroupedKernel or kernel.active_dims is not None:  # a subclass may be another function
-        raise UnsupportedError(
-            f"There are no random Fourier features of {type(kernel).__name__}, nor of a kernel on some columns."
-        )
+    require_own_class(kernel, GroupedKernel)
     drawn = wave_frequencies(kernel.base_kernel, dimension, number, generator)
     return drawn / kernel.lengthscale.gather(-1, kernel.columns).detach().reshape(-1, 1)
 

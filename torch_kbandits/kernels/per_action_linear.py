@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.kernels.parameters import NumberlessKernel
+from torch_kbandits.kernels.base import NumberlessKernel
 from torch_kbandits.loops.kernel_loops import EQUAL, LINEAR
 from torch_kbandits.numerics.formulas import Factor, Product, Terms, formula_of, scattered
 
@@ -16,10 +16,8 @@ class PerActionLinearKernel(NumberlessKernel):
 
         k((x, a), (x', a')) = (1 + ⟨x, x'⟩) · 1[a = a']
 
-    An action may be an index column or a one-hot row: all its columns must agree.
-
-    A product of GPyTorch's kernels has the same values, but adds a constant to a linear kernel through a Cholesky
-    factor of a singular matrix.
+    An action may be an index column or a one-hot row: all its columns must agree. A product of GPyTorch's kernels has
+    the same values, but adds a constant to a linear kernel through a Cholesky factor of a singular matrix.
 
     Args:
         context_dim: c >= 0, the number of context columns, the first of a joint point; the others are the action.

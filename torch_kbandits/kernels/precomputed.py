@@ -50,16 +50,18 @@ class PrecomputedKernel(Kernel):
         asymmetry = (covariance - covariance.mT).abs()
         largest = covariance.abs().amax((-2, -1), keepdim=True)
         if bool((asymmetry > _ASYMMETRY_TOLERANCE[covariance.dtype] * largest).any()):
-            *member, row, column = (int(place) for place in torch.unravel_index(asymmetry.argmax(), asymmetry.shape))
-            here, there = (*member, row, column), (*member, column, row)
+            *_, row, column = (int(place) for place in torch.unravel_index(asymmetry.argmax(), asymmetry.shape))
             raise InputError(
-                f"covariance must be symmetric: entry {here} is {float(covariance[here]):.6g}, "
-                f"entry {there} is {float(covariance[there]):.6g}."
+                f"covariance must be symmetric: entries {row, column} and {column, row} differ by "
+                f"{float(asymmetry.max()):.6g}."
             )
         covariance = (covariance + covariance.mT) / 2.0
         jittered_cholesky(covariance)
         if batch_shape is not None:
-            covariance = _expanded(covariance, checks.batch_shape(batch_shape))
+            try:
+                covariance = covariance.expand(*checks.batch_shape(batch_shape), *covariance.shape[-2:])
+            except RuntimeError:
+                raise InputError(f"batch_shape must expand {tuple(covariance.shape)}, got {batch_shape}.") from None
         super().__init__(batch_shape=covariance.shape[:-2], **kwargs)
         self.register_buffer("covariance", covariance)
 
@@ -74,11 +76,7 @@ class PrecomputedKernel(Kernel):
         return self.covariance.device
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Return the covariance of arms x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``.
-
-        Raises:
-            InputError: if an entry is no arm index, or the dtype or device is not the covariance's.
-        """
+        """Return the covariance of arms x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
         rows = self._indices(x1)
         columns = rows if x2 is x1 else self._indices(x2)
         size = self.covariance.shape[-1]
@@ -102,13 +100,3 @@ class PrecomputedKernel(Kernel):
                 f"arm indices must be whole numbers from 0 to {size - 1}, got {float(values[~known][0])!r}."
             )
         return values.detach().long()
-
-
-def _expanded(covariance: Tensor, batch_shape: torch.Size) -> Tensor:
-    """Return the covariance (..., A, A) for each member of a batch."""
-    try:
-        return covariance.expand(*batch_shape, *covariance.shape[-2:])
-    except RuntimeError:
-        raise InputError(
-            f"A covariance of shape {tuple(covariance.shape)} does not expand to the batch shape {tuple(batch_shape)}."
-        ) from None

@@ -15,16 +15,12 @@ from torch.nn import Module, Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.kernels.parameters import bounded
+from torch_kbandits.kernels.base import bounded
 from torch_kbandits.memory import Growth, ages, negligible
 
 
 class AgeingNoise(Noise):
-    """The noise model of ``UncertaintyInjectionLikelihood``, which has its arguments and says what they are.
-
-    Its times stay in double precision, whatever that of the model: in single precision dates of this century are two
-    minutes apart.
-    """
+    """The noise model of ``UncertaintyInjectionLikelihood``, whose times stay in double precision; see there."""
 
     now: Tensor
     times: Tensor | None
@@ -34,29 +30,24 @@ class AgeingNoise(Noise):
     def __init__(
         self,
         growth: Growth,
-        *,
-        regularization: float,
+        level: float,
         now: float,
-        time_column: int | None,
-        times: Tensor | None,
+        made: int | Tensor,
         max_variance: float | None,
-        growth_constraint: Interval | None,
+        constraint: Interval,
         batch_shape: torch.Size,
     ) -> None:
         super().__init__()
-        self.time_column = time_column
-        self.max_variance = max_variance
-        self._growth = growth
+        self.max_variance, self._growth = max_variance, growth
+        self.time_column, times = (None, made) if isinstance(made, Tensor) else (made, None)
         self._name = f"raw_{growth.parameter}"  # by name, so that the state of another growth does not load
-        raw = torch.zeros(*batch_shape, 1, dtype=torch.float64)
-        self.register_parameter("raw_noise", Parameter(raw))
-        self.register_constraint("raw_noise", Positive())
-        self.register_parameter(self._name, Parameter(raw.clone()))
-        self.register_constraint(self._name, growth_constraint or bounded(*growth.bounds))
-        self.set_noise(raw.new_tensor(regularization))
-        self.set_growth_parameter(raw.new_tensor(growth.value))
+        for name, value, kept in (("raw_noise", level, Positive()), (self._name, growth.value, constraint)):
+            raw = torch.zeros(*batch_shape, 1, dtype=torch.float64)
+            self.register_parameter(name, Parameter(raw))
+            self.register_constraint(name, kept)
+            self.initialize(**{name: kept.inverse_transform(raw.new_tensor(value))})
         self._checked_growth_parameter()
-        self.register_buffer("now", raw.new_tensor(now))
+        self.register_buffer("now", torch.tensor(now, dtype=torch.float64))
         self.register_buffer("times", None if times is None else times.detach().to(torch.float64, copy=True))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -71,26 +62,10 @@ class AgeingNoise(Noise):
         """λ (..., 1), of a fresh observation."""
         return self.raw_noise_constraint.transform(self.raw_noise)
 
-    def set_noise(self, value: Tensor) -> None:
-        """Set λ."""
-        self.initialize(raw_noise=self.raw_noise_constraint.inverse_transform(value))
-
     @property
     def growth_parameter(self) -> Tensor:
         """The rate, or η, (..., 1)."""
-        return self._growth_constraint().transform(getattr(self, self._name))
-
-    def set_growth_parameter(self, value: Tensor) -> None:
-        """Set the rate, or η."""
-        self.initialize(**{self._name: self._growth_constraint().inverse_transform(value)})
-
-    @property
-    def growth(self) -> Growth:
-        """The growth in force: what was given, or what was learned since."""
-        value = self.growth_parameter
-        if value.numel() != 1:
-            raise InputError(f"There is a growth for each of {value.numel()} members of a batch: see growth_parameter.")
-        return type(self._growth)(**{self._growth.parameter: float(value.detach())})
+        return getattr(self, f"{self._name}_constraint").transform(getattr(self, self._name))
 
     def forward(
         self,
@@ -101,15 +76,9 @@ class AgeingNoise(Noise):
         cut_off: bool | None = None,
         **kwargs: Any,
     ) -> DiagLinearOperator:
-        """Return the noise of observations as a diagonal.
+        """Return the noise of observations at inputs (..., n, d), or a list of them, as a diagonal of a shape (..., n).
 
-        Args:
-            params: the inputs (..., n, d), or a list with them, as GPyTorch's likelihoods get them.
-            shape: (..., n), which the diagonal has after broadcasting.
-            noise: variances in place of the model's, as GPyTorch passes them.
-            fresh: whether the observations are yet to be made, at age 0.
-            cut_off: whether observations above the largest variance count nothing; by default unless in training.
-            kwargs: not used; GPyTorch passes them on.
+        Fresh ones are of age 0. What is above the largest variance is cut off, by default unless in training.
         """
         if noise is not None:
             return DiagLinearOperator(noise)
@@ -121,42 +90,37 @@ class AgeingNoise(Noise):
             raise InputError("The noise of observations has the shape of their inputs: give the inputs, or a shape.")
         level, value = self.noise, self._checked_growth_parameter()
         level, value = (level, value) if X is None else (level.to(X), value.to(X))
-        if fresh:
-            return DiagLinearOperator(level.expand(torch.broadcast_shapes(level.shape, shape)))
-        age = ages(self._times(X, shape[-1]), self.now).to(level)
-        variance = self._growth.formula(age, level, value)
-        if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
-            dropped = (variance > self.max_variance) & (age > 0.0)
-            variance = torch.where(dropped, negligible(level), variance)
+        variance = level
+        if not fresh:
+            age = ages(self._times(X, shape[-1]), self.now).to(level)
+            variance = self._growth.formula(age, level, value)
+            if self.max_variance is not None and (not self.training if cut_off is None else cut_off):
+                dropped = (variance > self.max_variance) & (age > 0.0)
+                variance = torch.where(dropped, negligible(level), variance)
         return DiagLinearOperator(variance.expand(torch.broadcast_shapes(variance.shape, shape)))
 
     def _times(self, X: Tensor | None, n: int) -> Tensor:
         """Return when the observations were made, (..., n)."""
-        if self.time_column is not None:
-            if X is None:
-                raise InputError(
-                    "The time is a column of the inputs, so the inputs must be given: likelihood(f, X), "
-                    "mll(f, targets, X)."
-                )
-            if not -X.shape[-1] <= self.time_column < X.shape[-1]:
-                raise InputError(f"time_column is {self.time_column} and the inputs are {checks.describe(X)}.")
-            return X[..., self.time_column]
-        times = cast(Tensor, self.times)
-        if times.shape[-1] != n:
-            raise InputError(f"times has {times.shape[-1]} observations and the model has {n}: give a time to each.")
-        return times
-
-    def _growth_constraint(self) -> Interval:
-        return getattr(self, f"{self._name}_constraint")
+        if self.times is not None:
+            if self.times.shape[-1] != n:
+                raise InputError(f"times has {self.times.shape[-1]} observations and the model has {n}: give each one.")
+            return self.times
+        column = cast(int, self.time_column)
+        if X is None:
+            raise InputError(
+                "The time is a column of the inputs, so the inputs must be given: likelihood(f, X), mll(f, targets, X)."
+            )
+        if not -X.shape[-1] <= column < X.shape[-1]:
+            raise InputError(f"time_column is {column} and the inputs are {checks.describe(X)}.")
+        return X[..., column]
 
     def _checked_growth_parameter(self) -> Tensor:
         value = self.growth_parameter
         lower, upper = self._growth.bounds
         if not bool(((value >= lower) & (value <= upper)).all()):
             raise InputError(
-                f"The {self._growth.parameter} must be at least {lower:g} and at most {upper:g}, got "
-                f"{value.flatten().tolist()}. If an optimiser went there, give a growth_constraint that maps to the "
-                "inside."
+                f"The {self._growth.parameter} must be at least {lower:g} and at most {upper:g}, got {value.tolist()}. "
+                "If an optimiser went there, give a growth_constraint that maps to the inside."
             )
         return value
 
@@ -170,37 +134,28 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
 
     Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
 
-    λ and the number of the growth are learned with the other hyperparameters. To fix them:
-    ``noise_covar.requires_grad_(False)``, or ``noise_covar.raw_noise`` alone.
+    λ and the number of the growth are learned with the other hyperparameters; ``noise_covar.requires_grad_(False)``
+    fixes them. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
 
-    To move ``now`` use ``at_time(model, now)``. Setting the attribute is enough for ``OnlineGP`` and ``NystromGP``;
-    other models of GPyTorch keep what they computed, as they do when a hyperparameter is set.
-
-    With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times`` inputs have
-    no time, so predictions are of fresh observations; training inputs are told apart by how GPyTorch passes them.
-    Points on which ``OnlineGP`` and ``NystromGP`` are conditioned were made at the ``now`` of that moment; other models
-    with ``times`` cannot be conditioned further.
+    With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times`` predictions
+    are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on points made now.
 
     Args:
         growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
         regularization: λ > 0, in reward units squared.
         now: the time at which the posterior is asked for, not before any observation.
         time_column: which column of the inputs is the time; an input transform must leave it as it is.
-        times: the times of the training points (..., n) in its place, for inputs without time. They and ``now`` stay in
-            double precision whatever that of the model; a column of inputs has theirs.
-        max_variance: observations whose variance exceeds it count nothing; more than λ. A likelihood cannot drop them,
-            so their variance becomes ``memory.negligible(λ)``, finite and beyond rounding. Not while hyperparameters
-            are learned, where the marginal likelihood would jump whenever one came or went.
-        growth_constraint: of the rate or η; by default its range as a bound, which ``fit_gpytorch_mll`` keeps and the
-            end of the range may meet. A loop of your own over an optimiser needs one that maps to the inside, such as
-            ``Positive()`` or ``Interval(0.0, 1.0)``.
+        times: in its place the times of the training points (..., n), for inputs without time. They and ``now`` stay in
+            double precision whatever that of the model.
+        max_variance: observations whose variance exceeds it get ``memory.negligible(λ)``, so that they count nothing;
+            more than λ. Not while hyperparameters are learned: the marginal likelihood would jump.
+        growth_constraint: of the rate or η; by default its range as a bound, which ``fit_gpytorch_mll`` keeps. A loop
+            of your own over an optimiser needs one that maps to the inside: ``Positive()``, ``Interval(0.0, 1.0)``.
         batch_shape: of λ and of the growth's number: (o,) for o outputs.
 
     Raises:
         InputError: if an argument is not what it says, or ``now`` is before one of ``times``. When used: if a time is
             after ``now``, if inputs are missing, or if there is not a time for each training point.
-
-    Cost: O(n).
     """
 
     noise_covar: AgeingNoise
@@ -222,30 +177,18 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         regularization = checks.positive("regularization", regularization)
         if (time_column is None) == (times is None):
             raise InputError("Give either time_column, the column of the inputs that is the time, or times.")
-        if time_column is not None:
-            time_column = checks.whole_number("time_column", time_column)
         now = checks.finite_number("now", now)
-        if times is not None:
-            times = checks.finite("times", checks.floating_tensor("times", times))
-            if times.dim() == 0:
+        if times is None:
+            made = checks.whole_number("time_column", time_column)
+        else:
+            made = checks.finite("times", checks.floating_tensor("times", times))
+            if made.dim() == 0:
                 raise InputError(f"times must have a time for each training point, got {checks.describe(times)}.")
-            ages(times, times.new_tensor(now))
+            ages(made, made.new_tensor(now))
         if max_variance is not None and checks.positive("max_variance", max_variance) <= regularization:
-            raise InputError(
-                f"max_variance must be above the variance of a fresh observation, {regularization:g}; "
-                f"got {max_variance!r}."
-            )
-        noise = AgeingNoise(
-            growth,
-            regularization=regularization,
-            now=now,
-            time_column=time_column,
-            times=times,
-            max_variance=max_variance,
-            growth_constraint=growth_constraint,
-            batch_shape=checks.batch_shape(batch_shape),
-        )
-        super().__init__(noise_covar=noise)
+            raise InputError(f"max_variance must be above regularization, {regularization:g}, got {max_variance!r}.")
+        constraint, batch = growth_constraint or bounded(*growth.bounds), checks.batch_shape(batch_shape)
+        super().__init__(AgeingNoise(growth, regularization, now, made, max_variance, constraint, batch))
 
     @property
     def now(self) -> Tensor:
@@ -274,12 +217,15 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         level = torch.as_tensor(value, dtype=raw.dtype, device=raw.device)
         if not bool(((level > 0.0) & level.isfinite()).all()):
             raise InputError(f"noise must be finite and above 0, got {level.flatten().tolist()}.")
-        self.noise_covar.set_noise(level)
+        self.noise_covar.initialize(raw_noise=self.noise_covar.raw_noise_constraint.inverse_transform(level))
 
     @property
     def growth(self) -> Growth:
         """The growth in force, with the rate or η learned since; for a batch see ``growth_parameter``."""
-        return self.noise_covar.growth
+        value, growth = self.growth_parameter, self.noise_covar._growth
+        if value.numel() != 1:
+            raise InputError(f"There is a growth for each of {value.numel()} members of a batch: see growth_parameter.")
+        return type(growth)(**{growth.parameter: float(value.detach())})
 
     @property
     def growth_parameter(self) -> Tensor:
@@ -287,11 +233,7 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         return self.noise_covar.growth_parameter
 
     def check_time(self, now: Tensor, inputs: Tensor | None = None) -> None:
-        """Refuse a ``now`` (0-dim) before a known observation: ``times``, or those at the inputs (..., n, d).
-
-        Raises:
-            InputError: if it is.
-        """
+        """Refuse a ``now`` (0-dim) before a known observation: ``times``, or those at the inputs (..., n, d)."""
         noise = self.noise_covar
         if noise.times is not None:
             ages(noise.times, now)
@@ -299,32 +241,17 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
             ages(inputs[..., noise.time_column], now)
 
     def observation_noise(self, X: Tensor) -> Tensor:
-        """Return the variances (..., n) of observations made at inputs X (..., n, d), as a posterior counts them.
-
-        Raises:
-            InputError: if one is later than ``now``, or there are ``times`` and not one for each.
-        """
+        """Return the variances (..., n) of observations made at inputs X (..., n, d), as a posterior counts them."""
         return self.noise_covar(X, shape=X.shape[:-1], cut_off=True).diagonal(dim1=-1, dim2=-2)
 
     def get_fantasy_likelihood(self, **kwargs: Any) -> Self:
-        """Return a copy for a model with more observations.
-
-        Raises:
-            InputError: if a noise is given, or there are ``times``: GPyTorch does not say how many observations join.
-        """
+        """Return a copy for a model with more observations; GPyTorch does not say how many, so without ``times``."""
         if self.time_column is None:
-            raise InputError(
-                "Only OnlineGP and NystromGP are conditioned on more observations where the likelihood has times: make "
-                "the time a column of the inputs."
-            )
+            raise InputError("To condition this model on more observations make the time a column of the inputs.")
         return self.joined_by(0, kwargs.get("noise"))
 
     def joined_by(self, count: int, noise: Tensor | None = None) -> Self:
-        """Return a copy for a model with ``count`` more observations; where there are ``times``, they are made now.
-
-        Raises:
-            InputError: if a noise is given.
-        """
+        """Return a copy for a model with ``count`` more observations; where there are ``times``, they are made now."""
         if noise is not None:
             raise InputError("The noise of an observation follows from its age here: leave noise out.")
         copy = deepcopy(self)
@@ -334,28 +261,15 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         return copy
 
     def _shaped_noise_covar(self, base_shape: torch.Size, *params: Any, **kwargs: Any) -> Tensor | LinearOperator:
-        # GPyTorch passes training inputs as a list, and test inputs as a tensor or not at all.
+        # GPyTorch passes training inputs as a list, and test inputs as a tensor or not at all. What is predicted is not
+        # an observation that could be dropped, however old.
         of_training = self.training or (len(params) > 0 and not isinstance(params[0], Tensor))
-        fresh = self.time_column is None and not of_training
-        # What is predicted is not an observation that could be dropped, however old.
-        cut_off = of_training and not self.training
-        return self.noise_covar(*params, shape=base_shape, fresh=fresh, cut_off=cut_off, **kwargs)
+        words = {"fresh": self.time_column is None and not of_training, "cut_off": of_training and not self.training}
+        return self.noise_covar(*params, shape=base_shape, **words, **kwargs)
 
 
 def at_time(model: Module, now: float) -> None:
-    """Let a model look at its observations at time ``now``: set it, and clear what was computed for another time.
-
-    After an error the model is as it was.
-
-    Args:
-        model: a model with ``UncertaintyInjectionLikelihood``, or of several such, as ``ModelListGP``.
-        now: not before any observation.
-
-    Raises:
-        InputError: if no part of the model has such a likelihood, or an observation is later.
-
-    Cost: O(n), and the next posterior is factorised afresh.
-    """
+    """Set the time of models with ``UncertaintyInjectionLikelihood``, and clear what they computed for another."""
     value = checks.finite_number("now", now)
     models = [part for part in model.modules() if isinstance(part, ExactGP)]
     ageing = [(part, part.likelihood) for part in models if isinstance(part.likelihood, UncertaintyInjectionLikelihood)]

@@ -21,15 +21,11 @@ from torch_kbandits.likelihoods.ageing import UncertaintyInjectionLikelihood
 class GivenNoiseLikelihood(GaussianLikelihood):
     """Gaussian noise of variance λ, but for the observations that came with a variance of their own.
 
-    What is predicted has variance λ, which is learned or fixed as before. GPyTorch tells observations from predictions
-    by how it passes inputs: as a list, or in training mode.
+    What is predicted has variance λ. GPyTorch passes the inputs of observations as a list, or in training mode.
 
     Args:
         noise_covar: the model of λ; shared, not copied.
         given: the variances of the observations (..., n), NaN for one that has λ.
-
-    Raises:
-        InputError: if it is called in evaluation mode without inputs, which does not say of what the noise is.
     """
 
     given: Tensor
@@ -50,9 +46,8 @@ class GivenNoiseLikelihood(GaussianLikelihood):
             return usual
         if not params and not self.training:
             raise InputError(
-                "Some observations have a noise variance of their own, so say of what the noise is: likelihood(f, X) "
-                "for predictions at X, likelihood(f, [X]) for the observations. For BoTorch's loo_cv take the model's "
-                "leave_one_out()."
+                "Some observations have noise of their own: call likelihood(f, X) for predictions at X, likelihood(f, "
+                "[X]) for the observations, and for BoTorch's loo_cv the model's leave_one_out()."
             )
         return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
 
@@ -70,13 +65,6 @@ def update_with_observation_noise(
 
     BoTorch's own rule asks a likelihood for noise without inputs, which say when observations were made or that
     observations are meant, and may do so in training mode, where nothing that is old is cut off.
-
-    Args:
-        model: an exact GP.
-        likelihood: its own.
-        points: the observed points as the kernel sees them; those of the model otherwise.
-        noise_covariance: in place of the likelihood's.
-        kwargs: of BoTorch's rule.
     """
     if points is None:
         points = cast(Tensor, get_train_inputs(cast(Model, model), transformed=True)[0])

@@ -1,9 +1,8 @@
 """What old observations still count for."""
 
-from torch_kbandits.memory.base import Memory, Stationary
+from torch_kbandits.memory.base import Memory, Restart, SlidingWindow, Stationary
 from torch_kbandits.memory.fading import Discount, TemporalPrior, UncertaintyInjection
 from torch_kbandits.memory.growth import ExponentialGrowth, Growth, LinearGrowth, QuadraticGrowth, ages, negligible
-from torch_kbandits.memory.windows import Restart, SlidingWindow
 
 __all__ = [
     "Discount",

@@ -21,15 +21,13 @@ _ROUNDING = 1e-9
 class UncertaintyInjection(Memory):
     """The noise variance of an observation grows with its age.
 
-    Source: Brunzema, von Rohr and Trimpe, CDC 2022, for a linear growth; Mauduit et al., 2025, Eq. (10), for a
-    quadratic one. Differs: a bandit chooses with ages of the round in which the point is played, so its latest reward
-    has age 1, where the latter has 0.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022 (linear); Mauduit et al., 2025, Eq. (10) (quadratic). Differs: ages
+    are those of the round in which the point is played, so the latest reward has age 1, where the latter has 0.
 
     Args:
-        growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``; its age is in rounds unless times are
-            given to ``tell``.
-        max_variance: observations of a larger variance are dropped, which bounds the cost of a round; in reward units
-            squared. Without it those are dropped that a squared rounding error outweighs.
+        growth: a ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
+        max_variance: observations of a larger variance are dropped, which bounds the cost of a round; by default those
+            that a squared rounding error outweighs.
     """
 
     growth: Growth
@@ -64,13 +62,12 @@ class UncertaintyInjection(Memory):
 class Discount(Memory):
     """The weight of an observation falls by the factor η in a unit of time: its noise variance is λ η^(−age).
 
-    Source: Deng et al., AISTATS 2022, W-GP-UCB, in the form of Mauduit et al., 2025, Eq. (9). Differs: as for
-    ``UncertaintyInjection``, the latest reward has age 1; theirs is the same with λ/η in place of λ.
+    Source: Deng et al., AISTATS 2022, W-GP-UCB, in the form of Mauduit et al., 2025, Eq. (9). Differs: the latest
+    reward has age 1; theirs is the same with λ/η in place of λ.
 
     Args:
         discount: η, above 0 and at most 1; 1 forgets nothing.
-        least_weight: observations of a smaller weight η^age are dropped, which bounds the cost of a round. None drops
-            what a squared rounding error outweighs.
+        least_weight: observations of a smaller weight η^age are dropped, as by ``max_variance``.
     """
 
     discount: float
@@ -93,9 +90,8 @@ class Discount(Memory):
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
         """Return λ η^(−age), infinite below the least weight, (n,)."""
         noise = UncertaintyInjection(self.growth).noise(times, now, regularization)
-        if self.least_weight is None:
-            return noise
-        return noise.masked_fill(self.discount ** (now - times) < self.least_weight, torch.inf)
+        least = 0.0 if self.least_weight is None else self.least_weight
+        return noise.masked_fill(self.discount ** (now - times) < least, torch.inf)
 
 
 @dataclass(frozen=True)
@@ -103,21 +99,19 @@ class TemporalPrior(Memory):
     """Each unit of time replaces a share ε of the function by a new draw of the prior.
 
     The prior covariance of points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Observations keep
-    their noise; the belief where nothing is observed any more goes back to the prior. Unlike memories in which noise
+    their noise; where nothing is observed any more the posterior goes back to the prior. Unlike memories in which noise
     grows it knows that observations of one time err together, so it is not too sure of what many old ones agree on.
 
-    It is the prior of ``TVGPUCB`` as a memory, so a ``MemoryChoice`` can choose ε. The points of any candidates get the
-    time as their first column, see ``Timed``; the kernel given is that of the function at one time. If it is a
-    ``SpaceTimeKernel``, as in ``TVGPUCB`` itself, both replace their share.
+    Points of any candidates get the time as their first column, see ``Timed``; the kernel given is that of the function
+    at one time. If that is a ``SpaceTimeKernel``, as in ``TVGPUCB``, both replace their share.
 
-    Source: Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS 2016, §2.2;
-    "back to prior" is the name that Brunzema, von Rohr and Trimpe, CDC 2022, give it. Differs: times need not be
-    rounds; observations may be dropped.
+    Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, §2.2; "back to prior" in Brunzema, von Rohr and Trimpe, CDC
+    2022. Differs: times need not be rounds; observations may be dropped.
 
     Args:
         forgetting: ε in [0, 1); 0 forgets nothing.
         least_correlation: observations are dropped whose correlation (1 − ε)^(age / 2) with the function of now is
-            less, which bounds the cost of a round; None drops none.
+            less; None drops none.
     """
 
     forgetting: float

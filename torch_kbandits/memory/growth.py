@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -11,17 +11,26 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
+_CHECKS = {"rate": checks.non_negative, "discount": checks.discount}
+
+
+def no_rate(forgetting: Any) -> InputError:
+    """Return the error for a memory, or a growth, of which a rate was to be learned."""
+    return InputError(
+        f"The rate of {type(forgetting).__name__} cannot be learned: leave learn_memory out, or give its class a "
+        "method with_horizon."
+    )
+
 
 class Growth(ABC):
-    """How the noise variance of an observation grows with its age; a fresh observation has λ.
+    """How the noise variance of an observation grows with its age; a fresh observation has λ."""
 
-    Attributes:
-        parameter: name of the one number that sets the speed.
-        bounds: the least and the largest value of it that a fit may try.
-    """
-
+    #: Name of the one number that sets the speed, and the least and the largest value of it that a fit may try.
     parameter: ClassVar[str]
     bounds: ClassVar[tuple[float, float]]
+
+    def __post_init__(self) -> None:
+        checks.keep(self, **{self.parameter: _CHECKS.get(self.parameter, checks.finite_number)})
 
     @property
     def value(self) -> float:
@@ -29,28 +38,13 @@ class Growth(ABC):
         return getattr(self, self.parameter)
 
     def noise(self, age: Tensor, regularization: float | Tensor) -> Tensor:
-        """Return the noise variances of observations.
-
-        Args:
-            age: (..., n), at least 0, in units of time.
-            regularization: λ, in reward units squared; broadcastable to ``age``.
-
-        Returns:
-            (..., n), in reward units squared; finite, at least λ, and exactly λ at age 0.
-        """
+        """Return the noise variances of observations of ages (..., n), given λ: finite, at least λ, and λ at age 0."""
         level = torch.as_tensor(regularization, dtype=age.dtype, device=age.device)
         return self.formula(age, level, age.new_tensor(self.value))
 
     def with_horizon(self, horizon: float) -> Self:
-        """Return the growth by which what is as old as the horizon counts about half; see ``Memory.with_horizon``.
-
-        Raises:
-            InputError: if its number cannot be learned.
-        """
-        raise InputError(
-            f"The rate of {type(self).__name__} cannot be learned: leave learn_memory out, or give its class a method "
-            "with_horizon."
-        )
+        """Return the growth by which what is as old as the horizon counts about half; see ``Memory.with_horizon``."""
+        raise no_rate(self)
 
     def scaled(self, factor: float) -> "Growth":
         """Return the growth of variances times a factor: itself where its number is no variance."""
@@ -64,9 +58,9 @@ class Growth(ABC):
 
 @dataclass(frozen=True)
 class QuadraticGrowth(Growth):
-    """λ (rate · age² + 1): the standard deviation grows in proportion to the age.
+    """λ (rate · age² + 1), for functions that drift in one direction: the standard deviation grows with the age.
 
-    It fits functions that drift in one direction. Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
+    Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
 
     Attributes:
         rate: at least 0, per unit of time squared; 0 forgets nothing.
@@ -76,9 +70,6 @@ class QuadraticGrowth(Growth):
 
     parameter = "rate"
     bounds = (0.0, math.inf)
-
-    def __post_init__(self) -> None:
-        checks.keep(self, rate=checks.non_negative)
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth of a horizon."""
@@ -92,9 +83,9 @@ class QuadraticGrowth(Growth):
 
 @dataclass(frozen=True)
 class LinearGrowth(Growth):
-    """λ + rate · age: the variance grows as that of a Wiener process.
+    """λ + rate · age, for functions that wander without a direction: the variance grows as that of a Wiener process.
 
-    It fits functions that wander without a direction. Source: Brunzema, von Rohr and Trimpe, CDC 2022.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022.
 
     Attributes:
         rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
@@ -104,9 +95,6 @@ class LinearGrowth(Growth):
 
     parameter = "rate"
     bounds = (0.0, math.inf)
-
-    def __post_init__(self) -> None:
-        checks.keep(self, rate=checks.non_negative)
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth of a horizon."""
@@ -124,9 +112,7 @@ class LinearGrowth(Growth):
 
 @dataclass(frozen=True)
 class ExponentialGrowth(Growth):
-    """λ η^(−age): the weight of an observation falls by the factor η in a unit of time.
-
-    It stops growing at the variance of ``negligible``, so it stays finite.
+    """λ η^(−age), up to the variance of ``negligible``: the weight falls by the factor η in a unit of time.
 
     Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
 
@@ -138,9 +124,6 @@ class ExponentialGrowth(Growth):
 
     parameter = "discount"
     bounds = (2.0**-40, 1.0)
-
-    def __post_init__(self) -> None:
-        checks.keep(self, discount=checks.discount)
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth of a horizon."""
@@ -155,24 +138,12 @@ class ExponentialGrowth(Growth):
 
 
 def negligible(regularization: Tensor) -> Tensor:
-    """Return a noise variance so large that an observation with it counts nothing: λ / eps², eps of the dtype.
-
-    Its weight, relative to that of a fresh observation, is the square of what rounding loses; and factorisations still
-    have finite numbers.
-    """
+    """Return a noise variance so large that an observation with it counts nothing: λ / eps², eps of the dtype."""
     return regularization / torch.finfo(regularization.dtype).eps ** 2
 
 
 def ages(times: Tensor, now: Tensor) -> Tensor:
-    """Return the ages ``now − times`` (..., n) of observations.
-
-    Args:
-        times: when they were made, (..., n).
-        now: 0-dim, the current time.
-
-    Raises:
-        InputError: if an observation is later than ``now``, a time is NaN, or in single precision and too large for it.
-    """
+    """Return the ages ``now − times`` (..., n) of observations, none of which may be later than ``now``, 0-dim."""
     checks.precise_times(times)
     age = now.to(times) - times
     later = ~(age >= 0.0)

@@ -20,10 +20,16 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.data import Observations, ObservedGP
-from torch_kbandits.models.inputs import checked_rows, checked_variances, flatten_t_batch, same_values
-from torch_kbandits.models.kept import Cache, Learned
-from torch_kbandits.models.normal import Normal, cross_validation, left_out, unrounded
+from torch_kbandits.models.data import (
+    Cache,
+    Conditioned,
+    Observations,
+    ObservedGP,
+    checked_variances,
+    flatten_t_batch,
+    same_values,
+)
+from torch_kbandits.models.normal import Normal, cross_validation, unrounded
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
@@ -37,16 +43,15 @@ class FactoredGP(ObservedGP):
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. The posterior is in double precision whatever the dtype.
+
+    What is known of the observations comes with batch dimensions first, then that of the outputs.
     """
 
     # ---------------------------------------------------------------- what the model knows of itself
 
     @torch.no_grad()
     def leverage_scores(self) -> Tensor:
-        """Return τ(x_s) = σ²(x_s) / λ_s of every observation, (..., n); in [0, 1] if the posterior is exact.
-
-        Outputs come as a last batch dimension. Cost: O(n m²).
-        """
+        """Return τ(x_s) = σ²(x_s) / λ_s of each observation, (..., n); in [0, 1] if exact. Cost: O(n m²)."""
         strategy, X, z, prior = self._at_observations()
         return self._number(strategy.own_variance(prior, z) / self._noise(X))
 
@@ -65,10 +70,7 @@ class FactoredGP(ObservedGP):
         return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
-        """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX or, if exact, K.
-
-        The former never exceeds the latter and equals it when the dictionary is all points.
-        """
+        """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX, at most that of K, or K."""
         return self._number(0.5 * self._strategy().log_det)
 
     @torch.no_grad()
@@ -83,10 +85,7 @@ class FactoredGP(ObservedGP):
 
     @torch.no_grad()
     def observed_means(self) -> Tensor:
-        """Return the posterior means at the observations, (..., n), in (transformed) reward units.
-
-        Outputs come as a last batch dimension. Cost: O(n m²).
-        """
+        """Return the posterior means at the observations, (..., n), in (transformed) reward units. Cost: O(n m²)."""
         strategy, X, z, _ = self._at_observations()
         return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
 
@@ -94,7 +93,11 @@ class FactoredGP(ObservedGP):
     def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
         """Return what the model says of each observation without it, in closed form, as BoTorch's ``loo_cv``.
 
-        Hyperparameters and dictionary stay as they are. Variances are those of DTC also where the residual is learned.
+        With h the variance that observations at x could take away, of which a share 1 − h/λ is left without this one,
+        the mean is y − (y − m) / (1 − h/λ), and h becomes h / (1 − h/λ). Hyperparameters and dictionary stay as they
+        are. Variances are those of DTC also where the residual is learned.
+
+        Source: Rasmussen and Williams, 2006, Eq. (5.12), by the matrix inversion lemma.
 
         Args:
             observation_noise: whether the variances are of the reward, and not of the mean reward.
@@ -109,8 +112,13 @@ class FactoredGP(ObservedGP):
         """
         strategy, X, z, prior = self._at_observations()
         Y, noise, reducible = self.train_targets, self._noise(X), strategy.reducible(prior, z)
-        means, without = left_out(Y, prior_mean(self.mean_module, X) + strategy.mean_at(z), reducible, noise)
-        variances = strategy.own_variance(prior, z) - reducible + without
+        share = 1.0 - reducible / noise
+        if not bool((share > 0.0).all()):
+            raise NumericalError(
+                "The noise is too small to tell what an observation adds: use float64 or a larger one."
+            )
+        means = Y - (Y - prior_mean(self.mean_module, X) - strategy.mean_at(z)) / share
+        variances = strategy.own_variance(prior, z) - reducible + reducible / share
         if checks.flag("observation_noise", observation_noise):
             variances = variances + noise
         own = None if self._own_noise() is None else noise.expand(Y.shape)
@@ -166,22 +174,22 @@ class FactoredGP(ObservedGP):
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
         """
         if isinstance(posterior, DictionaryPosterior) and posterior.num_changes:
-            posterior = changed(posterior, arms=None, waiting=()).refitted()
+            posterior = changed(posterior, arms=None).refitted()
         with torch.no_grad():
             self.eval()._keep(PredictionStrategy.of(posterior, column=column, learns_residual=self.learns_residual))
         return self
 
     # ---------------------------------------------------------------- changing the model itself
 
-    def _tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> None:
-        """Condition this model on observations, which were checked."""
+    def _tell(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> None:
+        """Condition this model on observations as ``_checked`` returns them."""
         with self._changing():
-            targets, noise = self._as_targets(X, Y, Yvar)
             new, own = self._observed(X, targets, noise)
-            learned, everything = self._known(), torch.cat([self._given_inputs(), X])
+            learned = self._known()
             learned = None if learned is None or not new.are_shared else learned.followed(new)
+            everything = torch.cat([self._given_inputs(), X])
             self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
-            self._keep_learned(learned)
+            self._keep_afresh(learned)
 
     def remove(self, rows: Tensor | list[int]) -> None:
         """Forget observations of this model, whose dictionary stays; after an error it is as it was.
@@ -196,16 +204,20 @@ class FactoredGP(ObservedGP):
         changes, to clear rounding. On a device, and where outputs differ in kernel or noise, as a fresh fit.
         """
         self._require_change()
-        rows = checked_rows(rows, self.num_observations).to(self.train_targets.device)
+        numbers, n = checks.whole_numbers("rows", rows), self.num_observations
+        if len({*numbers}) < len(numbers) or not all(0 <= number < n for number in numbers):
+            raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers}.")
         with self._changing():
-            kept = torch.ones(self.num_observations, dtype=torch.bool, device=rows.device)
-            kept[rows] = False
+            kept = torch.ones(n, dtype=torch.bool, device=self.train_targets.device)
+            kept[numbers] = False
             learned, own = self._known(), self._own_noise()
             if learned is not None:
-                learned = learned.without(self._observations().rows(rows), kept)
+                X, residuals, variances = self._observations()
+                gone = Observations(X[..., numbers, :], residuals[..., numbers], variances[..., numbers])
+                learned = learned.without(gone, kept)
             noise = None if own is None else own[..., kept]
             self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], noise)
-            self._keep_learned(learned)
+            self._keep_afresh(learned)
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
@@ -223,13 +235,13 @@ class FactoredGP(ObservedGP):
             self._hold_noise(own)
             raise
 
-    def _known(self) -> Learned | None:
+    def _known(self) -> Conditioned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
         known = (self._current().learned or self._fitted()) if self._is_plain() else None
-        return known if isinstance(known, Learned) else None
+        return known if isinstance(known, Conditioned) else None
 
-    def _keep_learned(self, learned: Learned | None) -> None:
-        """Take over what was learned; None: all afresh."""
+    def _keep_afresh(self, learned: Conditioned | None) -> None:
+        """Keep what was learned; None: all is computed afresh."""
         self.prediction_strategy = None
         self._keep(learned or self._fitted())
 
@@ -315,7 +327,7 @@ class FactoredGP(ObservedGP):
     # ---------------------------------------------------------------- what a subclass says
 
     @abstractmethod
-    def _learn(self, prior: Prior, observations: Observations) -> Learned:
+    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
         """Return the posterior of observations (n,)."""
 
     @abstractmethod
@@ -339,11 +351,16 @@ class FactoredGP(ObservedGP):
         return self.kept.strategy
 
     def _current(self) -> Cache:
-        """Return what is kept of the posterior, computed again where gradients are asked for and it has none.
+        """Return what is kept of the posterior, computed again where something that it follows from is not as it was.
 
-        Points observed that ask for a gradient, as fantasies do in a search, get all of it.
+        Also where gradients are asked for and it has none. Points observed that ask for a gradient, as fantasies do in
+        a search, get all of it.
         """
-        kept = self._kept()
+        kept = cast(Cache | None, self.prediction_strategy)
+        if kept is not None:
+            (tensors, settings), (known, before) = self._source(), kept.source
+            is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
+            kept = kept if is_same else None
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
@@ -351,26 +368,13 @@ class FactoredGP(ObservedGP):
                 kept = self._keep(self._fitted())
         return kept
 
-    def _kept(self) -> Cache | None:
-        """Return what is kept of the posterior, if everything that it follows from has the values it had."""
-        kept = cast(Cache | None, self.prediction_strategy)
-        if kept is None:
-            return None
-        (tensors, settings), (known, before) = self._source(), kept.source
-        is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
-        return kept if is_same else None
-
-    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
-        """Keep the posterior where GPyTorch clears it.
-
-        Raises:
-            NumericalError: if it is not finite.
-        """
-        learned = posterior if isinstance(posterior, Learned) else None
-        if isinstance(posterior, Learned):
+    def _keep(self, posterior: PredictionStrategy | Conditioned) -> Cache:
+        """Keep the posterior where GPyTorch clears it, or raise ``NumericalError`` if it is not finite."""
+        learned, strategy = None, posterior
+        if isinstance(posterior, Conditioned):
+            learned = posterior
             strategy = PredictionStrategy.of(posterior.posterior, learns_residual=self.learns_residual)
-        else:
-            strategy = posterior
+        strategy = cast(PredictionStrategy, strategy)
         if not strategy.is_finite():
             raise NumericalError(
                 f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
@@ -380,11 +384,11 @@ class FactoredGP(ObservedGP):
             with torch.no_grad():
                 pending = self._seen(self._pending)
                 strategy = strategy.with_pending(pending, self._fresh_noise(pending))
-        source, with_graph = self._source(copied=True), torch.is_grad_enabled()
-        self.prediction_strategy = kept = Cache(strategy, learned, with_graph, source)
+        kept = Cache(strategy, learned, torch.is_grad_enabled(), self._source(copied=True))
+        self.prediction_strategy = kept
         return kept
 
-    def _fitted(self) -> PredictionStrategy | Learned:
+    def _fitted(self) -> PredictionStrategy | Conditioned:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
         if self._is_plain() and observations.are_shared and not (torch.is_grad_enabled() and self._requires_grad()):

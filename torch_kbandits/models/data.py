@@ -1,12 +1,16 @@
-"""The observations of a model and their noise, under BoTorch's contract."""
+"""The observations of a model and their noise, under BoTorch's contract, and what is kept of their posterior."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from botorch.models import SingleTaskGP
 from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
+from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood, GaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
@@ -17,9 +21,11 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectionLikelihood
-from torch_kbandits.models.inputs import checked_data, checked_variances, fixed_gaussian, same_values
 from torch_kbandits.numerics.gram import prior_mean
-from torch_kbandits.posteriors.prediction import joined
+from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
+from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.observations import Places, merged
+from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
 
 #: Of what else than data and noise a model is made, and what it must be.
 _PARTS: dict[str, tuple[type, str]] = {
@@ -29,6 +35,9 @@ _PARTS: dict[str, tuple[type, str]] = {
     "outcome_transform": (OutcomeTransform, "a BoTorch outcome transform"),
     "input_transform": (InputTransform, "a BoTorch input transform"),
 }
+
+#: Of more points than this those that no observation is left of are dropped, once they are three in four.
+_MANY = 64
 
 
 class Observations(NamedTuple):
@@ -44,14 +53,57 @@ class Observations(NamedTuple):
     residuals: Tensor
     variances: Tensor
 
-    def rows(self, rows: Tensor) -> "Observations":
-        """Return some of them."""
-        return Observations(self.inputs[..., rows, :], self.residuals[..., rows], self.variances[..., rows])
-
     @property
     def are_shared(self) -> bool:
         """Whether all outputs have the same noise, so that one posterior has them as its columns."""
         return self.variances.dim() == 1 or bool((self.variances == self.variances[..., :1, :]).all())
+
+
+class Conditioned(NamedTuple):
+    """The posterior of observations, and the places (n,) of their points among those that it knows."""
+
+    posterior: ExactPosterior | DictionaryPosterior
+    places: Places = np.empty(0, np.int64)
+
+    def followed(self, new: Observations, sign: float = 1.0) -> "Conditioned":
+        """Return it with more observations; with a sign of −1 without some that there are."""
+        X, residuals, variances = (part.detach() for part in new)
+        posterior, places = self.posterior.knowing(X if X.dim() == 2 else X[0])
+        if len(places):
+            residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
+            with np.errstate(all="ignore"):  # the posterior looks whether it is finite
+                told = merged(places, sign * posterior.prior.noise / variances[0], residuals)
+                posterior = posterior.learned(*told)
+        return Conditioned(posterior, np.concatenate((self.places, places)) if sign > 0.0 else self.places)
+
+    def without(self, gone: Observations, kept: Tensor) -> "Conditioned":
+        """Return it without some observations, of which a mask (n,) is kept."""
+        posterior, places = self.followed(gone, -1.0)
+        places = places[kept.numpy()]
+        if len(posterior.told) > _MANY and 4 * np.count_nonzero(posterior.told.counts) < len(posterior.told):
+            posterior, moved = posterior.without_forgotten()
+            places = moved[places]
+        return Conditioned(posterior, places)
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
+
+    Attributes:
+        strategy: how it predicts.
+        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
+        has_graph: whether gradients reach through it.
+        source: the tensors that it follows from, copied, since they may be written to without a trace; and settings.
+    """
+
+    strategy: PredictionStrategy
+    learned: Conditioned | None
+    has_graph: bool
+    source: tuple[list[Tensor], list[Any]]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
 
 
 class ObservedGP(SingleTaskGP):
@@ -70,7 +122,6 @@ class ObservedGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None = None,
         input_transform: InputTransform | None = None,
     ) -> None:
-        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         parts = {
             "likelihood": likelihood,
             "covar_module": covar_module,
@@ -88,10 +139,22 @@ class ObservedGP(SingleTaskGP):
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
             if likelihood is not None and other is not None:
                 raise InputError(f"Give either a likelihood or {name}, not both: each sets the noise variance.")
+        train_X = checks.points("train_X", train_X)
+        train_Y = checks.finite("train_Y", checks.rows("train_Y", train_Y, like=train_X))
+        if train_Y.shape[:-1] != train_X.shape[:-1]:
+            raise InputError(
+                "train_Y must have a row for each row of train_X and a column for each output, shape "
+                f"{(*train_X.shape[:-1], 1)} for one output; got {checks.describe(train_Y)}."
+            )
+        if train_Yvar is not None:
+            train_Yvar = checked_variances("train_Yvar", train_Yvar, "train_Y", train_Y)
         if regularization is not None:
             regularization = checks.positive("regularization", regularization)
             if train_Yvar is None:
-                parts["likelihood"] = fixed_gaussian(regularization, train_X, train_Y)
+                _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
+                fixed = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
+                fixed.noise = train_X.new_tensor(regularization)
+                parts["likelihood"] = fixed.requires_grad_(False)
         if mean_module is None:
             parts["mean_module"] = ZeroMean()
         super().__init__(train_X, train_Y, train_Yvar, **cast(dict[str, Any], parts))
@@ -243,15 +306,6 @@ class ObservedGP(SingleTaskGP):
         residuals = targets - prior_mean(self.mean_module, inputs)
         return Observations(inputs, residuals, variances.expand(targets.shape)), own
 
-    def _as_targets(self, X: Tensor, Y: Tensor, Yvar: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Return rewards and variances transformed and with outputs as batch dimension: (k,) or (o, k)."""
-        transform = getattr(self, "outcome_transform", None)
-        if transform is not None:
-            Y, Yvar = transform(Y, Yvar, X=X)
-        if self.num_outputs == 1:
-            return Y.squeeze(-1), None if Yvar is None else Yvar.squeeze(-1)
-        return Y.mT, None if Yvar is None else Yvar.mT
-
     def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
         """Take over observations X (n, d), with the noise variances that they have of their own, if any."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
@@ -318,13 +372,58 @@ class ObservedGP(SingleTaskGP):
             )
 
     def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return observations to be told as tensors, or refuse them if shapes, dtypes or values do not fit."""
+        """Return points (k, d), targets and noise variances as the model takes them, (k,) or (o, k); or refuse them."""
         self._require_change()
-        train_X = self._given_inputs()
+        train_X, transform = self._given_inputs(), getattr(self, "outcome_transform", None)
         X = checks.points("X", X, dimension=train_X.shape[-1], like=train_X)
         Y = checks.finite("Y", checks.rows("Y", Y, like=train_X))
         if X.dim() != 2 or tuple(Y.shape) != (len(X), self.num_outputs):
             raise InputError(
                 f"X must be (k, d) and Y (k, {self.num_outputs}); got {checks.describe(X)} and {checks.describe(Y)}."
             )
-        return X, Y, None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
+        Yvar = None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
+        with torch.no_grad():
+            Y, Yvar = (Y, Yvar) if transform is None else transform.eval()(Y, Yvar, X=X)
+        if self.num_outputs == 1:
+            return X, Y.squeeze(-1), None if Yvar is None else Yvar.squeeze(-1)
+        return X, Y.mT, None if Yvar is None else Yvar.mT
+
+
+def checked_variances(name: str, variances: Any, of: str, rewards: Tensor) -> Tensor:
+    """Return noise variances of rewards, called ``of``, as a tensor, or refuse them."""
+    variances = checks.finite(name, checks.same_kind(name, checks.floating_tensor(name, variances, rewards), rewards))
+    if variances.shape != rewards.shape:
+        raise InputError(
+            f"{name} must have the shape of {of}, {tuple(rewards.shape)}; got {checks.describe(variances)}."
+        )
+    if bool((variances < 0).any()):
+        raise InputError(f"{name} must not be negative, its least entry is {float(variances.min())}.")
+    return variances
+
+
+def flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Merge the t-batch dimensions of X (*t, *b, q, d) into its points: (*b, t q, d), and how to undo it.
+
+    Candidates come as b x 1 x d; broadcasting over that layout would repeat the posterior for every candidate.
+
+    Returns:
+        The flat points, and a function that takes (*b, ..., t q) to (*t, *b, ..., q).
+    """
+    t_dims = max(X.dim() - 2 - batch_dims, 0)
+    t_shape, q = X.shape[:t_dims], X.shape[-2]
+    front, back = tuple(range(t_dims)), tuple(range(-2 - t_dims, -2))
+    flat = X.movedim(front, back).flatten(-2 - t_dims, -2)
+
+    def unflatten(values: Tensor) -> Tensor:
+        return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
+
+    return flat, unflatten
+
+
+def same_values(left: Tensor, right: Tensor) -> bool:
+    """Say whether tensors have the same kind and the same values; NaN, for what is not known, is itself."""
+    if left.dtype != right.dtype or left.device != right.device or left.shape != right.shape:
+        return False
+    return torch.equal(left, right) or (
+        left.is_floating_point() and bool(torch.isclose(left, right, rtol=0.0, atol=0.0, equal_nan=True).all())
+    )

@@ -1,13 +1,8 @@
-"""Functions drawn from the posteriors, also by BoTorch, and BoTorch's noisy improvement, which refuses one of them."""
+"""Functions drawn from the posteriors, also by BoTorch."""
 
-from collections.abc import Callable
-from functools import wraps
 from typing import cast
 
 import torch
-from botorch.acquisition import analytic
-from botorch.exceptions.errors import UnsupportedError
-from botorch.models.gpytorch import GPyTorchModel
 from botorch.sampling.pathwise.features.maps import KernelEvaluationMap
 from botorch.sampling.pathwise.paths import GeneralizedLinearPath
 from botorch.sampling.pathwise.posterior_samplers import DrawMatheronPaths, MatheronPath
@@ -94,23 +89,3 @@ def draw_nystrom_paths(
         weight=(strategy.white.mT @ weights).squeeze(-1).to(dictionary),
     )
     return MatheronPath(prior_paths, update_paths, output_transform=get_output_transform(model))
-
-
-def _refusing(check: Callable[[GPyTorchModel], None]) -> Callable[[GPyTorchModel], None]:
-    """Return BoTorch's check of models for these functions, which also refuses a ``NystromGP``."""
-
-    @wraps(check)
-    def checked(model: GPyTorchModel) -> None:
-        if isinstance(model, NystromGP):
-            raise UnsupportedError(
-                "NoisyExpectedImprovement and LogNoisyExpectedImprovement would make an exact SingleTaskGP of all "
-                "observations, and this model is a NystromGP: take qLogNoisyExpectedImprovement, which draws from the "
-                "posterior of the model itself, or an OnlineGP."
-            )
-        check(model)
-
-    return checked
-
-
-# BoTorch asks this function alone, and builds its model where no method of ours is called.
-analytic._check_noisy_ei_model = _refusing(analytic._check_noisy_ei_model)

@@ -1,4 +1,4 @@
-"""Normal distributions: with the variances that were computed, of low rank, and of an observation by the others."""
+"""Normal distributions whose variances are those that were computed, and densities that use their low rank."""
 
 from typing import Any
 
@@ -12,8 +12,6 @@ from linear_operator import settings as linear_operator_settings
 from linear_operator.operators import DiagLinearOperator
 from torch import Tensor
 
-from torch_kbandits.errors import NumericalError
-
 #: Keeps the gradient of the square root finite, and is far below any variance that matters in any units.
 MIN_VARIANCE = 1e-60
 
@@ -24,7 +22,7 @@ class Normal(MultivariateNormal):
     @property
     def variance(self) -> Tensor:
         """The variances (..., n); 0 where rounding made them negative."""
-        return unrounded_variance(self)
+        return _unrounded_variance(self)
 
 
 class MultitaskNormal(MultitaskMultivariateNormal):
@@ -33,7 +31,7 @@ class MultitaskNormal(MultitaskMultivariateNormal):
     @property
     def variance(self) -> Tensor:
         """The variances (..., n, o); 0 where rounding made them negative."""
-        return unrounded_variance(self)
+        return _unrounded_variance(self)
 
 
 class TraceTerm(InducingPointKernelAddedLossTerm):
@@ -56,7 +54,7 @@ class LowRankNormal(MultivariateNormal):
             return super().log_prob(value)
 
 
-def unrounded_variance(distribution: MultivariateNormal) -> Tensor:
+def _unrounded_variance(distribution: MultivariateNormal) -> Tensor:
     """Return the variances of a distribution, in the shape of its mean, without GPyTorch's least variance."""
     diagonal = distribution.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2).clamp_min(0.0)
     shape = distribution.mean.shape
@@ -72,7 +70,7 @@ def posterior_variance(posterior: Any) -> Tensor:
     """Return the variances (..., q, o) of the posterior of any model, without GPyTorch's least variance if Gaussian."""
     if not isinstance(posterior, GPyTorchPosterior):
         return posterior.variance
-    variance = unrounded_variance(posterior.distribution)
+    variance = _unrounded_variance(posterior.distribution)
     return variance if posterior._is_mt else variance.unsqueeze(-1)
 
 
@@ -99,40 +97,14 @@ def least_variance(dtype: torch.dtype) -> float:
     return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
 
 
-def left_out(rewards: Tensor, means: Tensor, reducible: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean at each observation without it, and the variance that others at its point could take away.
-
-    With h the same variance after the observation, whose share 1 − h/λ is what is left without it:
-    mean = y − (y − m) / (1 − h/λ) and h / (1 − h/λ).
-
-    Source: Rasmussen and Williams, 2006, Eq. (5.12), by the matrix inversion lemma.
-
-    Args:
-        rewards: y (..., n).
-        means: m, the posterior means at the observations, (..., n).
-        reducible: h (..., n).
-        noise: λ_s (..., n).
-
-    Raises:
-        NumericalError: if rounding is left of the share of an observation.
-    """
-    share = 1.0 - reducible / noise
-    if not bool((share > 0.0).all()):
-        raise NumericalError("The noise is too small to tell what an observation adds: use float64 or a larger one.")
-    return rewards - (rewards - means) / share, reducible / share
-
-
 def cross_validation(model: Any, means: Tensor, variances: Tensor, rewards: Tensor, noise: Tensor | None) -> CVResults:
     """Return predictions (..., n), outputs before n, as BoTorch's ``loo_cv`` does: n x 1 x o, in the units told."""
-    o = model.num_outputs
-    parts = [(means, variances)] if o == 1 else [(means[..., i, :], variances[..., i, :]) for i in range(o)]
-    normals = [
-        MultivariateNormal(mean.unsqueeze(-1), DiagLinearOperator(variance.unsqueeze(-1))) for mean, variance in parts
-    ]
-    joint = normals[0] if o == 1 else MultitaskMultivariateNormal.from_independent_mvns(normals)
+    outputs, transform = model.num_outputs, getattr(model, "outcome_transform", None)
+    joint = MultivariateNormal(means.unsqueeze(-1), DiagLinearOperator(variances.unsqueeze(-1)))
+    if outputs > 1:
+        joint = MultitaskMultivariateNormal.from_batch_mvn(joint, task_dim=-2)
     posterior: Any = GPyTorchPosterior(joint)
-    Y, Yvar = _columns(rewards, o), None if noise is None else _columns(noise, o)
-    transform = getattr(model, "outcome_transform", None)
+    Y, Yvar = _columns(rewards, outputs), None if noise is None else _columns(noise, outputs)
     if transform is not None:
         posterior = transform.untransform_posterior(posterior)
         Y, Yvar = transform.untransform(Y, Yvar)

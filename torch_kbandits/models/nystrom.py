@@ -20,9 +20,7 @@ from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLever
 from torch_kbandits.dictionaries.kors import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.data import Observations
-from torch_kbandits.models.inputs import checked_data
-from torch_kbandits.models.kept import Learned
+from torch_kbandits.models.data import Conditioned, Observations
 from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
@@ -97,12 +95,10 @@ class NystromGP(FactoredGP):
     ) -> None:
         if inducing_points is not None and dictionary is not None:
             raise InputError("Give either inducing_points or a dictionary rule, not both.")
-        if dictionary is not None:
-            checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+        checks.absent_or("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
         if learns_residual is not None:
             learns_residual = checks.flag("learns_residual", learns_residual)
-        train_X, train_Y, train_Yvar = checked_data(train_X, train_Y, train_Yvar)
         super().__init__(
             train_X,
             train_Y,
@@ -115,6 +111,7 @@ class NystromGP(FactoredGP):
             input_transform=input_transform,
         )
         self.register_added_loss_term(_TRACE_TERM)
+        train_X = checks.points("train_X", train_X)
         if inducing_points is None:
             inducing_points = self._choose(train_X, dictionary or RidgeLeverageSampling(), generator)
         inducing_points = checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
@@ -130,13 +127,9 @@ class NystromGP(FactoredGP):
     _transformed_inducing_points: Tensor | None
 
     def forward(self, x: Tensor) -> MultivariateNormal:
-        """Return the prior at x or, in training mode, the Nyström prior and the trace term of the collapsed bound.
+        """Return the Nyström prior and the trace term of the collapsed bound; not training the prior.
 
         Source: Titsias, AISTATS 2009, Eq. 9, at inducing points that are not learned.
-
-        Raises:
-            UnsupportedError: BoTorch's, in evaluation mode, unless GPyTorch's ``prior_mode`` is on: what BoTorch's
-                ``loo_cv`` computes from the prior and the observations is the exact posterior, not this one.
         """
         if not self.training:
             if prior_mode.off():
@@ -171,15 +164,13 @@ class NystromGP(FactoredGP):
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None, *, add_to_dictionary: bool = False) -> None:
         """Condition this model on more observations; after an error it is as it was.
 
-        At the same dictionary unless points join it: then what it does not span of a point stays as uncertain as it
-        was, however often the point is observed.
+        What the dictionary does not span of a point stays as uncertain as it was, however often the point is observed.
 
         Args:
             X: (k, d).
             Y: (k, o), in the units of ``train_Y``.
             Yvar: noise variances (k, o), in units of ``train_Y`` squared; ``regularization`` otherwise.
-            add_to_dictionary: whether the points of X join the dictionary, but for those that it spans to rounding,
-                as it does those that are in it.
+            add_to_dictionary: whether points of X join the dictionary, but for those that it spans to rounding.
 
         Raises:
             InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
@@ -191,23 +182,22 @@ class NystromGP(FactoredGP):
         a fresh fit, O(n m² + m³), if there are many, and once in some hundred changes, to clear rounding.
         """
         joins = checks.flag("add_to_dictionary", add_to_dictionary)
-        X, Y, Yvar = self._checked(X, Y, Yvar)
+        X, targets, noise = self._checked(X, Y, Yvar)
         with self._changing():
             if joins and (rows := self._unspanned(X)):
                 self._move_to(torch.cat([self.inducing_points, X[rows]]), self._transformed_inducing_points)
             if self._dictionary().shape[-2] == 0 < len(X):
                 raise InputError("The dictionary is empty: let the points join, with add_to_dictionary=True.")
-            self._tell(X, Y, Yvar)
+            self._tell(X, targets, noise)
 
     def set_dictionary(self, dictionary: Tensor | DictionaryRule, generator: torch.Generator | None = None) -> None:
         """Move this model to another dictionary, on the same observations; after an error it is as it was.
 
-        A rule chooses among the points of the observations that are left, by their leverage scores under the current
-        posterior, as BKB does in every round; where that would take far more points than there are, by scores given all
-        observations. Points that are given may be any.
+        A rule chooses among the points of the observations, by their leverage scores under the current posterior, as
+        BKB does in every round; where that would take far more points than there are, by scores given all observations.
 
         Args:
-            dictionary: points (m, d), in the space of ``train_X`` before any input transform; or a rule.
+            dictionary: any points (m, d), in the space of ``train_X`` before any input transform; or a rule.
             generator: randomness of the rule; torch's global generator unless given.
 
         Raises:
@@ -250,17 +240,17 @@ class NystromGP(FactoredGP):
 
     # ---------------------------------------------------------------- inside
 
-    def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        empty = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
-        return self._moved(Learned(empty, np.empty(0, np.int64)).followed(observations))
+    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
+        nothing = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
+        return self._moved(Conditioned(nothing).followed(observations))
 
     def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
         """Move to a dictionary of points (m, d) and of others that are transformed already."""
         learned = self._known()
         self.inducing_points, self._transformed_inducing_points = points, transformed
-        self._keep_learned(None if learned is None else self._moved(learned))
+        self._keep_afresh(None if learned is None else self._moved(learned))
 
-    def _moved(self, learned: Learned) -> Learned:
+    def _moved(self, learned: Conditioned) -> Conditioned:
         """Return what was learned at the dictionary as it is now."""
         dictionary = self._dictionary().detach()
         posterior, places = learned.posterior.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
@@ -295,11 +285,8 @@ class NystromGP(FactoredGP):
 
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
         """
-        X, variances, (strategy, _, z, prior) = (
-            self._given_inputs(),
-            self._observations().variances,
-            self._at_observations(),
-        )
+        X, variances = self._given_inputs(), self._observations().variances
+        strategy, _, z, prior = self._at_observations()
         rows, places = distinct_in_order(X)
         u, numbers = len(rows), torch.arange(len(X), device=X.device)
         first = numbers.new_full((u,), len(X)).scatter_reduce(0, places, numbers, "amin")
@@ -316,12 +303,9 @@ class NystromGP(FactoredGP):
         if train_X.shape[-2] == 0:
             return train_X
         with torch.no_grad():
-            transformed = self._preprocess(train_X)
-            points = transformed.unsqueeze(-3) if self._num_outputs > 1 else transformed
-            counts = train_X.new_ones(train_X.shape[-2])
-            noise = self._noise(points)
-            selection = rule.select(PlayedPoints(points, self.covar_module, noise, counts), generator)
-        return self._selected(selection, train_X)
+            points, counts = self._seen(train_X), train_X.new_ones(train_X.shape[-2])
+            played = PlayedPoints(points, self.covar_module, self._noise(points), counts)
+            return self._selected(rule.select(played, generator), train_X)
 
     def _selected(self, selection: Selection, points: Tensor) -> Tensor:
         """Return the points that a rule selected of points (..., n, d), or others, as they were told."""

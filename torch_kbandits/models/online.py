@@ -2,14 +2,12 @@
 
 from typing import Self
 
-import numpy as np
 import torch
 from botorch import settings as botorch_settings
 from torch import Tensor
 
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.data import Observations
-from torch_kbandits.models.kept import Learned
+from torch_kbandits.models.data import Conditioned, Observations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
@@ -22,13 +20,11 @@ class OnlineGP(FactoredGP):
 
     With u distinct points among n observations the posterior costs what u observations cost: repeats are merged into
     counts and sums, and the posterior at the distinct points follows by changes of rank one.
-    ``condition_on_observations`` returns a conditioned copy as BoTorch's models do; ``tell`` changes the model itself.
 
     Source: Rasmussen and Williams, 2006, Alg. 2.1; Calandriello et al., ICML 2022, §3 (merging repeats).
 
-    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
-    and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises the exact likelihood of
-    all observations, O(n³) an evaluation, as for ``SingleTaskGP``.
+    ``fit_gpytorch_mll`` maximises the exact likelihood of all observations, O(n³) an evaluation. Defaults are those of
+    ``NystromGP``.
 
     Args: those of ``NystromGP`` but for the dictionary's.
 
@@ -48,8 +44,6 @@ class OnlineGP(FactoredGP):
         X = self.train_inputs[0]
         return self.num_observations if self._is_batch() else len(distinct(X if self.num_outputs == 1 else X[0])[0])
 
-    # ---------------------------------------------------------------- changing the model itself
-
     def tell(self, X: Tensor, Y: Tensor, Yvar: Tensor | None = None) -> None:
         """Condition this model on more observations; see ``NystromGP.tell``.
 
@@ -57,12 +51,8 @@ class OnlineGP(FactoredGP):
         """
         self._tell(*self._checked(X, Y, Yvar))
 
-    # ---------------------------------------------------------------- inside
-
-    def _learn(self, prior: Prior, observations: Observations) -> Learned:
-        return Learned(
-            ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0]), np.empty(0, np.int64)
-        ).followed(observations)
+    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
+        return Conditioned(ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])).followed(observations)
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         return PredictionStrategy.exact(self.covar_module, *observations)

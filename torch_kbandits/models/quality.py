@@ -31,7 +31,8 @@ class DictionaryQuality:
         margin: the exact variances are known within this factor, at least 1: it is 1 but for rounding unless more
             distinct points count than the reference may have.
         points: where variances were compared, (k, d), as the kernel sees them.
-        ratios: the model's over exact variance there, (k,), in double precision.
+        ratios: the model's over exact variance there, (k,), in double precision: below 1 the posterior is surer than
+            the rewards allow, above 1 it has forgotten what they say.
         learns_residual: whether the model's variance takes as learned what the dictionary does not span, which no bound
             is known of.
     """
@@ -47,7 +48,7 @@ class DictionaryQuality:
 
     @property
     def least(self) -> float:
-        """The least ratio: below 1 the posterior is surer than the rewards allow."""
+        """The least ratio."""
         return float(self.ratios.min())
 
     @property
@@ -57,7 +58,7 @@ class DictionaryQuality:
 
     @property
     def largest(self) -> float:
-        """The largest ratio: above 1 the posterior has forgotten what the rewards say."""
+        """The largest ratio."""
         return float(self.ratios.max())
 
     @property
@@ -67,9 +68,7 @@ class DictionaryQuality:
         With P the projection on the dictionary's span, PFP <= (1 + a)F + (1 + 1/a)ρλ and the same with F and PFP
         exchanged, for every a > 0; the best a is the root of a = (1 + 1/a)ρ. Infinite where the residual is learned.
         """
-        if self.learns_residual:
-            return math.inf
-        return _factor(self.projection_error)
+        return math.inf if self.learns_residual else _factor(self.projection_error)
 
     def is_within(self, factor: float) -> bool:
         """Say whether all ratios seen are within a factor, whatever the margin hides."""
@@ -90,13 +89,12 @@ class DictionaryQuality:
 def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_reference: int = 2000) -> DictionaryQuality:
     """Compare the variances of a Nyström model with the exact ones of the same observations, kernel and noise.
 
-    The exact posterior is that of a reference: the dictionary of the points that pivoted Cholesky takes one after
-    another until they span all, or until there are ``max_reference``. In the first case it is exact to rounding. In the
-    second ``margin`` says by how much it may be off, by the bound of ``DictionaryQuality.bound``, and no chance enters.
-    The model stays as it is.
+    The exact posterior is that of the dictionary of the points that pivoted Cholesky takes one after another until they
+    span all, to rounding, or until there are ``max_reference``. Then ``margin`` says by how much it may be off, by the
+    bound of ``DictionaryQuality.bound``, and no chance enters.
 
     Args:
-        model: with one output and no batch dimensions.
+        model: with one output and no batch dimensions; it stays as it is.
         X: where to compare, (k, d), as the model takes points; None for all points of the observations.
         max_reference: the most points of the reference, at least 1.
 
@@ -109,35 +107,33 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     max_reference = checks.positive_integer("max_reference", max_reference)
     checks.instance("model", model, NystromGP, "a NystromGP: an exact posterior has no dictionary")
     if model.train_targets.dim() != 1:
-        raise InputError(
-            "The quality of a dictionary is that of one posterior: give a model with one output, no batch."
-        )
+        raise InputError("A dictionary has the quality of one posterior: give a model with one output and no batch.")
     if model.num_observations == 0:
         raise EmptyHistoryError("Nothing was learned that counts, so there is no dictionary to measure: tell first.")
+    given = model.train_inputs[0]
+    X = None if X is None else checks.points("X", X, dimension=given.shape[-1], like=given)
+    if X is not None and (X.dim() != 2 or len(X) == 0):
+        raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
     with torch.no_grad():
         ours, seen = model._strategy(), model._points()
         U, places = distinct_in_order(seen.double())
         precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
-        if X is not None:
-            X = checks.points("X", X, dimension=model.train_inputs[0].shape[-1], like=model.train_inputs[0])
-            if X.dim() != 2 or len(X) == 0:
-                raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
         at = U if X is None else model._preprocess(X).double()
         one, prior = torch.ones_like(precision), ours.prior_variance(U)
         tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
         pivots = greedy_pivots(PlayedPoints(U, ours.kernel, one, one), max_reference, tolerance)
-        reference = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
-        z, spanned = reference.features(U), ours.inside(ours.features(U))
+        exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
+        spanned = ours.inside(ours.features(U))
         left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
         error = _largest_difference(z * precision.sqrt(), spanned * precision.sqrt())
         return DictionaryQuality(
             size=len(model._dictionary()),
             num_points=len(U),
-            effective_dimension=float(precision @ reference.variance(U, z)),
+            effective_dimension=float(precision @ exact.variance(U, z)),
             projection_error=error + left_out,
             margin=_factor(left_out),
             points=at.to(seen),
-            ratios=ours.variance(at, ours.features(at)) / reference.variance(at, reference.features(at)),
+            ratios=ours.variance(at, ours.features(at)) / exact.variance(at, exact.features(at)),
             learns_residual=model.learns_residual,
         )
 

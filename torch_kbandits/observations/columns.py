@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,10 +30,8 @@ class Number:
         name: of the column.
         low: what becomes 0. Without a range a value is encoded as it is.
         high: what becomes 1, above ``low``.
-        log: whether ratios matter rather than differences; the range and all values must then be above 0.
-
-    Raises:
-        InputError: if the range is not finite, upside down, or missing while ``log`` is true.
+        log: whether ratios matter rather than differences; the range, which then must be there, and all values must
+            be above 0.
     """
 
     name: str
@@ -43,11 +40,10 @@ class Number:
     log: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        checks.instance(f"log of column {self.name!r}", self.log, bool, "True or False")
+        _check(self.name, "log", self.log)
         if self.low is None and self.high is None and not self.log:
             return
-        low, high = _bound(self.low), _bound(self.high)
+        low, high = _as_float(self.low), _as_float(self.high)
         if not (low < high and math.isfinite(high - low)) or (self.log and low <= 0.0):
             raise InputError(
                 f"column {self.name!r} must have finite numbers low < high, above 0 if log=True, or no range and "
@@ -61,32 +57,28 @@ class Number:
         """The name of the encoded column."""
         return (self.name,)
 
-    @property
-    def encoded_range(self) -> tuple[float, float]:
-        """The ends of the range once encoded; ∞ and −∞ without one."""
-        return (math.inf, -math.inf) if self.low is None else (0.0, 1.0)
-
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, 1), in double precision."""
         numbers = [_as_float(value) for value in values]
         for row, number in enumerate(numbers):
             if not math.isfinite(number):
                 hint = " Convert it, or make the column a Category."
-                raise refusal(self.name, row, "a finite number", values[row], hint)
+                raise _refusal(self.name, row, "a finite number", values[row], hint)
             if self.log and number <= 0.0:
-                raise refusal(self.name, row, "a number above 0, since log=True", values[row])
+                raise _refusal(self.name, row, "a number above 0, since log=True", values[row])
         # The range goes through the same logarithm as the values, so that its ends are exactly 0 and 1.
-        scale = math.log if self.log else float
-        column = torch.tensor([scale(number) for number in numbers], dtype=torch.float64).reshape(-1, 1)
-        low, high = self._line()
+        scaled = map(math.log, numbers) if self.log else numbers
+        column = torch.tensor(list(scaled), dtype=torch.float64).reshape(-1, 1)
+        low, high = self._line
         return (column - low) / (high - low)
 
     def decode(self, block: Tensor) -> list[float]:
         """Return the numbers of (n, 1)."""
-        low, high = self._line()
+        low, high = self._line
         column = low + block.squeeze(-1).double() * (high - low)
         return checks.finite(f"the decoded column {self.name!r}", column.exp() if self.log else column).tolist()
 
+    @property
     def _line(self) -> tuple[float, float]:
         if self.low is None or self.high is None:
             return 0.0, 1.0
@@ -101,12 +93,9 @@ class Category:
 
     Args:
         name: of the column.
-        levels: all values it may take: strings, booleans or finite numbers, in an order that stays.
+        levels: all values it may take: different strings, booleans or finite numbers, in an order that stays.
         other: whether a value that is no level is encoded as all zeros; otherwise it is refused. A missing value is
             refused either way.
-
-    Raises:
-        InputError: if there are no levels, levels that repeat, also as text, or levels of other kinds.
     """
 
     name: str
@@ -114,17 +103,12 @@ class Category:
     other: bool = False
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        checks.instance(f"other of column {self.name!r}", self.other, bool, "True or False")
-        levels = tuple(_plain(level) for level in ordered(f"levels of column {self.name!r}", self.levels))
-        for level in levels:
-            if not _may_be_level(level):
-                raise InputError(
-                    f"levels of column {self.name!r} must be strings, booleans or finite numbers, "
-                    f"got {checks.describe(level)}."
-                )
-        again = repeated(levels) or repeated(str(level) for level in levels)
-        if again:
+        _check(self.name, "other", self.other)
+        levels = tuple(map(_plain, _entries(f"levels of column {self.name!r}", self.levels)))
+        if wrong := [level for level in levels if not _may_be_level(level)]:
+            kinds = "strings, booleans or finite numbers"
+            raise InputError(f"levels of column {self.name!r} must be {kinds}, got {checks.describe(wrong[0])}.")
+        if again := _repeated(levels) or _repeated(map(str, levels)):
             raise InputError(f"levels of column {self.name!r} must differ, also as text; these repeat: {again}.")
         object.__setattr__(self, "levels", levels)
 
@@ -133,25 +117,20 @@ class Category:
         """The names of the encoded columns, such as ``"city=Paris"``."""
         return tuple(f"{self.name}={level}" for level in self.levels)
 
-    @property
-    def encoded_range(self) -> tuple[float, float]:
-        """The least and the largest value of each encoded column."""
-        return 0.0, 1.0
-
     def encode(self, values: Sequence[Any]) -> Tensor:
         """Return n values as (n, number of levels), in double precision."""
         column_of = {level: column for column, level in enumerate(self.levels)}
-        known: list[tuple[int, int]] = []
+        block = torch.zeros(len(values), len(self.levels), dtype=torch.float64)
         for row, value in enumerate(map(_plain, values)):
             if not _may_be_level(value):
-                raise refusal(self.name, row, "a string, a boolean or a finite number", value)
+                raise _refusal(self.name, row, "a string, a boolean or a finite number", value)
             if value in column_of:
-                known.append((row, column_of[value]))
+                block[row, column_of[value]] = 1.0
             elif not self.other:
-                raise refusal(self.name, row, f"one of its {len(self.levels)} levels", value, self._nearest(value))
-        block = torch.zeros(len(values), len(self.levels), dtype=torch.float64)
-        rows, columns = torch.tensor(known, dtype=torch.long).reshape(-1, 2).unbind(-1)
-        block[rows, columns] = 1.0
+                name = checks.nearest_name(value, self.levels, cutoff=0.0)
+                nearest = next(level for level in self.levels if str(level) == name)
+                hint = f" The nearest is {nearest!r}; add the value to levels, or set other=True."
+                raise _refusal(self.name, row, f"one of its {len(self.levels)} levels", value, hint)
         return block
 
     def decode(self, block: Tensor) -> list[Level | None]:
@@ -160,61 +139,6 @@ class Category:
         # |x − e_i|² − |x|² = 1 − 2 x_i, so all zeros are nearer than every level where all x_i are below a half.
         is_level = (largest >= 0.5).tolist() if self.other else [True] * len(block)
         return [self.levels[i] if known else None for i, known in zip(columns.tolist(), is_level, strict=True)]
-
-    def _nearest(self, value: Level) -> str:
-        name = checks.nearest_name(value, self.levels, cutoff=0.0)
-        level = next(level for level in self.levels if str(level) == name)
-        return f" The nearest is {level!r}; add the value to levels, or set other=True."
-
-
-def refusal(column: str, row: int, expected: str, value: Any, hint: str = "") -> InputError:
-    """Return the error for a value that does not belong into its column."""
-    value = _plain(value)
-    if value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
-        hint = " The value is missing: drop the row, or fill it in (in a Category, with a level of its own)."
-    return InputError(f"column {column!r} must be {expected}; row {row} has {checks.describe(value)}.{hint}")
-
-
-def ordered(name: str, values: Any) -> tuple[Any, ...]:
-    """Return values as a tuple with at least one entry; text is no list of letters, and a set has no order."""
-    if not (entries := checks.entries(name, values)):
-        raise InputError(f"{name} must have at least one entry, got none.")
-    return entries
-
-
-def repeated(values: Iterable[Any]) -> list[Any]:
-    """Return what occurs more than once."""
-    return [value for value, times in Counter(values).items() if times > 1]
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not name:
-        raise InputError(f"the name of a column must be a non-empty string, got {checks.shown(name)}.")
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _as_float(value: Any) -> float:
-    """Return a number as a float, NaN for everything that is none."""
-    value = _plain(value)
-    try:
-        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        return math.inf
-
-
-def _bound(value: Any) -> float:
-    """Return the end of a range as a float, NaN for everything that is no number."""
-    try:
-        return checks.number("the end of a range", value)
-    except InputError:
-        return math.nan
-
-
-def _may_be_level(value: Any) -> bool:
-    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))
 
 
 @dataclass(frozen=True)
@@ -225,22 +149,17 @@ class ColumnSpec:
     whatever the order in the rows.
 
     Args:
-        columns: ``Number`` and ``Category`` objects with different names.
-
-    Raises:
-        InputError: if there are none, or if names of columns or of encoded columns repeat.
+        columns: ``Number`` and ``Category`` objects with different names, also of encoded columns.
     """
 
     columns: Sequence[Number | Category]
 
     def __post_init__(self) -> None:
-        columns = ordered("columns", self.columns)
+        columns = _entries("columns", self.columns)
         for column in columns:
-            if not isinstance(column, (Number, Category)):
-                raise InputError(f"columns must be Number or Category objects, got {checks.describe(column)}.")
+            checks.instance("each of the columns", column, (Number, Category), "a Number or Category object")
         object.__setattr__(self, "columns", columns)
-        again = repeated(column.name for column in columns) or repeated(self.names)
-        if again:
+        if again := _repeated(column.name for column in columns) or _repeated(self.names):
             raise InputError(f"columns must have different names, also once encoded; these repeat: {again}.")
 
     @property
@@ -259,7 +178,8 @@ class ColumnSpec:
 
         ∞ and −∞ of a ``Number`` without a range.
         """
-        ends = [end for column in self.columns for end in [column.encoded_range] * len(column.names)]
+        unknown = [isinstance(column, Number) and column.low is None for column in self.columns for _ in column.names]
+        ends = [(math.inf, -math.inf) if nothing else (0.0, 1.0) for nothing in unknown]
         return torch.tensor(ends, dtype=torch.float64).mT
 
     @property
@@ -268,41 +188,27 @@ class ColumnSpec:
         return len(self.names)
 
     def columns_of(self, name: str) -> range:
-        """Return the encoded columns of one column, to be the ``active_dims`` of a kernel.
-
-        Raises:
-            InputError: if the spec has no such column.
-        """
-        start = 0
-        for column in self.columns:
-            stop = start + len(column.names)
-            if column.name == name:
-                return range(start, stop)
-            start = stop
+        """Return the encoded columns of one column, to be the ``active_dims`` of a kernel."""
         known = [column.name for column in self.columns]
-        raise InputError(f"name must be one of the columns {known}, got {name!r}.{_did_you_mean(name, known)}")
+        if name not in known:
+            raise InputError(f"name must be one of the columns {known}, got {name!r}.{_did_you_mean(name, known)}")
+        place = known.index(name)
+        return range(self.groups.index(place), self.groups.index(place) + self.groups.count(place))
 
     def encode(self, rows: Any, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Return rows as a tensor (n, width).
-
-        Args:
-            rows: a pandas DataFrame; a pandas Series or a mapping, which is one row; or a sequence of such rows.
-            dtype: ``torch.float64`` or ``torch.float32``.
+        """Return rows as a tensor (n, width): a pandas DataFrame, a Series or mapping as one row, or a list of these.
 
         Raises:
             InputError: if a column is not there or there twice, or a value is missing, infinite, not of the column's
                 kind or no level of it. The message names the column and the row, counted from 0.
-
-        Cost: O(n width).
         """
         dtype = checks.precision("dtype", dtype)
         records = _records(rows, [column.name for column in self.columns])
         blocks = [column.encode([record[column.name] for record in records]) for column in self.columns]
         points = torch.cat(blocks, dim=-1).to(dtype)
-        overflows = (~torch.isfinite(points)).nonzero().tolist()
-        if overflows:
-            row, name = overflows[0][0], self.names[overflows[0][1]]
-            raise refusal(name, row, f"within what {dtype} holds once encoded", records[row][name])
+        for row, place in (~torch.isfinite(points)).nonzero().tolist():
+            name = self.names[place]
+            raise _refusal(name, row, f"within what {dtype} holds once encoded", records[row][name])
         return points
 
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
@@ -310,11 +216,6 @@ class ColumnSpec:
 
         Numbers come as floats, not rounded to whole numbers. A category comes as the level that is nearest, or as None
         where ``other=True`` and all zeros are nearer; ``encode`` refuses that None, for the value itself is lost.
-
-        Raises:
-            InputError: if the shape or the dtype is another, or an entry or a decoded number is not finite.
-
-        Cost: O(n width).
         """
         points = checks.finite("points", checks.rows("points", points, dimension=self.width))
         if points.dim() != 2:
@@ -325,31 +226,26 @@ class ColumnSpec:
         return [dict(zip(names, values, strict=True)) for values in zip(*decoded, strict=True)]
 
 
+def is_pandas(rows: Any) -> bool:
+    """Whether this is a DataFrame or a Series; lists and tuples also have an ``index``, but no ``to_dict``."""
+    return hasattr(rows, "to_dict") and hasattr(rows, "index")
+
+
 def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
     """Return rows as mappings that have the named columns."""
     if is_pandas(rows) and hasattr(rows, "columns"):
         _check_labels("the DataFrame", list(rows.columns), names)
         return rows[names].to_dict(orient="records")
-    if isinstance(rows, Mapping) or is_pandas(rows):
-        rows = [rows]
+    rows = [rows] if isinstance(rows, Mapping) or is_pandas(rows) else rows
     if not isinstance(rows, Sequence) or isinstance(rows, (str, bytes)):
-        raise InputError(
-            "rows must be a pandas DataFrame or Series, a mapping from column names to values, or a list of these, "
-            f"got {checks.describe(rows)}."
-        )
-    return [_record(index, row, names) for index, row in enumerate(rows)]
-
-
-def _record(index: int, row: Any, names: list[str]) -> Mapping[str, Any]:
-    if not isinstance(row, Mapping) and (not is_pandas(row) or hasattr(row, "columns")):
-        raise InputError(f"row {index} must be a mapping or a pandas Series, got {checks.describe(row)}.")
-    _check_labels(f"row {index}", list(row if isinstance(row, Mapping) else row.index), names)
-    return row if isinstance(row, Mapping) else row.to_dict()
-
-
-def is_pandas(rows: Any) -> bool:
-    """Whether this is a DataFrame or a Series; lists and tuples also have an ``index``, but no ``to_dict``."""
-    return hasattr(rows, "to_dict") and hasattr(rows, "index")
+        raise InputError(f"rows must be a data frame, a mapping, or a list of these, got {checks.describe(rows)}.")
+    records = []
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping) and (not is_pandas(row) or hasattr(row, "columns")):
+            raise InputError(f"row {number} must be a mapping or a pandas Series, got {checks.describe(row)}.")
+        _check_labels(f"row {number}", list(row if isinstance(row, Mapping) else row.index), names)
+        records.append(row if isinstance(row, Mapping) else row.to_dict())
+    return records
 
 
 def _check_labels(where: str, labels: list[Any], names: list[str]) -> None:
@@ -364,3 +260,43 @@ def _check_labels(where: str, labels: list[Any], names: list[str]) -> None:
 def _did_you_mean(name: object, known: list[Any]) -> str:
     near = checks.nearest_name(name, known)
     return "" if near is None else f" Did you mean {near!r}?"
+
+
+def _refusal(column: str, row: int, expected: str, value: Any, hint: str = "") -> InputError:
+    """Return the error for a value that does not belong into its column."""
+    value = _plain(value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
+        hint = " The value is missing: drop the row, or fill it in (in a Category, with a level of its own)."
+    return InputError(f"column {column!r} must be {expected}; row {row} has {checks.describe(value)}.{hint}")
+
+
+def _entries(name: str, values: Any) -> tuple[Any, ...]:
+    if not (entries := checks.entries(name, values)):
+        raise InputError(f"{name} must have at least one entry, got none.")
+    return entries
+
+
+def _repeated(values: Iterable[Any]) -> list[Any]:
+    return [value for value, times in Counter(values).items() if times > 1]
+
+
+def _check(name: str, flag: str, value: bool) -> None:
+    if not isinstance(name, str) or not name:
+        raise InputError(f"the name of a column must be a non-empty string, got {checks.shown(name)}.")
+    checks.instance(f"{flag} of column {name!r}", value, bool, "True or False")
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float, NaN for everything that is none."""
+    try:
+        return checks.number("a value", value)
+    except InputError:
+        return math.nan
+
+
+def _may_be_level(value: Any) -> bool:
+    return isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value))

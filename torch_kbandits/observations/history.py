@@ -1,17 +1,15 @@
-"""What was told, in order."""
+"""What was told of plays, in order: rewards, which of them failed, and what else was measured."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.observations.told import rewards
-
-#: What columns of a history have of each point.
-_OF_EACH = {"stages": "stage", "times": "time", "told_at": "time"}
 
 
 class History(NamedTuple):
@@ -22,12 +20,11 @@ class History(NamedTuple):
         Y: rewards (n,); NaN of a play that failed, or of which only outcomes were told.
         rounds: (n,) the round of each, counted from 0; rewards told in one call share a round.
         stages: (n,) the stage that learned each, 0 for none; None where the bandit has no stages.
-        times: (n,) when the point of each was played, in double precision, in any order; None where the bandit has no
-            clock.
+        times: (n,) when the point of each was played, in double precision, in any order; None without a clock.
         outcomes: (n, k) what else was measured of each, in the order of ``Bandit.outcomes``, NaN where it was not; None
             where no outcome is declared.
-        told_at: (n,) the time when each was told, in double precision like the times and not before them; None
-            where the bandit has no clock, or for rewards told in the order played, when their points were.
+        told_at: (n,) when each was told, in double precision, not before it was played; None without a clock, or for
+            rewards told in the order played, when their points were.
         failed: (n,) bool, which plays failed; None where no outcome is declared: then it is those without a reward.
     """
 
@@ -43,8 +40,7 @@ class History(NamedTuple):
     @property
     def rewarded(self) -> "History":
         """What has a reward."""
-        missing = self.Y.isnan()
-        return self.rows(~missing) if bool(missing.any()) else self
+        return self._without(self.Y.isnan())
 
     @property
     def lost(self) -> Tensor:
@@ -54,10 +50,7 @@ class History(NamedTuple):
     @property
     def over(self) -> "History":
         """What has a reward or failed: not the plays of which only outcomes were told."""
-        if self.failed is None:
-            return self
-        missing = self.Y.isnan() & ~self.failed
-        return self.rows(~missing) if bool(missing.any()) else self
+        return self if self.failed is None else self._without(self.Y.isnan() & ~self.failed)
 
     @property
     def next_round(self) -> int:
@@ -73,21 +66,16 @@ class History(NamedTuple):
         parts = (None if part is None else part.to(device, copy=True) for part in self)
         return History(*parts)  # pyright: ignore[reportArgumentType]
 
+    def _without(self, rows: Tensor) -> "History":
+        return self.rows(~rows) if bool(rows.any()) else self
+
 
 def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> History:
     """Return a history without observations, of the kind of the example point (1, d)."""
     nothing = torch.zeros(0, dtype=torch.long)
-    times = nothing.double() if timed else None
-    return History(
-        X=example[:0],
-        Y=example.new_zeros(0),
-        rounds=nothing,
-        stages=nothing if staged else None,
-        times=times,
-        outcomes=example.new_zeros(0, num_outcomes) if num_outcomes else None,
-        told_at=times,
-        failed=nothing.bool() if num_outcomes else None,
-    )
+    stages, times = nothing if staged else None, nothing.double() if timed else None
+    outcomes, failed = (example.new_zeros(0, num_outcomes), nothing.bool()) if num_outcomes else (None, None)
+    return History(example[:0], example.new_zeros(0), nothing, stages, times, outcomes, times, failed)
 
 
 def joined(parts: Sequence[History]) -> History:
@@ -99,29 +87,35 @@ def joined(parts: Sequence[History]) -> History:
 def checked_history(
     history: Any, example: Tensor, num_stages: int, num_outcomes: int, *, timed: bool, dated: bool
 ) -> History:
-    """Return a copy of a recorded history, its columns checked as if it was told.
+    """Return a copy of a recorded history, its columns checked as if it was told to a bandit.
 
-    Args:
-        history: recorded.
-        example: a point (1, d) of the bandit that takes it.
-        num_stages: of that bandit.
-        num_outcomes: how many outcomes it has.
-        timed: whether it has a clock.
-        dated: whether its points know the time, so that they are in double precision.
-
-    Raises:
-        InputError: if its parts do not belong together, or do not fit that bandit.
+    That has points of the kind of the example (1, d), so many stages and outcomes, and maybe a clock, or points that
+    know the time and so are in double precision.
     """
     _check_columns(history)
     X = history.X.to(example.device, torch.float64 if dated else None, copy=True)
     X = checks.points("history.X", X, dimension=example.shape[-1], like=example)
-    Y = rewards(history.Y, X, missing=True) if len(X) else example.new_zeros(0)
+    missing = history.Y.isnan() if history.Y.is_floating_point() else torch.zeros_like(history.Y, dtype=torch.bool)
+    Y = rewards(history.Y.masked_fill(missing, 0.0), X).masked_fill_(missing.to(X.device), math.nan)
+    stages, outcomes, failed = checked_stages(history.stages, X, num_stages), history.outcomes, history.failed
+    if (0 if outcomes is None else outcomes.shape[-1]) != num_outcomes:
+        got = "none" if outcomes is None else checks.describe(outcomes)
+        raise InputError(f"The history must have {num_outcomes} outcome(s) of each play, got {got}.")
+    if outcomes is not None:
+        outcomes = checks.floating_tensor("history.outcomes", outcomes).to(X, copy=True)
+        if bool(outcomes.isinf().any()):
+            raise InputError("The outcomes of a history must be finite, or NaN where they were not measured.")
+    if not num_outcomes:
+        failed = None
+    elif failed is None:
+        failed = Y.isnan()
+    elif failed.dtype != torch.bool or bool((failed & ~missing).any()):
+        raise InputError(f"history.failed must be True for plays without a reward alone, got {failed.tolist()}.")
     times, told_at = (
         part.to(example.device, torch.float64, copy=True) if timed and part is not None else None
         for part in (history.times, history.told_at)
     )
-    stages, outcomes = checked_stages(history.stages, X, num_stages), saved_columns(history.outcomes, X, num_outcomes)
-    failed = saved_failures(history.failed, Y, num_outcomes)
+    failed = None if failed is None else failed.clone()
     return History(X, Y, history.rounds.to(example.device, copy=True), stages, times, outcomes, told_at, failed)
 
 
@@ -129,28 +123,21 @@ def _check_columns(history: Any) -> None:
     """Refuse a history whose parts do not belong together."""
     checks.instance("history", history, History, "a History, as bandit.history is")
     for name, column in history._asdict().items():
-        if column is not None or name in ("X", "Y", "rounds"):
-            checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
-            checks.in_memory(f"history.{name}", cast(Tensor, column))
-    if history.rounds.dim() != 1 or history.rounds.dtype != torch.long:
-        raise InputError(f"The rounds of a history must be whole numbers, (n,), got {checks.describe(history.rounds)}.")
-    for name, column in history._asdict().items():
-        if column is not None and (not column.dim() or len(column) != len(history.rounds)):
-            one = _OF_EACH.get(name, "row")
-            raise InputError(
-                f"The history must have as many points as rewards and rounds, and a {one} for each; got {name} as "
-                f"{checks.describe(column)} and {len(history.rounds)} rounds."
-            )
-    if history.X.dim() != 2:
-        raise InputError(f"The points of a history must be (n, d), got {checks.describe(history.X)}.")
-    if bool((history.rounds.diff() < 0).any()):
-        raise InputError("The rounds of a history must not decrease.")
-    for name, times in (("times", history.times), ("told_at", history.told_at)):
-        if times is None:
+        if column is None and name not in ("X", "Y", "rounds"):
             continue
-        if times.dim() != 1:
-            raise InputError(f"The history must have a time for each point, got {name} as {checks.describe(times)}.")
-        checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", times))
+        checks.instance(f"history.{name}", column, Tensor, "a torch tensor")
+        column = cast(Tensor, column)
+        checks.in_memory(f"history.{name}", column)
+        if column.dim() != (2 if name in ("X", "outcomes") else 1) or len(column) != len(history.rounds):
+            raise InputError(
+                f"The history must have a {'time' if name in ('times', 'told_at') else 'row'} for each of its rewards; "
+                f"got {name} as {checks.describe(column)} and {len(history.rounds)} rounds."
+            )
+    if history.rounds.dtype != torch.long or bool((history.rounds.diff() < 0).any()):
+        raise InputError("The rounds of a history must be whole numbers and must not decrease.")
+    for name, times in (("times", history.times), ("told_at", history.told_at)):
+        if times is not None:
+            checks.finite(f"history.{name}", checks.floating_tensor(f"history.{name}", times))
     if history.told_at is None:
         return
     steps = history.told_at.diff()
@@ -160,52 +147,106 @@ def _check_columns(history: Any) -> None:
         raise InputError("The points of a history must have been played before or when their rewards were told.")
 
 
-def saved_failures(failed: Tensor | None, Y: Tensor, num_outcomes: int) -> Tensor | None:
-    """Return which plays of rewards (n,) failed, (n,); None where no outcome is declared. Unless said, those without.
-
-    Raises:
-        InputError: if it is not said of each play, or one that failed has a reward.
-    """
-    if not num_outcomes:
-        return None
-    missing = Y.isnan()
-    if failed is None:
-        return missing
-    if failed.shape != Y.shape or failed.dtype != torch.bool or bool((failed & ~missing).any()):
-        raise InputError(f"failed must say of {len(Y)} play(s) which failed and have no reward; got {failed.tolist()}.")
-    return failed.clone()
-
-
 def checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
-    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages.
-
-    Raises:
-        InputError: if they are not a whole number from 0 to ``num_stages`` for each point.
-    """
+    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages."""
     if num_stages == 0:
         return None
     if stages is None:
         return torch.zeros(len(X), dtype=torch.long)
     if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
+        got = f"{checks.describe(stages)}: {stages.tolist()[:10]}"
         raise InputError(
-            f"stages must be a whole number from 0 to {num_stages} for each of the {len(X)} point(s), got "
-            f"{checks.describe(stages)}: {stages.tolist()[:10]}."
+            f"stages must be a whole number from 0 to {num_stages} for each of {len(X)} point(s), got {got}."
         )
     return stages.clone()
 
 
-def saved_columns(outcomes: Tensor | None, X: Tensor, number: int) -> Tensor | None:
-    """Return recorded outcomes (n, k) of points X (n, d), of which there must be a number; None of none.
+def rewards(y: Any, X: Tensor) -> Tensor:
+    """Return rewards (q,) of the points X (q, d), converted to their kind; y is (q,), (q, 1), or () if q = 1."""
+    given = checks.real_numbers("y", y)
+    if isinstance(given, Tensor) and given.dtype == X.dtype:
+        Y = checks.finite("y", given.detach().cpu()).clone()
+    else:
+        values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
+        Y = checks.finite("y", values).to(X.dtype)
+        if Y is not values and not checks.all_finite(Y):
+            raise InputError(
+                f"y must be within ±{torch.finfo(X.dtype).max:.3g}, the range of the points' {X.dtype}; got "
+                f"{float(values[~torch.isfinite(Y)][0])!r}."
+            )
+    return _one_for_each("y", Y, len(X))
 
-    Raises:
-        InputError: if there are others, or one is infinite.
+
+def _one_for_each(name: str, values: Tensor, number: int) -> Tensor:
+    """Return values (q,), given them as (q,) or (q, 1), or () if q = 1."""
+    if tuple(values.shape) not in ((number,), (number, 1)) and not (number == 1 and values.dim() == 0):
+        what = "reward" if name == "y" else "number"
+        raise InputError(f"{name} must have a {what} for each of the {number} point(s), got {checks.describe(values)}.")
+    return values.reshape(-1)
+
+
+def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
+    """Return rewards (q,) of the points X (q, d), NaN of those that failed, where y may have None or NaN."""
+    lost, Y = _which(failed, len(X)), X.new_full((len(X),), torch.nan)
+    if y is None:
+        if all(lost):
+            return Y
+        raise InputError(
+            "y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y), or say failed=True."
+        )
+    if not any(lost):
+        return rewards(y, X)
+    listed = checks.listed("y", y)
+    given = listed if isinstance(listed, (list, tuple)) else [listed]
+    given = [each[0] if isinstance(each, (list, tuple)) and len(each) == 1 else each for each in given]
+    if len(given) != len(X):
+        raise InputError(f"y must have a reward for each of the {len(X)} point(s), got {checks.describe(y)}.")
+    for row, reward in enumerate(given):
+        if not lost[row]:
+            Y[row] = rewards(reward, X[row : row + 1])[0]
+        elif not (reward is None or (isinstance(reward, float) and reward != reward)):
+            raise InputError(
+                "A play that failed has no reward: leave out y, or say None or NaN for it, or failed=False; got "
+                f"{checks.shown(reward)}."
+            )
+    return Y
+
+
+def _which(failed: Any, number: int) -> list[bool]:
+    """Return which of so many plays failed, (q,)."""
+    if isinstance(failed, (bool, np.bool_)):
+        return [bool(failed)] * number
+    given = checks.listed("failed", failed)
+    given = [checks.scalar(each) for each in given] if isinstance(given, (list, tuple)) else [None]
+    if not all(isinstance(each, (bool, np.bool_)) for each in given) or len(given) != number:
+        raise InputError(
+            f"failed must be True or False, or one for each of the {number} point(s), got {checks.describe(failed)}."
+        )
+    return [bool(each) for each in given]
+
+
+def measured(outcomes: Mapping[str, Any] | None, names: Sequence[str], X: Tensor) -> Tensor | None:
+    """Return outcomes (q, k) of the points X (q, d), in the order of the names declared; None if none is.
+
+    For each name there is a number, or one for each point; None, NaN or no name where it was not measured.
     """
-    if number == 0 and outcomes is None:
+    given = {} if outcomes is None else outcomes
+    checks.instance("outcomes", given, Mapping, "a mapping from names to numbers")
+    if unknown := [name for name in given if name not in names]:
+        near = checks.nearest_name(unknown[0], names)
+        hint = f"did you mean {near!r}?" if near else f"this bandit has {list(names) or 'none'}: declare it, outcomes=."
+        raise InputError(f"The outcome {unknown[0]!r} is not declared; {hint}")
+    if not names:
         return None
-    if outcomes is None or outcomes.shape != (len(X), number) or not outcomes.is_floating_point():
-        got = "none" if outcomes is None else checks.describe(outcomes)
-        raise InputError(f"The history must have {number} outcome(s) of each of {len(X)} play(s), got {got}.")
-    columns = outcomes.to(X).clone()
-    if bool(columns.isinf().any()):
-        raise InputError("The outcomes of a history must be finite, or NaN where they were not measured.")
-    return columns
+    columns = list[Tensor]()
+    for name in names:
+        values = given.get(name)
+        values = X.new_full((len(X),), math.nan) if values is None else values
+        if isinstance(values, (list, tuple)):
+            values = [math.nan if each is None else each for each in values]
+        column = torch.as_tensor(checks.real_numbers(f"outcome {name!r}", values)).to("cpu", torch.float64)
+        converted = column.to(X.dtype)
+        if bool((converted.isinf() | (converted.isnan() & ~column.isnan())).any()):
+            raise InputError(f"outcome {name!r} must be a finite number within the range of {X.dtype}, or NaN.")
+        columns.append(_one_for_each(f"outcome {name!r}", converted, len(X)))
+    return torch.stack(columns, dim=-1)

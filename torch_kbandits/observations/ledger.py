@@ -36,46 +36,39 @@ class Pending(NamedTuple):
     times: tuple[float, ...]
     stages: Tensor | None = None
 
-    def without(self, told: Tensor, first: int = 0) -> "Pending":
-        """Return the points without one row for each row of ``told`` (q, d) that is among them: the one asked first.
-
-        Rows are equal if they are from column ``first`` on.
-        """
-        return self.without_rows(self.rows_of(told, first))
-
     def rows_of(self, told: Tensor, first: int = 0) -> list[int]:
-        """Return which row each row of ``told`` (q, d) is, as ``without`` finds them; -1 for what is not pending."""
+        """Return which row each row of ``told`` (q, d) is from column ``first`` on, of equal ones the first; or -1."""
         if torch.equal(self.points, told) if not first else torch.equal(self.points[:, first:], told[:, first:]):
-            return list(range(told.shape[0]))
-        left, rows = list(range(len(self.ids))), []
-        for row in told[:, first:] if left else ():
+            return list(range(len(self.ids)))
+        left, rows = list(range(len(self.ids))), [-1] * len(told)
+        for place, row in enumerate(told[:, first:] if left else ()):
             matches = (self.points[left, first:] == row).all(-1).nonzero().flatten()
-            rows.append(left.pop(int(matches[0])) if len(matches) else -1)
-        return rows or [-1] * len(told)
+            if len(matches):
+                rows[place] = left.pop(int(matches[0]))
+        return rows
 
     def found(self, told: Tensor, first: int = 0) -> tuple[Tensor, list[int]]:
-        """Return points told (q, d) as nobody else has them, and which rows they are; see ``rows_of``.
-
-        They are the very points asked for where they are all of these, so that who remembers them need not look again.
-        """
+        """Return points told (q, d) as nobody else has them, and their ``rows_of``; the points asked for if all."""
+        if not first and torch.equal(self.points, told):
+            return self.points, list(range(len(self.ids)))
         rows = self.rows_of(told, first)
-        is_all = rows == list(range(len(self.ids))) and not first
+        is_all = not first and rows == list(range(len(self.ids)))
         return self.points if is_all else told.detach().clone(), rows
-
-    def rows_at(self, ids: Sequence[int]) -> list[int]:
-        """Return the rows of ids, all of which are pending, in the order given."""
-        row_of = {number: row for row, number in enumerate(self.ids)}
-        return [row_of[number] for number in ids]
 
     def without_rows(self, rows: Sequence[int]) -> "Pending":
         """Return the points without some rows; -1 stands for none."""
-        gone = set(rows) - {-1}
+        gone = {row for row in rows if row >= 0}
         if not gone:
             return self
         if len(gone) == len(self.ids):
-            stages = None if self.stages is None else self.stages[:0]
-            return Pending(self.points[:0], (), (), stages)
-        return self._at([row for row in range(len(self.ids)) if row not in gone])
+            return Pending(self.points[:0], (), (), None if self.stages is None else self.stages[:0])
+        left = [row for row in range(len(self.ids)) if row not in gone]
+        ids, times = tuple(self.ids[row] for row in left), tuple(self.times[row] for row in left)
+        return Pending(self.points[left], ids, times, None if self.stages is None else self.stages[left])
+
+    def without(self, told: Tensor, first: int = 0) -> "Pending":
+        """Return the points without one row for each row of ``told`` (q, d) that is among them; see ``rows_of``."""
+        return self.without_rows(self.rows_of(told, first))
 
     def times_of(self, rows: Sequence[int]) -> list[float]:
         """Return when points were asked for, given their rows; NaN for -1."""
@@ -86,42 +79,16 @@ class Pending(NamedTuple):
         return None if self.stages is None else torch.cat([self.stages, self.stages.new_zeros(1)])[list(rows)]
 
     def warn_if_stale(self, remaining: "Pending", stacklevel: int) -> bool:
-        """Say that points pile up which are asked for and never told, as when they are rounded on the way.
-
-        Args:
-            remaining: what is pending once something was told.
-            stacklevel: how many calls above this one the warning is about.
-
-        Returns:
-            Whether it is so.
-        """
+        """Warn, so many calls above this one, if points pile up of which none is what was told; say whether they do."""
         is_stale = len(self.ids) == len(remaining.ids) >= _STALE_POINTS
         if is_stale:
-            warnings.warn(
+            message = (
                 f"What was told is not among the {len(remaining.ids)} pending points: they make every ask slower and "
                 "keep the bandit away from them. Tell points exactly as they were asked for, forget(x) what was not "
-                "evaluated, or ask(remember=False) if nothing is evaluated in parallel.",
-                KernelBanditWarning,
-                stacklevel=stacklevel,
+                "evaluated, or ask(remember=False) if nothing is evaluated in parallel."
             )
+            warnings.warn(message, KernelBanditWarning, stacklevel)
         return is_stale
-
-    def without_ids(self, ids: Sequence[int]) -> "Pending":
-        """Return the points without those of the ids, all of which are pending."""
-        return self.without_rows(self.rows_at(ids))
-
-    def _at(self, rows: list[int]) -> "Pending":
-        stages = None if self.stages is None else self.stages[rows]
-        ids, times = [self.ids[row] for row in rows], [self.times[row] for row in rows]
-        return Pending(self.points[rows], tuple(ids), tuple(times), stages)
-
-
-def as_ids(ids: Any) -> list[int]:
-    """Return one id or several, as ``ask(return_ids=True)`` returns them, as a list."""
-    numbers = checks.whole_numbers("ids", ids)
-    if not numbers:
-        raise InputError(f"ids must be one or more whole numbers, as ask returns; got {checks.describe(ids)}.")
-    return numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,14 +122,13 @@ class Ledger:
         cls, history: History, pending: Pending, num_asked: int, num_learned: int, num_forgotten: int = 0
     ) -> Self:
         """Return the ledger of a saved bandit, which had learned all but the last rewards and forgotten the first."""
-        held = history.rows(slice(num_learned, None))
-        number = len(history.X)
+        number, held = len(history.X), history.rows(slice(num_learned, None))
         return cls((history,), (held,) if len(held.X) else (), pending, num_asked, number, num_forgotten)
 
     @property
     def num_learned(self) -> int:
         """How many rewards were learned, those forgotten since included."""
-        return self.num_observations - sum(len(held.X) for held in self.held)
+        return self.num_observations - sum(len(held.X) for held in self.held) if self.held else self.num_observations
 
     @property
     def restarted(self) -> Self:
@@ -187,58 +153,45 @@ class Ledger:
     @property
     def outstanding(self) -> Tensor:
         """The points of the batch so far: told and not yet learned, then pending, (k, d)."""
-        held = [part.over.X for part in self.held]
-        return torch.cat([*held, self.pending.points]) if held else self.pending.points
+        if not self.held:
+            return self.pending.points
+        return torch.cat([*(part.over.X for part in self.held), self.pending.points])
 
     @property
     def outstanding_stages(self) -> Tensor | None:
         """The stage that chose each of the ``outstanding`` points, (k,), 0 for none; None where there are no stages."""
-        pending = self.pending.stages
-        held = [stages for part in self.held if (stages := part.over.stages) is not None]
-        return None if pending is None else torch.cat([*held, pending])
+        if self.pending.stages is None:
+            return None
+        return torch.cat([*(part.over.stages for part in self.held), self.pending.stages])  # pyright: ignore
 
     def with_asked(self, X: Tensor, now: float, stages: Tensor | None = None) -> Self:
-        """Return the ledger with points (q, d) pending under the next numbers, which stages (q,) chose, or none.
-
-        Nobody may write to the points. They are asked for at the current time, or round where a bandit has no clock.
-        """
-        number, before = X.shape[0], self.pending
-        ids = tuple(range(self.num_asked, self.num_asked + number))
+        """Return the ledger with points (q, d), to which nobody may write, pending since now."""
+        before, end = self.pending, self.num_asked + X.shape[0]
         if before.stages is not None:
             stages = torch.cat([before.stages, before.stages.new_zeros(len(X)) if stages is None else stages])
-        points = torch.cat([before.points, X]) if before.ids else X
-        pending = Pending(points, before.ids + ids, before.times + (now,) * number, stages)
-        return changed(self, pending=pending, num_asked=self.num_asked + number)
+        ids, times = before.ids + tuple(range(self.num_asked, end)), before.times + (now,) * X.shape[0]
+        pending = Pending(torch.cat([before.points, X]) if before.ids else X, ids, times, stages)
+        return changed(self, pending=pending, num_asked=end)
 
     def with_told(self, told: History, held: tuple[History, ...], pending: Pending) -> Self:
         """Return the ledger with one more round told, of which these rewards are kept aside and these points remain."""
         parts = (*self.told, told)
-        parts = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),)
-        return changed(
-            self, told=parts, held=held, pending=pending, num_observations=self.num_observations + told.X.shape[0]
-        )
+        parts, number = parts if len(parts) <= _SEPARATE_TELLS else (joined(parts),), told.X.shape[0]
+        return changed(self, told=parts, held=held, pending=pending, num_observations=self.num_observations + number)
 
-    def pending_ids(self, ids: Any, expires: str | None = None) -> list[int]:
-        """Return ids as a list, all of which are pending.
-
-        Args:
-            ids: one or several.
-            expires: what may have become of those that are not, besides, and what to do; None for nothing.
-
-        Raises:
-            InputError: if one is not.
-        """
-        numbers = as_ids(ids)
-        if len(set(numbers)) != len(numbers):
-            raise InputError(f"ids must differ, got {numbers}.")
-        pending = set(self.pending.ids)
+    def pending_rows(self, ids: Any, expires: str | None = None) -> list[int]:
+        """Return the rows of pending points of ids; ``expires`` says what else may have become of them."""
+        numbers = checks.whole_numbers("ids", ids)
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise InputError(f"ids must be one or more that differ, as ask returns; got {checks.describe(ids)}.")
+        row_of = {number: row for row, number in enumerate(self.pending.ids)}
         for number in numbers:
             if not 0 <= number < self.num_asked:
                 raise InputError(f"id {number} is unknown: {self.num_asked} point(s) were asked for, numbered from 0.")
-            if number not in pending:
+            if number not in row_of:
                 hint = "" if expires is None else f", or it expired: {expires}"
                 raise InputError(f"id {number} is not pending: it was told or forgotten already{hint}.")
-        return numbers
+        return [row_of[number] for number in numbers]
 
 
 @dataclass(frozen=True)
@@ -249,9 +202,6 @@ class Expiry:
         after: the age at which a point is given up, above 0, in the units of the bandit's time: rounds unless times are
             given, of dates seconds.
         then: "drop": as if it was forgotten; "fail": as if it was told that it failed, in a round of its own.
-
-    Raises:
-        InputError: if the age is not a positive number, or nothing is known of what is to become of them.
     """
 
     after: float
@@ -261,15 +211,14 @@ class Expiry:
         checks.keep(self, after=checks.positive)
         checks.one_of("then", self.then, ("drop", "fail"))
 
+    @classmethod
+    def of(cls, word: Any) -> Self | None:
+        """Return the expiry that an argument ``expire_after`` stands for: an age means that points are dropped then."""
+        return word if word is None or isinstance(word, cls) else cls(checks.positive("expire_after", word))
+
     def rows(self, pending: Pending, now: float) -> list[int]:
         """Return which of the points that are pending are given up at a time, the longest pending first."""
         return list(range(sum(now - time >= self.after for time in pending.times)))  # those asked for first are first
 
     def __str__(self) -> str:
-        """Return what it does to a point, for messages."""
         return f"expire_after={self.after:g} {self.then}s what is pending so long"
-
-
-def expiry_of(word: Any) -> Expiry | None:
-    """Return the expiry that an argument ``expire_after`` stands for: an age means that points are dropped then."""
-    return word if word is None or isinstance(word, Expiry) else Expiry(checks.positive("expire_after", word))

@@ -1,7 +1,7 @@
 """What is measured of a play beside its reward, the limits that it must keep, and what is known to be safe."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -51,23 +51,22 @@ class Limit:
     """A limit on an outcome c with posterior mean μ_c and deviation σ_c; give ``AtMost`` or ``AtLeast``.
 
     "safe" plays only points of which c is surely within the limit, μ_c + β σ_c <= h where c is to be at most h. That
-    holds of no point before anything is known, so ``safe_seed`` names points known to be safe. Points are then safe, or
-    not, by what is told, with the confidence of the width. While a point that may be safe promises the most reward,
-    safe points are played that are expected to show that it is. A learned prior is trusted once it was fitted; before
-    that only the seed is played.
+    holds of no point before anything is known, so ``safe_seed`` names points known to be safe. While a point that may
+    be safe promises the most reward, safe points are played that are expected to show that it is. A learned prior is
+    trusted once it was fitted; before that only the seed is played.
 
-    "optimistic" plays points of which c may be within the limit, μ_c − β σ_c <= h. Some plays break the limit; by how
-    much they do altogether grows more slowly than the rounds under the assumptions of the source. If no candidate is
-    left, ``ask`` says so with an ``InfeasibleError``.
+    "optimistic" plays points of which c may be within the limit, μ_c − β σ_c <= h. Some plays break it; by how much
+    altogether grows more slowly than the rounds under the assumptions of the source. If no candidate is left, ``ask``
+    says so with an ``InfeasibleError``.
 
     Points pending do not count as seen here: only what was told makes a point safe.
 
     Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and Sui et al.,
     "Stagewise safe Bayesian optimization with Gaussian processes", ICML 2018; that only what looks best is worth
     expanding to is from Turchetta et al., "Safe exploration for interactive machine learning", NeurIPS 2019 (GoOSE).
-    Differs: no Lipschitz constant is needed, points are safe by the posterior alone; and a play expands the safe set by
-    the outcome expected of it, not by the best possible one. Optimistic: Xu et al., "Constrained efficient global
-    optimization of expensive black-box functions", ICML 2023 (CONFIG).
+    Differs: no Lipschitz constant is needed, points are safe by the posterior alone; a play expands the safe set by the
+    outcome expected of it, not by the best possible one; on a box a spread set stands for all points. Optimistic: Xu et
+    al., "Constrained efficient global optimization of expensive black-box functions", ICML 2023 (CONFIG).
 
     Args:
         outcome: its name, or an ``Outcome`` with prior and memory.
@@ -119,14 +118,7 @@ class Limit:
         return self.mode == "safe"
 
     def excess(self, mean: Tensor, variance: Tensor, beta: Tensor, *, surely: bool) -> Tensor:
-        """Return by how much a bound of the outcome is beyond the limit, of the shape of the means; <= 0 is within.
-
-        Args:
-            mean: posterior means of the outcome.
-            variance: posterior variances.
-            beta: the multiplier.
-            surely: whether by the bound that is worse, or by the one that is better.
-        """
+        """Return by how much the worse bound of an outcome, or the better, is beyond the limit, of the means' shape."""
         width = beta * variance.clamp_min(0.0).sqrt()
         return self.sign * (mean - self.value) + (width if surely else -width)
 
@@ -146,7 +138,7 @@ class AtLeast(Limit):
 def declared(
     outcomes: Sequence[str | Outcome], limits: Sequence[Limit], objectives: Sequence[str] = ()
 ) -> tuple[Outcome, ...]:
-    """Return the outcomes that are named, in the order given, and then those that only limits or objectives name.
+    """Return the outcomes that are named, in the order given, and then those that only limits or objectives do.
 
     Raises:
         InputError: if something is no outcome or no limit, or an outcome is declared twice.
@@ -155,65 +147,50 @@ def declared(
     for number, each in enumerate(named):
         checks.instance(f"outcomes[{number}]", each, Outcome, "a name or an Outcome")
     named += [each.outcome for each in limits if isinstance(each.outcome, Outcome)]
-    found = {each.name: each for each in named}
-    if len(found) < len(named):
-        again = sorted({each.name for each in named if found[each.name] is not each})
-        if again:
-            raise InputError(f"Outcomes are declared once; say prior and memory of {again} in one place.")
-    for name in (*(each.outcome for each in limits), *objectives):
-        if isinstance(name, str) and name not in found:
-            found[name] = Outcome(name)
+    found = dict[str, Outcome]()
+    for each in (*named, *(limit.outcome for limit in limits), *objectives):
+        if isinstance(each, str):
+            found.setdefault(each, Outcome(each))
+        elif found.setdefault(each.name, each) is not each:
+            raise InputError(f"Outcomes are declared once; say prior and memory of {each.name!r} in one place.")
     return tuple(found.values())
 
 
 @dataclass(frozen=True, eq=False)
 class KnownSafe:
-    """Actions, a region of actions, or a rule for points, that are safe at any time and in any context.
+    """What is safe at any time and in any context: actions, a region of them, or points of which a rule says so."""
 
-    Attributes:
-        actions: (k, a), some or all of what is safe; none of a rule.
-        region: (2, a), the bounds of what is safe; None for the actions alone.
-        rule: says of points (n, d), with contexts (context, action), whether they are safe, (n,); or None.
-        context_dim: columns of points before the action: of the time and of the context.
-        time_dim: columns before what the rule sees, of the time.
-    """
-
-    actions: Tensor
-    region: Tensor | None = None
-    rule: Callable[[Tensor], Tensor] | None = None
-    context_dim: int = 0
-    time_dim: int = 0
+    actions: Tensor  # (k, a), some or all of what is safe; none of a rule
+    region: Tensor | None  # (2, a), its bounds; None for the actions alone
+    rule: Callable[[Tensor], Tensor] | None  # of points (n, d), with contexts (context, action)
+    context_dim: int  # columns of points before the action: of the time and of the context
+    time_dim: int  # columns before what the rule sees, of the time
 
     @classmethod
     def of(cls, given: Any, candidates: Candidates) -> Self:
-        """Return what was given, as it is for points of candidates.
-
-        Args:
-            given: points (k, a), configurations, a ``Box``, a function, or None for nothing.
-            candidates: what may be played.
+        """Return what was given as ``safe_seed`` for points of candidates.
 
         Raises:
             InputError: if it does not fit them.
         """
-        own, before = untimed(candidates), candidates.context_dim
-        example, none = own.example, own.example[:0, own.context_dim :]
-        nothing = cls(none, context_dim=before, time_dim=int(candidates.is_timed))
-        if given is None:
-            return nothing
+        own, region, rule = untimed(candidates), None, None
+        actions, fits = own.example[:0, own.context_dim :], {"like": own.example}
+        number = actions.shape[-1]
         if isinstance(given, Box):
-            bounds = checks.points("bounds of safe_seed", given.bounds, dimension=none.shape[-1], like=example)
-            engine = torch.quasirandom.SobolEngine(none.shape[-1])  # a scrambled one depends on the default dtype
-            share = engine.draw(_SPREAD, dtype=torch.float64).to(bounds)
-            return replace(nothing, actions=bounds[0] + share * (bounds[1] - bounds[0]), region=bounds.clone())
-        if isinstance(own, Configurations) and not isinstance(given, Tensor) and not callable(given):
-            given = own.space.encode([given] if isinstance(given, dict) else given).to(example)
-        if callable(given):
-            return replace(nothing, rule=cast(Callable[[Tensor], Tensor], given))
-        given = own.brought("safe_seed", given)
-        actions = checks.points("safe_seed", given, dimension=none.shape[-1], like=example).detach().clone()
-        if actions.dim() != 2 or not len(actions):
-            raise InputError(f"safe_seed must be (k, {none.shape[-1]}) with k >= 1, got {checks.describe(given)}.")
-        return replace(nothing, actions=actions)
+            region = checks.points("bounds of safe_seed", given.bounds, dimension=number, **fits).clone()
+            engine = torch.quasirandom.SobolEngine(number)  # a scrambled one depends on the default dtype
+            share = engine.draw(_SPREAD, dtype=torch.float64).to(region)
+            actions = region[0] + share * (region[1] - region[0])
+        elif callable(given):
+            rule = cast(Callable[[Tensor], Tensor], given)
+        elif given is not None:
+            if isinstance(own, Configurations) and not isinstance(given, Tensor):
+                given = own.space.encode([given] if isinstance(given, dict) else given).to(own.example)
+            given = own.brought("safe_seed", given)
+            actions = checks.points("safe_seed", given, dimension=number, **fits).detach().clone()
+            if actions.dim() != 2 or not len(actions):
+                raise InputError(f"safe_seed must be (k, {number}) with k >= 1, got {checks.describe(given)}.")
+        return cls(actions, region, rule, candidates.context_dim, int(candidates.is_timed))
 
     def contains(self, X: Tensor) -> Tensor:
         """Say of points (n, d) whether they are known to be safe, (n,)."""

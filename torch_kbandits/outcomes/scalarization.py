@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,10 +11,8 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
-#: Whether much or little of an objective is sought.
+#: Whether much or little of an objective is sought, and how weighted objectives become one number.
 Direction = Literal["maximize", "minimize"]
-
-#: How weighted objectives become one number.
 Kind = Literal["chebyshev", "linear"]
 
 #: What the reward is called among the objectives.
@@ -73,19 +71,17 @@ class Scalarization:
         object.__setattr__(self, "objectives", dict(self.objectives))
         checks.one_of("kind", self.kind, get_args(Kind))
         checks.keep(self, augmentation=checks.non_negative)
-        if not isinstance(self.weights, str) or self.weights != RANDOM:
-            object.__setattr__(self, "weights", self._checked(self.weights))
-
-    def _checked(self, weights: Any) -> dict[str, float]:
-        if not isinstance(weights, Mapping) or set(weights) != set(self.objectives):
+        if isinstance(self.weights, str) and self.weights == RANDOM:
+            return
+        if not isinstance(self.weights, Mapping) or set(self.weights) != set(self.objectives):
             raise InputError(
                 f'weights must be "random" or have one number for each of {list(self.objectives)}, got '
-                f"{sorted(map(str, weights)) if isinstance(weights, Mapping) else checks.describe(weights)}."
+                f"{checks.describe(self.weights)}."
             )
-        given = {name: checks.non_negative(f"the weight of {name!r}", weights[name]) for name in self.objectives}
+        given = {name: checks.non_negative(f"the weight of {name!r}", self.weights[name]) for name in self.objectives}
         if sum(given.values()) <= 0.0:
             raise InputError("weights are all 0: give an objective that matters a weight above 0.")
-        return given
+        object.__setattr__(self, "weights", given)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,26 +94,16 @@ class Scalarization:
         """Those that are not the reward, of whatever weight."""
         return tuple(name for name in self.objectives if name != REWARD)
 
-    @property
-    def is_random(self) -> bool:
-        """Whether each choice has weights of its own."""
-        return self.weights == RANDOM
-
-    @property
-    def signs(self) -> Tensor:
-        """1 where much is sought, −1 where little is, (k,)."""
-        return torch.tensor([1.0 if self.objectives[name] == "maximize" else -1.0 for name in self.names]).double()
-
     def sought(self, seed: int | None = None) -> Tensor:
         """Return weights (k,) that sum to 1, in double precision: as given; or drawn, equal ones without a seed."""
-        number = len(self.names)
         if not isinstance(self.weights, str):
             weights = torch.tensor([self.weights[name] for name in self.names], dtype=torch.float64)
         elif seed is None:
-            weights = torch.ones(number, dtype=torch.float64)
+            weights = torch.ones(len(self.names), dtype=torch.float64)
         else:
             generator = generator_for(seed, 0, "weights")
-            weights = -torch.rand(number, generator=generator, dtype=torch.float64, device="cpu").neg().log1p()
+            uniforms = torch.rand(len(self.names), generator=generator, dtype=torch.float64, device="cpu")
+            weights = -uniforms.neg().log1p()
         return weights / weights.sum()
 
     def value(self, values: Tensor, weights: Tensor, reference: Tensor) -> Tensor:
@@ -128,9 +114,7 @@ class Scalarization:
             weights: (k,).
             reference: the z of "chebyshev", (k,).
         """
-        shape = (-1, *[1] * (values.dim() - 1))
-        share = weights.to(values).reshape(shape)
         if self.kind == "linear":
-            return (share * values).sum(0)
-        gain = share * (values - reference.to(values).reshape(shape))
-        return gain.amin(0) + self.augmentation * gain.sum(0)
+            return (weights.to(values) * values.movedim(0, -1)).sum(-1)
+        gain = weights.to(values) * (values.movedim(0, -1) - reference.to(values))
+        return gain.amin(-1) + self.augmentation * gain.sum(-1)

@@ -12,13 +12,8 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
 
     The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
     and the action by their names, ``x0, x1, …`` where there are none, of a parameter space the parameters; ``reward``,
-    ``nan`` where there is none; ``failed``; each outcome by its name, ``nan`` where it was not measured; ``weight``,
-    what the reward counts for now. A name that occurs twice gets its place as well. Nothing changes for the bandit.
-
-    Args:
-        bandit: any.
-
-    Cost: O(n d).
+    ``failed`` and each outcome by its name, ``nan`` where there is none; ``weight``, what the reward counts for now. A
+    name that occurs twice gets its place as well. Cost: O(n d).
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]

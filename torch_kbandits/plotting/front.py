@@ -6,7 +6,6 @@ from itertools import combinations
 from typing import Any, cast
 
 import torch
-from botorch.posteriors import GPyTorchPosterior
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
@@ -14,8 +13,8 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import asks_expert
-from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, marker_handle, new_figure
+from torch_kbandits.plotting.section import asks_expert, moments
+from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
@@ -42,11 +41,6 @@ class ParetoFront:
     actions: Any
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The k objectives."""
-        return tuple(self.directions)
-
-    @property
     def values(self) -> Tensor:
         """The posterior means of the front, (m, k)."""
         return self.means[self.is_on_front]
@@ -55,14 +49,12 @@ class ParetoFront:
 def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) -> ParetoFront:
     """Return the plays of a bandit that no other one beats in every objective, by posterior means.
 
-    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a
-    memory are left out. With contexts points are (context, action), and those of all contexts are compared. Nothing
-    changes for the bandit.
+    Observed rewards are no front: with noise the luckiest of them would be. Plays without weight under a memory are
+    left out. With contexts points are (context, action), and those of all contexts are compared.
 
     Args:
         bandit: any with outcomes.
-        objectives: "maximize" or "minimize" by name, where "reward" is the reward; None for those of
-            ``bandit.objective``.
+        objectives: "maximize" or "minimize" by name, with "reward"; None for those of ``bandit.objective``.
 
     Raises:
         InputError: if an objective is none of the bandit's, or there are none.
@@ -80,19 +72,15 @@ def pareto_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None) ->
         raise EmptyHistoryError("No play counts, so there is no front: tell first.")
     if bandit.candidates.is_timed:
         X = torch.cat([X.new_full((len(X), 1), bandit.now), X[:, 1:]], dim=-1)
-    X, means, deviations = distinct(X)[0], [], []
+    X, found = distinct(X)[0], []
     for name in sought.objectives:
         model = bandit.model if name == REWARD else bandit.outcome_model(name)
         known = cast(tuple[Tensor], model.train_inputs)[0].shape[-1]
-        with torch.no_grad():
-            posterior = cast(GPyTorchPosterior, model.posterior(X[:, X.shape[-1] - known :].unsqueeze(-2)))
-        means.append(posterior.mean.flatten())
-        deviations.append(posterior.variance.flatten().clamp_min(0.0).sqrt())
+        found.append(moments(bandit, X[:, X.shape[-1] - known :], model))
+    means, deviations = (torch.stack(each, dim=-1) for each in zip(*found, strict=True))
     signs = X.new_tensor([1.0 if each == "maximize" else -1.0 for each in sought.objectives.values()])
-    found = torch.stack(means, dim=-1)
-    best = is_non_dominated(found * signs)
-    actions = bandit.candidates.actions(X[best])
-    return ParetoFront(sought.objectives, X, found, torch.stack(deviations, dim=-1), best, actions)
+    best = is_non_dominated(means * signs)
+    return ParetoFront(sought.objectives, X, means, deviations, best, bandit.candidates.actions(X[best]))
 
 
 def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, center: float = 0.0) -> Any:
@@ -102,37 +90,25 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     what lies on their better side would be new. Of more each panel shows two, and what looks dominated there is on the
     front for another. A star is what ``bandit.recommend`` returns, where the bandit has an objective and no context.
 
-    Args:
-        bandit: as in ``pareto_front``, like the next; the errors are those, too.
-        objectives: at least two.
-        center: constant to add to rewards.
-
-    Returns:
-        The figure of matplotlib.
+    Arguments and errors are those of ``pareto_front``, of two objectives or more; ``center`` is added to rewards.
+    Returns the figure of matplotlib.
     """
     front = pareto_front(bandit, objectives)
-    if len(front.names) < 2:
-        raise InputError(f"A front is drawn of two objectives or more, and there is {list(front.names)} alone.")
-    pairs = list(combinations(range(len(front.names)), 2))
+    if len(front.directions) < 2:
+        raise InputError(f"A front is drawn of two objectives or more, and there is {list(front.directions)} alone.")
+    pairs = list(combinations(range(len(front.directions)), 2))
     columns = min(len(pairs), 3)
     rows = -(-len(pairs) // columns)
     figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.names])
+    shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.directions])
     star = _recommended(bandit, front)
     for panel, pair in zip(panels, pairs, strict=False):
         _draw(panel, front, pair, (front.means + shift).cpu(), star)
     for panel in panels[len(pairs) :]:
         panel.set_visible(False)
-    on_front = int(front.is_on_front.sum())
-    handles = [
-        marker_handle("o", PLAYED, f"played ({len(front.X) - on_front})"),
-        marker_handle("o", POSTERIOR, f"Pareto front of the means, ± σ ({on_front})"),
-    ]
-    if star is not None:
-        handles.append(marker_handle("*", RECOMMENDED, "recommended", rim="black"))
-    number = len(handles) if len(pairs) > 1 else 1
-    figure.legend(handles=handles, fontsize=SMALL, ncols=number, frameon=False, loc="outside lower center")
+    words = {"fontsize": SMALL, "frameon": False, "loc": "outside lower center", "ncols": 3 if len(pairs) > 1 else 1}
+    figure.legend(*panels[0].get_legend_handles_labels(), **words)
     return figure
 
 
@@ -140,19 +116,21 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
     """Draw two of the objectives."""
     (one, other), best = pair, front.is_on_front.cpu()
     x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
-    ax.scatter(x[~best], y[~best], s=16, color=PLAYED, alpha=0.45, linewidths=0, zorder=2.4)
+    words = {"s": 16, "color": PLAYED, "alpha": 0.45, "linewidths": 0, "zorder": 2.4}
+    ax.scatter(x[~best], y[~best], label=f"played ({int((~best).sum())})", **words)
     words = {"fmt": "none", "ecolor": POSTERIOR, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
     ax.errorbar(x[best], y[best], xerr=deviations[:, one], yerr=deviations[:, other], **words)
-    if len(front.names) == 2:
+    names = list(front.directions)
+    if len(names) == 2:
         order = x[best].argsort()
         # Between two of the front both are as bad as the worse: the corner lies on the side of what is not sought.
-        step = "post" if front.directions[front.names[one]] == "minimize" else "pre"
+        step = "post" if front.directions[names[one]] == "minimize" else "pre"
         ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
-    ax.scatter(x[best], y[best], s=30, color=POSTERIOR, edgecolor="white", linewidths=0.6, zorder=2.6)
+    words = {"s": 30, "color": POSTERIOR, "edgecolor": "white", "linewidths": 0.6, "zorder": 2.6}
+    ax.scatter(x[best], y[best], label=f"Pareto front of the means, ± σ ({int(best.sum())})", **words)
     if star is not None:
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
-        ax.scatter(x[star], y[star], s=150, **words)
-    names = front.names
+        ax.scatter(x[star], y[star], s=150, label="recommended", **words)
     labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))
 
 

@@ -1,7 +1,7 @@
 """The posterior along one coordinate, mean and band, or over two, as maps; with what was played."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from gpytorch.kernels import Kernel
@@ -12,7 +12,8 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.plotting.section import Section, column_number, moments, section
+from torch_kbandits.observations.columns import Number
+from torch_kbandits.plotting.section import Section, moments
 from torch_kbandits.plotting.style import (
     DICTIONARY,
     PENDING,
@@ -23,7 +24,6 @@ from torch_kbandits.plotting.style import (
     TEXT,
     labelled,
     legend_below,
-    marker_handle,
     new_figure,
     plain_logarithmic,
 )
@@ -37,30 +37,15 @@ _FAINTEST = 0.02
 #: Points whose kernel values are computed at a time, and fixed coordinates that are listed, at most.
 _BLOCK, _LISTED = 4096, 4
 
-
-class _Look(NamedTuple):
-    """How points are drawn: marker, size, width of its rim, its colour (None: that of the face), and whether hollow."""
-
-    marker: str
-    size: float
-    width: float
-    rim: str | None = None
-    hollow: bool = False
-
-
-_COLOURS = {"played": PLAYED, "dictionary": DICTIONARY, "recommended": RECOMMENDED, "pending": PENDING}
-_ON_LINES = {
-    "played": _Look("o", 16, 0.0),
-    "dictionary": _Look("|", 40, 1.5),
-    "recommended": _Look("*", 150, 0.8, "black"),
-    "pending": _Look("v", 46, 1.6, hollow=True),
+#: How points are drawn, the later ones above the others.
+_LOOKS: dict[str, dict[str, Any]] = {
+    "played": {"marker": "o", "s": 20, "facecolor": PLAYED, "edgecolor": "white", "linewidths": 0.5},
+    "dictionary": {"marker": "s", "s": 70, "color": DICTIONARY, "linewidths": 1.4},
+    "recommended": {"marker": "*", "s": 170, "facecolor": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8},
+    "pending": {"marker": "v", "s": 55, "facecolor": PENDING, "edgecolor": "white", "linewidths": 0.8},
 }
-_ON_PLANES = {
-    "played": _Look("o", 24, 0.7, "white"),
-    "dictionary": _Look("s", 70, 1.4, hollow=True),
-    "recommended": _Look("*", 190, 0.9, "black"),
-    "pending": _Look("v", 60, 0.8, "white"),
-}
+#: The dictionary beside a line, above the axis.
+_TICKS = {"marker": "|", "s": 40, "color": DICTIONARY, "linewidths": 1.5}
 
 
 def plot_line(
@@ -99,41 +84,35 @@ def plot_line(
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
     Returns:
-        The figure of matplotlib.
+        The figure of matplotlib, which must be installed.
 
     Raises:
         InputError: if an argument does not fit.
-        MissingExtraError: if matplotlib is not installed.
 
-    Cost: O(n m²) for the model if something was told since it was last asked for, O((n + resolution) m²), and a
-        pass over the arms for their range.
+    Cost: O((n + resolution) m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
-    line = section(bandit, (where,), at, context, candidates, bounds, resolution, names)
+    line = Section(bandit, (where,), at, context, candidates, bounds, resolution, names)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
     ax = new_figure(6.0, 4.6).subplots() if ax is None else ax
     (values,), (column,) = line.values, line.columns
     shown, known = line.shown(column, values), moments(bandit, line.points)
     mean, margin = (known.mean + center).cpu().numpy(), (beta * known.deviation).cpu().numpy()
+    ax.plot(shown, mean, color=POSTERIOR, linewidth=1.8, label="posterior mean")
     band = {"color": POSTERIOR, "alpha": 0.18, "linewidth": 0, "label": f"mean ± {beta:.3g} σ"}
-    handles = [
-        *ax.plot(shown, mean, color=POSTERIOR, linewidth=1.8, label="posterior mean"),
-        ax.fill_between(shown, mean - margin, mean + margin, **band),
-    ]
+    ax.fill_between(shown, mean - margin, mean + margin, **band)
     for kind, X, strength in _points(bandit, line):
-        drawn, words = strength >= _FAINTEST, {}
-        here = X[drawn]
+        seen, look = strength >= _FAINTEST, _LOOKS[kind]
         if kind == "played":
-            heights = bandit.history.Y[drawn] + center
-        elif kind == "dictionary":  # ticks above the axis
-            heights, words = torch.full((len(here),), 0.015), {"transform": ax.get_xaxis_transform()}
+            heights = bandit.history.Y[seen] + center
+        elif kind == "dictionary":
+            heights, look = torch.full((int(seen.sum()),), 0.015), _TICKS | {"transform": ax.get_xaxis_transform()}
         else:
-            heights = moments(bandit, line.through(here)).mean + center
-        words |= _style(_ON_LINES[kind], kind, strength[drawn])
-        ax.scatter(line.shown(column, here[:, column]), heights.cpu().numpy(), **words)
-        handles.append(_handle(_ON_LINES[kind], kind, strength, "pending, at the mean" if kind == "pending" else kind))
+            heights = moments(bandit, line.through(X[seen])).mean + center
+        name = "pending, at the mean" if kind == "pending" else kind
+        _scatter(ax, line.shown(column, X[seen, column]), heights.cpu().numpy(), strength, look, name)
     _scale_axis(line, column, ax, "x")
-    legend_below(ax, handles)
+    legend_below(ax)
     return labelled(ax, line.names[column], reward, _fixed_words(line))
 
 
@@ -162,7 +141,7 @@ def plot_plane(
     where = _first_two(bandit) if coordinates is None else tuple(coordinates)
     if len(where) != 2:
         raise InputError(f"coordinates must be two, got {list(where)}.")
-    plane = section(bandit, where, at, context, candidates, bounds, resolution, names)
+    plane = Section(bandit, where, at, context, candidates, bounds, resolution, names)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
     panels = list(new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
@@ -170,7 +149,7 @@ def plot_plane(
         raise InputError(f"axes must be two, for the mean and the standard deviation; got {len(panels)}.")
     known, shape = moments(bandit, plane.points), tuple(map(len, plane.values))
     first, second = map(plane.shown, plane.columns, plane.values)
-    points, handles = list(_points(bandit, plane)), []
+    points = list(_points(bandit, plane))
     maps = ((known.mean + center, f"posterior mean of the {reward}"), (known.deviation, f"σ of the {reward}"))
     for ax, colours, (values, label) in zip(panels, _MAPS, maps, strict=True):
         grid = values.reshape(shape).T.cpu().numpy()
@@ -179,10 +158,8 @@ def plot_plane(
         bar.set_label(label, fontsize=TEXT)
         bar.ax.tick_params(labelsize=TEXT)
         for kind, X, strength in points:
-            here = X[strength >= _FAINTEST]
-            style = _style(_ON_PLANES[kind], kind, strength[strength >= _FAINTEST])
-            # Whole markers, on the border, too.
-            ax.scatter(*(plane.shown(column, here[:, column]) for column in plane.columns), clip_on=False, **style)
+            x, y = (plane.shown(column, X[strength >= _FAINTEST, column]) for column in plane.columns)
+            _scatter(ax, x, y, strength, _LOOKS[kind] | {"clip_on": False}, kind)  # whole on the border, too
         for column, which in zip(plane.columns, "xy", strict=True):
             _scale_axis(plane, column, ax, which)
         ax.set(xlim=(first[0], first[-1]), ylim=(second[0], second[-1]))
@@ -191,11 +168,11 @@ def plot_plane(
     panels[0].set_ylabel(plane.names[plane.columns[1]], fontsize=TEXT)
     panels[0].set_title(_fixed_words(plane), fontsize=SMALL, loc="left", color="0.3")
     whole = panels[0].get_figure(root=True)
-    handles = [_handle(_ON_PLANES[kind], kind, strength, kind) for kind, _, strength in points]
-    if handles and axes is None:
-        whole.legend(handles=handles, fontsize=SMALL, ncols=2, frameon=False, loc="outside lower center")
-    elif handles:
-        legend_below(panels[0], handles)
+    if points and axes is None:
+        words = {"fontsize": SMALL, "ncols": 2, "frameon": False, "loc": "outside lower center"}
+        whole.legend(*panels[0].get_legend_handles_labels(), **words)
+    elif points:
+        legend_below(panels[0])
     return whole
 
 
@@ -230,7 +207,7 @@ def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
     It is the squared prior correlation of the function there and at the point moved onto the section: 1 on the section,
     and 0 for a point beyond the range that is shown. With the time among the fixed coordinates it falls with the age.
     """
-    parts = [torch.zeros(0, dtype=torch.float64, device=X.device)]
+    parts = []
     with torch.no_grad():
         for block in X.split(_BLOCK):
             moved = where.through(block)
@@ -242,30 +219,19 @@ def _nearness(kernel: Kernel, where: Section, X: Tensor) -> Tensor:
     return torch.cat(parts) * where.covers(X)
 
 
-def _style(look: _Look, kind: str, strength: Tensor) -> dict[str, Any]:
-    """Return the words by which points of these strengths (k,) are scattered: as transparent as they are weak."""
-
-    def faded(colour: str) -> list[tuple[float, ...]]:
-        rgb = require("matplotlib.colors").to_rgb(colour)
-        return [(*rgb, 0.1 + 0.9 * each) for each in strength.tolist()]
-
-    order = 2.5 + 0.1 * list(_COLOURS).index(kind)
-    face = faded(_COLOURS[kind])
-    edge = face if look.rim is None else faded(look.rim)
-    words = {"s": look.size, "marker": look.marker, "linewidths": look.width, "zorder": order}
-    if look.marker == "|":
-        return words | {"color": face}
-    return words | {"facecolor": "none" if look.hollow else face, "edgecolor": edge}
-
-
-def _handle(look: _Look, kind: str, strength: Tensor, label: str) -> Any:
-    """Return an entry of a legend: with how many points there are, and how many of them are drawn if not all."""
+def _scatter(ax: Any, x: Any, y: Any, strength: Tensor, look: dict[str, Any], kind: str) -> None:
+    """Draw points as transparent as they are weak, with an entry of the legend: how many there are, and are drawn."""
+    drawn, label = strength[strength >= _FAINTEST].cpu(), kind
     if kind != "recommended":
-        drawn, number = int((strength >= _FAINTEST).sum()), len(strength)
         fading = ", fainter where it counts less" if kind == "played" and bool((strength < 1.0).any()) else ""
-        label = f"{label}{fading} ({number})" if drawn == number else f"{label}{fading} ({drawn} of {number})"
-    rim = "0.7" if look.rim == "white" else look.rim
-    return marker_handle(look.marker, _COLOURS[kind], label, hollow=look.hollow, rim=rim)
+        number = f"{len(drawn)}" if len(drawn) == len(strength) else f"{len(drawn)} of {len(strength)}"
+        label = f"{kind}{fading} ({number})"
+    hollow = "none" if look["marker"] == "s" else "full"
+    look = look | {"marker": require("matplotlib.markers").MarkerStyle(look["marker"], hollow)}
+    if len(drawn):
+        order = 2.5 + 0.1 * list(_LOOKS).index(kind.partition(",")[0])
+        ax.scatter(x, y, alpha=(0.1 + 0.9 * drawn).numpy(), zorder=order, **look)
+    ax.scatter([], [], label=label, **look)
 
 
 def _fixed_words(where: Section) -> str:
@@ -281,7 +247,7 @@ def _fixed_words(where: Section) -> str:
 
 def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
     """Give the axis "x" or "y" the logarithmic scale of the column that it shows, if that has one; plain numbers."""
-    number = column_number(where.bandit, column)
-    if number is not None and number.log:
+    owner = where.owner(column)
+    if isinstance(owner, Number) and owner.log:
         getattr(ax, f"set_{which}scale")("log")
         plain_logarithmic(getattr(ax, f"{which}axis"))

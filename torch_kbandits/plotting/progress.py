@@ -19,9 +19,8 @@ class StatusLine:
 
     def __init__(self, bandit: Bandit, *, interval: float = 0.5, center: float = 0.0) -> None:
         checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
-        self._bandit = bandit
-        self._interval = checks.non_negative("interval", interval)
-        self._center = checks.finite_number("center", center)
+        self.interval = checks.non_negative("interval", interval)
+        self._bandit, self._center = bandit, checks.finite_number("center", center)
         self._known, self._best = bandit.num_observations, -float("inf")
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._began = self._last = time.monotonic()
@@ -30,7 +29,7 @@ class StatusLine:
     @property
     def is_due(self) -> bool:
         """Whether the interval since the last reading is over."""
-        return time.monotonic() - self._last >= self._interval
+        return time.monotonic() - self._last >= self.interval
 
     def read(self) -> str:
         """Return how the bandit is doing now; nothing changes for it."""
@@ -50,8 +49,8 @@ class Progress:
     """A line of progress on a terminal for your own loop; silent where the stream is no terminal.
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
-    number m of inducing points, or of distinct points that count if the posterior is exact, and β. A loop with a turn
-    for each round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
+    number m of inducing points, or of distinct points if the posterior is exact, and β. A loop with a turn for each
+    round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
 
     ::
 
@@ -67,12 +66,7 @@ class Progress:
         stream: where the line goes; None for standard error.
         name: before the line.
 
-    Raises:
-        InputError: if an argument does not fit.
-        MissingExtraError: if tqdm is not installed.
-
-    Cost: reading the clock in a round. A reading of the bandit costs O(rewards since the last one) for these, never the
-    whole history, O(m d) for the dictionary, and what the width costs, which ``ask`` computes as well.
+    Cost: reading the clock in a round; a reading costs O(rewards since the last one + m d), and what the width costs.
     """
 
     def __init__(
@@ -87,14 +81,13 @@ class Progress:
     ) -> None:
         self._rounds = checks.optional(checks.positive_integer)("rounds", rounds)
         self._line = StatusLine(bandit, interval=interval, center=center)
-        self._bandit, self._round, self._passed = bandit, bandit.round, 0
-        # Every call of its update is to be shown: it is called only when a reading is due.
+        self._bandit, self._round = bandit, bandit.round
         self._bar: Any = require("tqdm").tqdm(
             total=rounds,
             desc=name,
             disable=None,
             file=sys.stderr if stream is None else stream,
-            mininterval=0.0,
+            mininterval=self._line.interval,
             miniters=1,
             dynamic_ncols=True,
             bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
@@ -102,18 +95,15 @@ class Progress:
 
     def update(self, rounds: int | None = None) -> None:
         """Say that rounds have passed; None for those that the bandit was told since the last call."""
-        if self._bar.disable:
-            return
-        now = self._bandit.round
-        self._passed += max(now - self._round, 0) if rounds is None else rounds
-        self._round = now
-        if self._line.is_due:
-            self._show()
+        if not self._bar.disable:
+            before, self._round = self._round, self._bandit.round
+            if self._bar.update(max(self._round - before, 0) if rounds is None else rounds):
+                self._bar.set_postfix_str(self._line.read())
 
     def close(self) -> None:
         """Show the last reading and leave the line as it is."""
         if not self._bar.disable:
-            self._show()
+            self._bar.set_postfix_str(self._line.read())
         self._bar.close()
 
     def __iter__(self) -> Iterator[int]:
@@ -127,8 +117,3 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _show(self) -> None:
-        self._bar.set_postfix_str(self._line.read(), refresh=False)
-        self._bar.update(self._passed)
-        self._passed = 0

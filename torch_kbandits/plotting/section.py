@@ -1,7 +1,6 @@
 """The points at which a posterior is drawn: one or two coordinates vary, the others are fixed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -26,12 +25,12 @@ class Moments(NamedTuple):
     deviation: Tensor
 
 
-def moments(bandit: Bandit, X: Tensor) -> Moments:
-    """Return the posterior at points X (q, d), joint ones with contexts. Cost: O(q m²)."""
+def moments(bandit: Bandit, X: Tensor, model: Any = None) -> Moments:
+    """Return the posterior at points X (q, d), joint ones with contexts; that of a model if given. Cost: O(q m²)."""
     parts = [(X.new_zeros(0), X.new_zeros(0))]
     with torch.no_grad():
         for block in X.split(_BLOCK) if len(X) else ():
-            posterior = bandit.model.posterior(block.unsqueeze(-2).to(bandit.candidates.device))
+            posterior = (model or bandit.model).posterior(block.unsqueeze(-2).to(bandit.candidates.device))
             parts.append((cast(Tensor, posterior.mean).flatten(), posterior.variance.flatten().clamp_min(0.0).sqrt()))
     return Moments(*map(torch.cat, zip(*parts[1:] or parts, strict=True)))
 
@@ -61,12 +60,10 @@ def asks_expert(bandit: Bandit) -> bool:
     return "expert" in bandit.state_dict()
 
 
-@dataclass(frozen=True, eq=False)
 class Section:
-    """Points of which one or two coordinates vary while the others are fixed.
+    """Points of which one or two coordinates vary while the others are fixed; the arguments are those of ``plot_line``.
 
     Attributes:
-        bandit: whose points they are.
         columns: which coordinates vary, one or two.
         values: for each of them its values (k,), as the kernel sees them.
         at: the point (1, d) that has the fixed coordinates; it lies on the section.
@@ -74,164 +71,135 @@ class Section:
         is_recommended: whether ``at`` is the point that the bandit recommends, and within what is shown.
     """
 
-    bandit: Bandit
-    columns: tuple[int, ...]
-    values: tuple[Tensor, ...]
-    at: Tensor
-    names: tuple[str, ...]
-    is_recommended: bool
+    def __init__(
+        self,
+        bandit: Bandit,
+        coordinates: Sequence[int | str],
+        at: Tensor | None,
+        context: Any,
+        candidates: Any,
+        bounds: Tensor | None,
+        resolution: int,
+        names: Sequence[str] | None,
+    ) -> None:
+        d = bandit.candidates.example.shape[-1]
+        self._bandit, self.names = bandit, coordinate_names(bandit) if names is None else tuple(names)
+        if len(self.names) != d or not all(isinstance(name, str) for name in self.names):
+            raise InputError(f"names must be {d}, one for each coordinate, got {names!r}.")
+        self.columns = tuple(map(self._column, coordinates))
+        if len(set(self.columns)) != len(self.columns):
+            raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
+        self.values = self._values(bounds, checks.whole_number("resolution", resolution, 2))
+        best = None if at is not None else recommended_point(bandit, context, candidates)
+        self.at = self._fixed(at, context, candidates) if best is None else best
+        self.is_recommended = best is not None and bool(self.covers(best))
 
     @property
     def points(self) -> Tensor:
         """All points of the section, (k, d), or (k₁ k₂, d) with the second coordinate running fastest."""
-        grid = torch.cartesian_prod(*self.values).reshape(-1, len(self.columns))
-        return self.through(self.at.expand(len(grid), -1), grid)
+        return self._moved(torch.cartesian_prod(*self.values).reshape(-1, len(self.columns)))
 
-    def through(self, X: Tensor, values: Tensor | None = None) -> Tensor:
-        """Return points (q, d) moved onto the section; with values (q, number of columns) at these of the varying."""
-        moved = self.at.expand(len(X), -1).clone()
-        columns = list(self.columns)
-        moved[:, columns] = X[:, columns] if values is None else values
-        return moved
+    def through(self, X: Tensor) -> Tensor:
+        """Return points (q, d) moved onto the section."""
+        return self._moved(X[:, list(self.columns)])
 
     def covers(self, X: Tensor) -> Tensor:
         """Return which points (q, d) have their varying coordinates within what is shown, (q,)."""
-        ends = zip(self.columns, self.values, strict=True)
-        within = [(X[:, column] >= each.min()) & (X[:, column] <= each.max()) for column, each in ends]
-        return torch.stack(within).all(0)
+        low, high = (torch.stack([end(each) for each in self.values]) for end in (torch.min, torch.max))
+        varying = X[:, list(self.columns)]
+        return ((varying >= low) & (varying <= high)).all(-1)
 
     def shown(self, column: int, values: Tensor) -> Any:
         """Return values (k,) of a coordinate in the units of its column, as an array; as they are if no spec knows."""
-        number = column_number(self.bandit, column)
-        known = values.tolist() if number is None else number.decode(values.unsqueeze(-1))
+        owner = self.owner(column)
+        known = owner.decode(values.unsqueeze(-1)) if isinstance(owner, Number) else values.tolist()
         return torch.tensor(known, dtype=torch.float64).numpy()
 
+    def owner(self, column: int) -> Any:
+        """Return the entry of a column spec that a coordinate is made by; None if no spec is given for it."""
+        candidates = self._bandit.candidates
+        kind, place = untimed(candidates), column - int(candidates.is_timed)
+        if place < 0 or not isinstance(kind, ContextualActions):
+            return None
+        is_context = place < kind.context_dim
+        spec, place = (kind.context_columns, place) if is_context else (kind.action_columns, place - kind.context_dim)
+        return None if spec is None else next(each for each in spec.columns if place in spec.columns_of(each.name))
 
-def section(
-    bandit: Bandit,
-    coordinates: Sequence[int | str],
-    at: Tensor | None = None,
-    context: Any = None,
-    candidates: Any = None,
-    bounds: Tensor | None = None,
-    resolution: int = 200,
-    names: Sequence[str] | None = None,
-) -> Section:
-    """Return the section along coordinates, given by name or number; the words are those of ``plot_line``."""
-    d = bandit.candidates.example.shape[-1]
-    names = coordinate_names(bandit) if names is None else tuple(names)
-    if len(names) != d or not all(isinstance(name, str) for name in names):
-        raise InputError(f"names must be {d}, one for each coordinate, got {names!r}.")
-    columns = tuple(_column(bandit, names, coordinate) for coordinate in coordinates)
-    if len(set(columns)) != len(columns):
-        raise InputError(f"The coordinates must differ, got {list(coordinates)}.")
-    values = _values(bandit, columns, bounds, checks.whole_number("resolution", resolution, 2), names)
-    fixed, is_recommended = _fixed(bandit, at, context, candidates)
-    where = Section(bandit, columns, values, fixed, names, is_recommended)
-    return where if bool(where.covers(fixed)) else replace(where, is_recommended=False)
+    # ---------------------------------------------------------------- inside
+
+    def _moved(self, values: Tensor) -> Tensor:
+        moved = self.at.repeat(len(values), 1)
+        moved[:, list(self.columns)] = values
+        return moved
+
+    def _column(self, coordinate: Any) -> int:
+        """Return the number of a coordinate; a category's columns cannot vary by themselves."""
+        if isinstance(coordinate, str):
+            if coordinate not in self.names:
+                near = checks.nearest_name(coordinate, self.names)
+                guess = f"did you mean {near!r}? " if near else ""
+                raise InputError(f"{coordinate!r} is no coordinate; {guess}Known: {', '.join(self.names)}.")
+            column = self.names.index(coordinate)
+        elif (column := checks.non_negative_integer("coordinate", coordinate)) >= len(self.names):
+            raise InputError(f"coordinate must be from 0 to {len(self.names) - 1}, got {column}.")
+        if not isinstance(self.owner(column), Number | None):
+            name = self.names[column]
+            raise InputError(f"{name!r} belongs to a category, which has nothing between its levels: fix it.")
+        return column
+
+    def _values(self, bounds: Tensor | None, resolution: int) -> tuple[Tensor, ...]:
+        """Return the values of each varying coordinate, (k,)."""
+        candidates, kernel = untimed(self._bandit.candidates), self._bandit.model.covar_module
+        if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
+            arms = candidates.source.tensor
+            if arms is None or bounds is not None:
+                raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
+            return (arms[:, 0].unique(),)
+        ranges = (
+            torch.stack([self._range(each) for each in self.columns], -1) if bounds is None else checks.bounds(bounds)
+        )
+        if ranges.shape[-1] != len(self.columns):
+            expected = f"(2, {len(self.columns)}), for the coordinates that vary"
+            raise InputError(f"bounds must be {expected}; got {checks.describe(bounds)}.")
+        kind: Any = {"dtype": candidates.example.dtype, "device": self._bandit.candidates.device}
+        return tuple(torch.linspace(float(low), float(high), resolution, **kind) for low, high in ranges.T)
+
+    def _range(self, column: int) -> Tensor:
+        """Return the bounds (2,) of a coordinate of what may be played; of what was played, if those are not known."""
+        candidates, known = self._bandit.candidates, self._bandit.history.X[:, column].double()
+        if column >= candidates.context_dim:
+            offered = candidates.ranges[:, column - len(self.names)].double()
+            known = offered if bool(offered.isfinite().all()) else known
+        if len(known) == 0 or not bool(known.min() < known.max()):
+            raise InputError(f"It is not known in which range {self.names[column]!r} is to be shown: give bounds=.")
+        return torch.stack([known.min(), known.max()]).cpu()
+
+    def _fixed(self, at: Tensor | None, context: Any, candidates: Any) -> Tensor:
+        """Return the point (1, d) that has the fixed coordinates where none is recommended."""
+        own, example = self._bandit.candidates, self._bandit.candidates.example
+        if at is not None:
+            if context is not None or candidates is not None:
+                raise InputError("Give either at, a whole point, or the context in which a point is recommended.")
+            point = checks.floating_tensor("at", own.brought("at", at)).reshape(1, -1)
+            return checks.points("at", point, dimension=example.shape[-1], like=example).to(own.device)
+        middle = own.ranges[:, own.context_dim - example.shape[-1] :].mean(0, keepdim=True)
+        if not bool(middle.isfinite().all()):
+            raise InputError(
+                "Nothing was learned yet, and actions differ from round to round: give at=, a joint point."
+            )
+        return own.points(middle.to(example).to(own.device), context, max(self._bandit.now, 0.0)).to(own.device)
 
 
 def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
-    candidates = untimed(bandit.candidates)
-    time = ("time",) if bandit.candidates.is_timed else ()
-    if not isinstance(candidates, (Configurations, ContextualActions)):
-        return (*time, *_numbered("x", candidates.example.shape[-1]))
-    contexts = candidates.context_columns
-    before = _numbered("context ", candidates.context_dim) if contexts is None else contexts.names
-    if isinstance(candidates, Configurations):
-        return (*time, *before, *candidates.space.names)
-    actions = candidates.action_columns
-    return (*time, *before, *(_numbered("action ", candidates.action_dim) if actions is None else actions.names))
+    candidates, is_timed = untimed(bandit.candidates), bandit.candidates.is_timed
+    contexts = candidates.context_dim
+    number = candidates.example.shape[-1] - contexts
+    is_contextual = isinstance(candidates, (Configurations, ContextualActions))
+    plain = [*_numbered("context ", contexts), *_numbered("action " if is_contextual else "x", number)]
+    known = candidates.names or [""] * len(plain)
+    return (*(("time",) if is_timed else ()), *(name or other for name, other in zip(known, plain, strict=True)))
 
 
-def column_number(bandit: Bandit, column: int) -> Number | None:
-    """Return how a coordinate is made from a number that users know, if a column spec says so."""
-    owner = _column_owner(bandit, column)
-    return owner if isinstance(owner, Number) else None
-
-
-# ---------------------------------------------------------------- inside
-
-
-def _column_owner(bandit: Bandit, column: int) -> Any:
-    """Return the entry of a column spec that a coordinate is made by; None if no spec is given for it."""
-    kind, place = untimed(bandit.candidates), column - int(bandit.candidates.is_timed)
-    if place < 0 or not isinstance(kind, ContextualActions):
-        return None
-    spec = kind.context_columns if place < kind.context_dim else kind.action_columns
-    place -= 0 if place < kind.context_dim else kind.context_dim
-    return None if spec is None else next(each for each in spec.columns if place in spec.columns_of(each.name))
-
-
-def _numbered(stem: str, number: int) -> tuple[str, ...]:
-    return (stem.strip(),) if number == 1 else tuple(f"{stem}{i}" for i in range(1, number + 1))
-
-
-def _column(bandit: Bandit, names: Sequence[str], coordinate: Any) -> int:
-    """Return the number of a coordinate; a category's columns cannot vary by themselves."""
-    if isinstance(coordinate, str):
-        if coordinate not in names:
-            near = checks.nearest_name(coordinate, names)
-            guess = f"did you mean {near!r}? " if near else ""
-            raise InputError(f"{coordinate!r} is no coordinate; {guess}Known: {', '.join(names)}.")
-        column = list(names).index(coordinate)
-    else:
-        column = checks.non_negative_integer("coordinate", coordinate)
-        if column >= len(names):
-            raise InputError(f"coordinate must be from 0 to {len(names) - 1}, got {column}.")
-    if not isinstance(_column_owner(bandit, column), Number | None):
-        raise InputError(f"{names[column]!r} belongs to a category, which has nothing between its levels: fix it.")
-    return column
-
-
-def _values(
-    bandit: Bandit, columns: tuple[int, ...], bounds: Tensor | None, resolution: int, names: Sequence[str]
-) -> tuple[Tensor, ...]:
-    """Return the values of each varying coordinate, (k,)."""
-    kernel = bandit.model.covar_module
-    candidates = untimed(bandit.candidates)
-    if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
-        arms = candidates.domain.arms
-        if arms is None or bounds is not None:
-            raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
-        return (arms[:, 0].unique(),)
-    if bounds is None:
-        ranges = [_range(bandit, column, names[column]) for column in columns]
-    else:
-        bounds = checks.bounds(bounds)
-        if bounds.shape[-1] != len(columns):
-            raise InputError(
-                f"bounds must be (2, {len(columns)}), for the coordinates that vary; got {checks.describe(bounds)}."
-            )
-        ranges = [(float(low), float(high)) for low, high in bounds.T]
-    kind: Any = {"dtype": bandit.candidates.example.dtype, "device": bandit.candidates.device}
-    return tuple(torch.linspace(low, high, resolution, **kind) for low, high in ranges)
-
-
-def _range(bandit: Bandit, column: int, name: str) -> tuple[float, float]:
-    """Return between which values a coordinate of what may be played lies; of what was played, if that is not known."""
-    known = bandit.history.X[:, column]
-    if column >= bandit.candidates.context_dim:
-        offered = bandit.candidates.ranges[:, column - bandit.candidates.example.shape[-1]]
-        known = offered if bool(offered.isfinite().all()) else known
-    if len(known) == 0 or not bool(known.min() < known.max()):
-        raise InputError(f"It is not known in which range {name!r} is to be shown: give bounds=.")
-    return float(known.min()), float(known.max())
-
-
-def _fixed(bandit: Bandit, at: Tensor | None, context: Any, candidates: Any) -> tuple[Tensor, bool]:
-    """Return the point (1, d) that has the fixed coordinates, and whether it is the recommended one."""
-    own, example = bandit.candidates, bandit.candidates.example
-    if at is not None:
-        if context is not None or candidates is not None:
-            raise InputError("Give either at, a whole point, or the context in which a point is recommended.")
-        point = checks.floating_tensor("at", own.brought("at", at)).reshape(1, -1)
-        return checks.points("at", point, dimension=example.shape[-1], like=example).to(own.device), False
-    best = recommended_point(bandit, context, candidates)
-    if best is not None:
-        return best, True
-    middle = own.ranges[:, own.context_dim - example.shape[-1] :].mean(0, keepdim=True)
-    if not bool(middle.isfinite().all()):
-        raise InputError("Nothing was learned yet, and actions differ from round to round: give at=, a joint point.")
-    return own.points(middle.to(example).to(own.device), context, max(bandit.now, 0.0)).to(own.device), False
+def _numbered(stem: str, number: int) -> list[str]:
+    return [stem.strip()] if number == 1 else [f"{stem}{i}" for i in range(1, number + 1)]

@@ -1,6 +1,5 @@
 """How figures look, and how they become files: curves that print and the colour-blind tell apart, legible text."""
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -30,12 +29,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def write_figure(path: Path, figure: Any, **words: Any) -> None:
-    """Write a figure of matplotlib in the format that the suffix names, whole or not at all.
-
-    Args:
-        path: of the file.
-        figure: any.
-        words: further ones of ``savefig``.
+    """Write a figure of matplotlib in the format that the suffix names, whole or not at all; words of ``savefig``.
 
     Raises:
         FileError: if it cannot be written; then an old file is as it was.
@@ -70,23 +64,8 @@ def plain_logarithmic(axis: Any, subs: tuple[float, ...] = (1.0, 2.0, 5.0)) -> N
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def marker_handle(marker: str, colour: str, label: str, *, hollow: bool = False, rim: str | None = None) -> Any:
-    """Return an entry of a legend: a marker in its full colour."""
-    return require("matplotlib.lines").Line2D(
-        [],
-        [],
-        linewidth=0,
-        marker=marker,
-        markersize=10 if marker == "*" else 7,
-        color=colour,
-        markerfacecolor="none" if hollow else colour,
-        markeredgecolor=rim or colour,
-        markeredgewidth=1.6 if hollow or marker == "|" else 0.8,
-        label=label,
-    )
-
-
-def legend_below(ax: Any, handles: Sequence[Any]) -> None:
-    """Put a legend under the label of the horizontal axis."""
+def legend_below(ax: Any) -> None:
+    """Put a legend of what has a label under the label of the horizontal axis."""
+    number = len(ax.get_legend_handles_labels()[0])
     words = {"fontsize": SMALL, "frameon": False, "loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
-    ax.legend(handles=handles, ncols=min(2, len(handles)), **words)
+    ax.legend(ncols=min(2, number), **words)

@@ -1,17 +1,20 @@
-"""What is done to arrays that have a number for each of many points: on a device by PyTorch."""
+"""Arms on a device: what has a number for each of them is done by PyTorch. Which way is chosen here, once."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
 from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.posteriors.gaussian import Gaussian
-from torch_kbandits.posteriors.table import Arrays, Steps
+from torch_kbandits.posteriors.posterior import Arms, Prior
+from torch_kbandits.posteriors.table import HOST, Arrays, Steps
 
 Array = NDArray[Any]
 
@@ -45,18 +48,17 @@ class DeviceSteps(Steps):
         return self.kept(rows)[0].to(features.dtype) @ features.mT
 
     @override
-    def followed(
-        self, update: Arrays, values: Any, corner: float, features: Tensor, memory: Tensor, moments: Any
-    ) -> Any:
-        rows, last, scales, spans, steps = self.kept(*update)
+    def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
+        rows, last, corners, scales, spans, steps = self.kept(*update)
         mean, variance, spanned = moments
-        products = (rows.to(features.dtype) @ features.mT).double()
-        if values is not None:
-            new = (values - products[0]) / corner
-            products = torch.addr(products[1:], last, new)
-            memory[: len(new), features.shape[1]] = new
+        products, (n, m), joins = (rows.to(features.dtype) @ features.mT).double(), features.shape, len(corners)
+        if joins:
+            factor = torch.diag_embed(corners) + last[:joins].tril(-1)
+            new = torch.linalg.solve_triangular(factor, values - products[:joins], upper=False)
+            products = torch.addmm(products[joins:], last[joins:], new)
+            memory[:n, m : m + joins] = new.mT
         squares = products.square().mT
-        spanned = torch.addmv(spanned, squares, spans) if update[3].any() else spanned
+        spanned = torch.addmv(spanned, squares, spans) if update[4].any() else spanned
         return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
 
     @override
@@ -80,3 +82,13 @@ class DeviceSteps(Steps):
     @override
     def left(self, variance: Tensor, taken: Tensor) -> Tensor:
         return (variance - taken.square().sum(0)).clamp_min(0.0)
+
+
+def arms_of(source: Any, kernel: Kernel, prior: Prior) -> tuple[Arms, Array]:
+    """Return arms before any reward, and their prior variances, (A,); the kernel is the prior's in their dtype."""
+    blocks = (block.cpu() for _, block in source.blocks())
+    variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
+    variance, mean, steps = np.concatenate(variances), np.concatenate(means, axis=1), HOST
+    if source.device.type != "cpu":
+        steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
+    return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance

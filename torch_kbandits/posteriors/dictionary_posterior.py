@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,18 +17,24 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
-from torch_kbandits.posteriors.table import Column, Features, Table, Update
+from torch_kbandits.posteriors.table import NO_UPDATE, Column, Features, Table, Update
 
 Array = NDArray[Any]
 
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
 
+#: What of a prior variance rounding may take from it at most.
+_NEGATIVE = 1e-6
+
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: A bound of rounding in coordinates, thousands of times what it is, from which on points are put into another order.
-_WORST = 1e-5
+#: Of what a point adds to the dictionary at least this share is new to points that left; else these are left out.
+_LEAST_NEW = 1e-4
+
+#: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
+_WORST = 1e-8
 
 #: That of kernel values.
 _EPS = 2.0**-50
@@ -55,7 +61,8 @@ class DictionaryPosterior(Posterior):
     - A point that leaves the dictionary keeps its coordinate. The direction n that it alone spans, the projection of
       W eᵢ on what the dictionary spans, becomes one on which no rewards are projected: cov becomes that given nᵀw = 0,
       plus nnᵀ. To come back is the inverse, computed from the features of the points told.
-    - If more than half of the coordinates are of points that left, all is computed afresh without them.
+    - If more than half of the coordinates are of points that left, or these span one that joins, features are rotated
+      to coordinates of the dictionary alone.
 
     Source: Calandriello et al., COLT 2019, §3.1. Differs: the paper computes all afresh in every round.
 
@@ -70,7 +77,6 @@ class DictionaryPosterior(Posterior):
         known: the known points, whose features are always kept up to date; their moments only if ``follows``.
         follows: whether these are.
         full_at: the size from which on the residual is learned; None for none.
-        waiting: what the arms do not follow yet, so that a change of the dictionary and a reward are one pass.
     """
 
     place_in_basis: Places
@@ -80,7 +86,6 @@ class DictionaryPosterior(Posterior):
     known: Table
     follows: bool
     full_at: int | None
-    waiting: tuple[Update, ...]
 
     @classmethod
     def of(
@@ -97,7 +102,8 @@ class DictionaryPosterior(Posterior):
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
         known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
         off = np.empty(0, np.bool_), none, np.empty(0)
-        return cls(prior, told, nothing, none, gaussian, arms, 0, nothing, *off, known, follows, full_at, ())
+        start = prior, told, nothing, none, gaussian, arms, 0, NO_UPDATE
+        return cls(*start, nothing, *off, known, follows, full_at)
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, known, number = self.coordinates(X).T, self.known, len(X)
@@ -149,9 +155,8 @@ class DictionaryPosterior(Posterior):
         num_spanned = np.count_nonzero(self.place_in_basis == _SPANNED) - np.count_nonzero(at == _SPANNED)
         if not (len(joining) + len(back) + len(leaves) or num_spanned):
             return self
-        num_idle = self.size - len(places)
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
-        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
+        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
         try:
@@ -167,34 +172,45 @@ class DictionaryPosterior(Posterior):
             after = after._retired(int(i), moves)
         for i in back:
             after = after._activated(int(i), moves)
-        after = changed(after._follow(self, Update(None, moves)), num_changes=self.num_changes + len(moves))
+        after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
+        if 2 * len(after.void) > self.size + 8:
+            after = after._compacted()
         for place in joining:
             after = after._extended(int(place))
         return after
 
-    def _settled(self) -> Self:
-        """Return the posterior once the arms followed all changes, in a pass for each coordinate, or one."""
-        if self.arms is None or not self.waiting:
-            return changed(self, waiting=())
-        after, column, moves = self, None, list[Move]()
-        for update in self.waiting:
-            if update.column is not None:
-                if column is not None:
-                    after, moves = changed(after, arms=after._followed(Update(column, moves))), []
-                column, size = update.column, len(update.column.row) + 1
-                moves = [each.padded(size) for each in moves]
-            moves += update.moves
-        return changed(after, arms=after._followed(Update(column, moves)), waiting=())
+    def _compacted(self) -> Self:
+        """Return the same in coordinates of the dictionary alone: rotated, so that nothing is computed of the kernel.
+
+        With QR of the coordinates of the dictionary's points these are Qᵀz, and W = R⁻ᵀ. Cost: O((A + u) m²).
+        """
+        settled, basis, at = self._settled(), self.basis[self.active], self.place_in_basis.copy()
+        rotation, factor = np.linalg.qr(self.inside(self.known.features.known[basis].T))
+        signs = np.sign(factor.diagonal())
+        rotation, factor = rotation * signs, factor * signs[:, None]
+        (mean, cov, log_det), number = self.gaussian, len(basis)
+        at[self.basis], at[basis] = -1, np.arange(number)
+        return changed(
+            settled,
+            basis=basis,
+            white=lower_inverse(np.ascontiguousarray(factor.T)),
+            gaussian=Gaussian(mean @ rotation, rotation.T @ cov @ rotation, log_det),
+            place_in_basis=at,
+            active=np.ones(number, np.bool_),
+            void=np.empty((0, number)),
+            errors=np.sqrt(np.square(rotation.T) @ np.square(self.errors)),
+            known=settled.known.rotated(rotation),
+            arms=None if settled.arms is None else settled.arms.rotated(rotation),
+        )
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
-        column, moves = update
-        if column is None and not moves:
+        if not update.moves:
             return self
-        after = changed(self, waiting=(*before.waiting, update))
+        after = changed(self, waiting=before.waiting.then(update))
         if not self.follows:
             return after
-        known = before.known.followed(update, lambda: self._between_known(cast(Column, column).place))
+        known = before.known.followed(update, lambda: self._between_known(update.columns[0].place)[None])
         return changed(after, known=known)
 
     def _between_known(self, place: int) -> Array:
@@ -207,10 +223,13 @@ class DictionaryPosterior(Posterior):
         z = self.known.features.known[place].copy()
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
+        if rest < -_NEGATIVE * abs(prior):
+            raise _RoundingError  # or the kernel is no covariance, which is said where all is computed afresh
+        least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
+        if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
+            return self._compacted()._extended(place)  # points that left span nearly all that is new
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
-        if rest <= max(_ROUNDING * prior, _SHARE * self.prior.noise):
-            if len(self.void) and np.square(self.void @ z).sum() > _SHARE * self.prior.noise + _ROUNDING * prior:
-                raise _RoundingError  # points that left span it
+        if rest <= least:
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
@@ -234,11 +253,11 @@ class DictionaryPosterior(Posterior):
         if self.follows:  # as known points do with the update, in one pass
             seen = np.column_stack((features.known, new))
         else:
-            features = features.with_column()
+            features = features.with_columns()
             features.memory[: features.rows, m] = new
             after, seen = changed(after, known=changed(self.known, features=features)), features.known
         after = after._activated(m, moves, seen)
-        return changed(after._follow(self, Update(column, moves)), num_changes=self.num_changes + 2)
+        return changed(after._follow(self, Update((column,), tuple(moves))), num_changes=self.num_changes + 2)
 
     @property
     def _corners(self) -> Array:
@@ -310,7 +329,7 @@ class DictionaryPosterior(Posterior):
             gaussian = gaussian.moved(move, factor)
             moves.append(move)
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
-        return after._follow(self, Update(None, moves))._settled()._checked()
+        return after._follow(self, Update((), tuple(moves)))._settled()._checked()
 
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
@@ -330,12 +349,12 @@ class DictionaryPosterior(Posterior):
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise = self.told, self.prior.noise
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
-        settled = self._settled() if any(update.column for update in self.waiting) else self
+        settled = self._settled() if self.waiting.columns else self
         arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
         known = self.known
         if self.follows:
             known = known.refitted(gaussian, self.void)
-        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=(), num_changes=0)._checked()
+        return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
     def _rebuilt(self, places: Places) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
@@ -356,7 +375,9 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        after = changed(self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=(), **words)
+        after = changed(
+            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=NO_UPDATE, **words
+        )
         return after.refitted()
 
     # ---------------------------------------------------------------- what is not spanned

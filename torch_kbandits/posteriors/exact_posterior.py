@@ -17,7 +17,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.posterior import CHECK, Arms, Posterior, Prior, bordered
-from torch_kbandits.posteriors.table import Column, Update
+from torch_kbandits.posteriors.table import NO_UPDATE, Column, Update
 
 Array = NDArray[Any]
 
@@ -62,7 +62,7 @@ class ExactPosterior(Posterior):
         """
         number, nothing = len(prior.means), np.empty(0, np.int64)
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
-        return cls(prior, told, nothing, np.empty((0, 0)), gaussian, arms, 0, nothing)
+        return cls(prior, told, nothing, np.empty((0, 0)), gaussian, arms, 0, NO_UPDATE, nothing)
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         return changed(after, place_in_basis=np.concatenate((self.place_in_basis, np.full(len(X), -1))))
@@ -84,7 +84,7 @@ class ExactPosterior(Posterior):
                 after = after._joined_together(new, told)
         except NumericalError:  # rounding, or no covariance, which is said there
             return changed(self, told=told).refitted()
-        return changed(after, told=told, num_changes=self.num_changes + len(places))._checked()
+        return changed(after, told=told, num_changes=self.num_changes + len(places))._settled()._checked()
 
     def _learned_one(self, place: int, told: Observations) -> Self:
         """Return the posterior once of a point counts what is said."""
@@ -105,8 +105,8 @@ class ExactPosterior(Posterior):
         else:
             step = told.sums[:, place] / count - self.told.sums[:, place] / before - delta * alpha
             move, factor = Move(row, delta / share, step / share), share * count / before
-        gaussian, arms = self.gaussian.moved(move, factor), self._followed(Update(None, [move]))
-        after = changed(self, gaussian=gaussian, place_in_basis=at, arms=arms)
+        gaussian, waiting = self.gaussian.moved(move, factor), self.waiting.then(Update((), (move,)))
+        after = changed(self, gaussian=gaussian, place_in_basis=at, waiting=waiting)
         return after._joined(place, told) if leaves and count else after
 
     def _joined(self, place: int, told: Observations) -> Self:
@@ -121,7 +121,7 @@ class ExactPosterior(Posterior):
         corner, m, at = math.sqrt(spread), self.size, self.place_in_basis.copy()
         step, unit = (told.sums[:, place] / told.counts[place] - mean @ z) / corner, np.zeros(m + 1)
         at[place], unit[m] = m, 1.0
-        update = Update(Column(place, row, corner), [Move(unit, -1.0, step)])
+        update = Update((Column(place, row, corner),), (Move(unit, -1.0, step),))
         gaussian = self.gaussian.extended(0.0, step)._replace(log_det=log_det + math.log(spread / noise))
         return changed(
             self,
@@ -129,7 +129,7 @@ class ExactPosterior(Posterior):
             white=bordered(self.white, -(row @ self.white) / corner, 1.0 / corner),
             gaussian=gaussian,
             place_in_basis=at,
-            arms=self._followed(update),
+            waiting=self.waiting.then(update),
         )
 
     def _joined_together(self, places: Places, told: Observations) -> Self:

@@ -35,12 +35,6 @@ class Move(NamedTuple):
     step: Array
     span: float = 0.0
 
-    def padded(self, size: int) -> "Move":
-        """Return the same in more coordinates, which it leaves as they are."""
-        row = np.zeros(size)
-        row[: len(self.row)] = self.row
-        return self._replace(row=row)
-
 
 class Gaussian(NamedTuple):
     """Coordinates w ~ N(mean, cov) of a function, given rewards; of k numbers told of each play, which have one cov.

@@ -44,11 +44,11 @@ class Pending:
     taken: Any
 
     @classmethod
-    def none(cls, posterior: Posterior, example: Tensor) -> Self:
-        """Return a posterior with nothing pending; the example (0, d) shows what points are like."""
+    def none(cls, posterior: Posterior) -> Self:
+        """Return a posterior with nothing pending."""
         none, arms = np.empty((posterior.size, 0)), posterior.arms
         taken = None if arms is None else arms.untaken
-        return cls(posterior, example, none, none, np.empty(0), np.empty((0, 0)), taken)
+        return cls(posterior, posterior.told.points[:0], none, none, np.empty(0), np.empty((0, 0)), taken)
 
     def given(self, point: Tensor, times: int = 1) -> Self:
         """Return it with a point (1, d) pending, so many times. Cost: O(m² + l m), and one read of the arms."""
@@ -76,13 +76,11 @@ class Pending:
     def variance_at(self, at: Points) -> Array:
         """Return the variances of points, (q,)."""
         variance = self.posterior.variance_at(at)
-        return np.maximum(variance - np.square(self._taken_of(at)).sum(0), 0.0) if len(self.roots) else variance
+        return np.maximum(variance - np.square(self._taken_of(at)).sum(0), 0.0)
 
-    @property
     def arm_variance(self) -> Any:
-        """The variances of the arms, (A,)."""
-        variance, steps = self.posterior.arm_variance(), cast(Arms, self.posterior.arms).steps
-        return steps.left(variance, self.taken) if len(self.taken) else variance
+        """Return the variances of the arms, (A,)."""
+        return cast(Arms, self.posterior.arms).steps.left(self.posterior.arm_variance(), self.taken)
 
     def _taken_of(self, at: Points) -> Array:
         """Return F at points, (l, q)."""

@@ -1,5 +1,6 @@
 """The posterior: a Gaussian in the coordinates of a basis, and the arms that follow it."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,7 +22,7 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian
 from torch_kbandits.posteriors.observations import Observations, Places
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
-from torch_kbandits.posteriors.table import Features, Steps, Table, Update
+from torch_kbandits.posteriors.table import NO_UPDATE, Features, Steps, Table, Update
 
 Array = NDArray[Any]
 
@@ -111,11 +112,11 @@ class Arms:
         """What is done where they are."""
         return self.table.features.steps
 
-    def values(self, point: Tensor) -> Any:
-        """Return kernel values of the arms and a point (1, d), (A,)."""
+    def values(self, points: Tensor) -> Any:
+        """Return kernel values of points (c, d) and the arms, (c, A)."""
         with torch.no_grad():
-            parts = [gram(self.kernel, block, point.to(block)).squeeze(1) for _, block in self.blocks()]
-        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts))
+            parts = [gram(self.kernel, points.to(block), block) for _, block in self.blocks()]
+        return self.steps.own(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
 
     def variance(self, *, learns_residual: bool) -> Any:
         """Return posterior variances, (A,), or those of ``learned_residual``."""
@@ -131,7 +132,7 @@ class Arms:
 
     def less(self, point: Tensor, row: Array) -> Any:
         """Return k(x, ·) − rowᵀz of a point x (1, d) at the arms, (A,). Cost: O(A m)."""
-        return self.values(point) - self.table.features.product(row)
+        return self.values(point)[0] - self.table.features.product(row)
 
     @property
     def untaken(self) -> Any:
@@ -157,10 +158,9 @@ class Arms:
             column = column - (1.0 - root * self.roots()) * self.less(point, inside)
         return self.steps.bordered(before, below, column, corner)
 
-    def followed(self, update: Update, point: Tensor | None) -> Self:
-        """Return them after an update, given the point (1, d) of a new coordinate. Cost: one read of the features."""
-        table = self.table.followed(update, lambda: self.values(cast(Tensor, point)))
-        return changed(self, table=table)
+    def followed(self, update: Update, points: Tensor) -> Self:
+        """Return them after an update, given the points (c, d) of new coordinates. Cost: one read of the features."""
+        return changed(self, table=self.table.followed(update, lambda: self.values(points)))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return them with moments computed afresh from their features; see ``Table.refitted``."""
@@ -170,6 +170,10 @@ class Arms:
         """Return them in other coordinates, W k(Z, ·) of points Z (m, d), before ``refitted``. Cost: O(A m²)."""
         blocks = ((first, self._coordinates(block, points, white)) for first, block in self.blocks())
         return changed(self, table=changed(self.table, features=self.table.features.rewritten(len(white), blocks)))
+
+    def rotated(self, rotation: Array) -> Self:
+        """Return them in coordinates Qᵀz; see ``Table.rotated``."""
+        return changed(self, table=self.table.rotated(rotation))
 
     def _coordinates(self, block: Tensor, points: Tensor, white: Array) -> Any:
         with torch.no_grad():
@@ -208,6 +212,7 @@ class Posterior(ABC):
         gaussian: what is believed of w.
         arms: that follow; None for none.
         num_changes: of rank one since all was computed afresh.
+        waiting: what the arms do not follow yet, so that all changes of a round are one pass.
     """
 
     prior: Prior
@@ -217,6 +222,7 @@ class Posterior(ABC):
     gaussian: Gaussian
     arms: Arms | None
     num_changes: int
+    waiting: Update
 
     # ---------------------------------------------------------------- what is believed
 
@@ -380,12 +386,13 @@ class Posterior(ABC):
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det
 
-    def _followed(self, update: Update) -> Arms | None:
-        """Return the arms after an update."""
-        if self.arms is None:
-            return None
-        place = None if update.column is None else update.column.place
-        return self.arms.followed(update, None if place is None else self.told.points[place : place + 1])
+    def _settled(self) -> Self:
+        """Return the posterior once the arms followed all changes, in one pass."""
+        waiting, arms, points = self.waiting, self.arms, self.told.points
+        if arms is not None and waiting.moves:
+            places = [column.place for column in waiting.columns]
+            arms = arms.followed(waiting, points[places] if places else points[:0])
+        return changed(self, arms=arms, waiting=NO_UPDATE)
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.
@@ -393,7 +400,7 @@ class Posterior(ABC):
         Raises:
             NumericalError: if it is not.
         """
-        if not np.isfinite(self.gaussian.mean).all() or not np.isfinite(self.gaussian.log_det):
+        if not (math.isfinite(self.gaussian.log_det) and np.isfinite(self.gaussian.mean).all()):
             raise NumericalError(
                 "The posterior is not finite: rewards add up to more than fits, or hyperparameters are too large."
             )

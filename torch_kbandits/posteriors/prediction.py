@@ -90,7 +90,7 @@ class PredictionStrategy:
         if isinstance(posterior, ExactPosterior):
             live = posterior.place_in_basis >= 0
             at, counts = torch.from_numpy(posterior.place_in_basis[live]), posterior.told.counts[live]
-            none, cov = white.new_zeros(len(white)), cov if bool(cov.any()) else None
+            none, cov = white.new_zeros(len(white)), cov if bool(cov.diagonal().any()) else None  # a covariance
             noise = none.index_put((at,), torch.from_numpy(posterior.prior.noise / counts))
             targets = torch.zeros_like(torch.from_numpy(mean[columns]))
             targets[..., at] = torch.from_numpy(posterior.told.sums[columns, live] / counts)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -21,13 +20,11 @@ Array = NDArray[Any]
 #: Columns come in blocks of so many, so that rows begin where vector registers do.
 _BLOCK = 16
 
-#: What ``table_loops.follow`` takes of an update: rows, last, scales, spans, steps.
-Arrays = tuple[Array, Array, Array, Array, Array]
+#: What ``table_loops.follow`` takes of an update: rows, last, corners, scales, spans, steps.
+Arrays = tuple[Array, Array, Array, Array, Array, Array]
 
-_NONE = np.empty(0)
-
-#: Products of fewer numbers than this are computed by one thread.
-_FEW = 2**18
+#: Of so many rows at most each product is one of a matrix and a vector, which reads the matrix faster.
+_FEW_ROWS = 3
 
 
 class Steps(ABC):
@@ -57,15 +54,14 @@ class Steps(ABC):
         """Return the products (r, n) of rows (r, m) with features. Cost: O(n m r), one read of the features."""
 
     @abstractmethod
-    def followed(self, update: Arrays, values: Any, corner: float, features: Any, memory: Any, moments: Any) -> Any:
+    def followed(self, update: Arrays, values: Any, features: Any, memory: Any, moments: Any) -> Any:
         """Return moments after an update. Cost: one read of the features.
 
         Args:
             update: what there is of it.
-            values: of the kernel with the point of a new coordinate; None for none.
-            corner: what that is divided by.
+            values: of the kernel with the points of new coordinates, (c, n); None for none.
             features: before.
-            memory: of which column m is written with the new coordinate, (n, M).
+            memory: of which columns m to m + c − 1 are written with the new coordinates, (n, M).
             moments: before.
         """
 
@@ -100,17 +96,24 @@ class HostSteps(Steps):
     @override
     def times(self, values: Tensor, matrix: Array) -> Array:
         array = values.numpy()
-        return _product(array, np.ascontiguousarray(matrix, array.dtype))
+        return array @ np.ascontiguousarray(matrix, array.dtype)
 
     @override
     def products(self, rows: Array, features: Array) -> Array:
-        return _product(rows.astype(features.dtype, copy=False), features.T)
+        rows = rows.astype(features.dtype, copy=False)
+        if len(rows) > _FEW_ROWS:
+            return rows @ features.T
+        products = np.empty((len(rows), len(features)), features.dtype)
+        for row, product in zip(rows, products, strict=True):
+            np.matmul(features, row, out=product)
+        return products
 
     @override
-    def followed(self, update: Arrays, values: Any, corner: float, features: Array, memory: Array, moments: Any) -> Any:
-        (n, m), column = features.shape, _NONE if values is None else np.asarray(values, np.float64)
+    def followed(self, update: Arrays, values: Any, features: Array, memory: Array, moments: Any) -> Any:
+        (n, m), (rows, *rest) = features.shape, update
+        columns = np.empty((0, n)) if values is None else np.asarray(values, np.float64)
         mean, variance, spanned = (each.copy() for each in moments)
-        words = self.products(update[0], features), column, corner, *update[1:], memory, m, mean, variance, spanned
+        words = self.products(rows, features), columns, *rest, memory, m, mean, variance, spanned
         in_parts(table_loops.follow, n, 16 * n, *words)
         return mean, variance, spanned
 
@@ -119,7 +122,7 @@ class HostSteps(Steps):
         self, gaussian: Gaussian, void: Array, features: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
         inside = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-        products = _product(features.astype(np.float64, copy=False), gaussian.cov)
+        products = features.astype(np.float64, copy=False) @ gaussian.cov
         left = np.einsum("ij,ij->i", products, features, dtype=np.float64)
         spanned = inside - np.square(features @ void.T).sum(1) if len(void) else inside
         return expected + gaussian.mean @ features.T, prior - inside + left, spanned
@@ -131,13 +134,6 @@ class HostSteps(Steps):
     @override
     def left(self, variance: Array, taken: Array) -> Array:
         return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
-
-
-def _product(left: Array, right: Array) -> Array:
-    """Return the product of matrices, by PyTorch's threads where these pay: others wait for them on a busy machine."""
-    if left.size * right.shape[1] < _FEW:
-        return left @ right
-    return torch.mm(torch.from_numpy(left), torch.from_numpy(right)).numpy()
 
 
 #: One for all.
@@ -181,7 +177,7 @@ class Features:
         """The coordinates (n, m), not to be written to."""
         return self.memory[: self.rows, : self.columns]
 
-    def product(self, row: np.ndarray) -> Any:
+    def product(self, row: Array) -> Any:
         """Return the products (n,) of a row (m,) with them. Cost: O(n m)."""
         return self.steps.products(row[None], self.known)[0]
 
@@ -192,13 +188,13 @@ class Features:
             fresh[first : first + len(block), :columns] = block
         return type(self)(fresh, self.rows, columns, self.steps)
 
-    def with_column(self) -> Self:
-        """Return them with one more column, which its first caller writes."""
-        n, m = self.shape
+    def with_columns(self, number: int = 1) -> Self:
+        """Return them with more columns, which their first caller writes."""
+        (n, m), after = self.shape, self.columns + number
         memory, taken = self.memory, self._taken
-        if taken != [n, m] or m == memory.shape[1]:
-            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 2) // _BLOCK + 1)), [n, m]
-        return self._after(memory, taken, n, m + 1)
+        if taken != [n, m] or after > memory.shape[1]:
+            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 2 + number) // _BLOCK + 1)), [n, m]
+        return self._after(memory, taken, n, after)
 
     def with_rows(self, new: np.ndarray) -> Self:
         """Return them with the coordinates of more points, (q, m)."""
@@ -237,10 +233,14 @@ class Column(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What changed of a posterior: one more coordinate, maybe, and then moves in all coordinates."""
+    """What changed of a posterior: more coordinates, maybe, and moves, each in the coordinates that there were then."""
 
-    column: Column | None
-    moves: Sequence[Move]
+    columns: tuple[Column, ...]
+    moves: tuple[Move, ...]
+
+    def then(self, other: "Update") -> "Update":
+        """Return this update and another after it in one: a move leaves coordinates that came later as they are."""
+        return Update(self.columns + other.columns, self.moves + other.moves)
 
     def arrays(self, size: int, number: int) -> Arrays:
         """Return what ``table_loops.follow`` takes of it.
@@ -249,12 +249,19 @@ class Update(NamedTuple):
             size: number of coordinates before.
             number: k, how many means there are.
         """
-        moves = self.moves
-        rows = np.stack([each.row[:size] for each in (self.column, *moves) if each is not None])
-        last = np.array([0.0 if self.column is None else each.row[size] for each in moves])
-        steps = np.array([each.step for each in moves]).reshape(len(moves), number).T.copy()
-        scales, spans = (np.array(part) for part in ([each.scale for each in moves], [each.span for each in moves]))
-        return rows, last, scales, spans, steps
+        columns, moves = self
+        rows, steps = np.zeros((len(columns) + len(moves), size + len(columns))), np.empty((number, len(moves)))
+        for row, each in zip(rows, columns + moves, strict=True):
+            row[: len(each.row)] = each.row
+        scales, spans = np.empty(len(moves)), np.empty(len(moves))
+        for r, (_, scale, step, span) in enumerate(moves):
+            scales[r], steps[:, r], spans[r] = scale, step, span
+        corners = np.array([each.corner for each in columns])
+        return rows[:, :size], rows[:, size:], corners, scales, spans, steps
+
+
+#: What leaves all as it is.
+NO_UPDATE = Update((), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,14 +296,12 @@ class Table:
 
         Args:
             update: what changed.
-            values: returns the kernel values (n,) of the point of a new coordinate.
+            values: returns the kernel values (c, n) of the points of new coordinates.
         """
-        before, column, moments = self.features, update.column, (self.mean, self.variance, self.spanned)
-        features, new, corner = before, None, 1.0
-        if column is not None:
-            features, new, corner = before.with_column(), values(), column.corner
-        arrays, memory = update.arrays(before.columns, len(self.mean)), features.memory
-        return self._with(features, *before.steps.followed(arrays, new, corner, before.known, memory, moments))
+        before, number, moments = self.features, len(update.columns), (self.mean, self.variance, self.spanned)
+        features, new = (before.with_columns(number), values()) if number else (before, None)
+        arrays = update.arrays(before.columns, len(self.mean))
+        return self._with(features, *before.steps.followed(arrays, new, before.known, features.memory, moments))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).
@@ -307,6 +312,12 @@ class Table:
         """
         features, known = self.features, (self.features.known, self.prior, self.expected)
         return self._with(features, *features.steps.refitted(gaussian, void, *known))
+
+    def rotated(self, rotation: Array) -> Self:
+        """Return the table in coordinates Qᵀz, of which moments do not depend, given Q (m, r). Cost: O(n m r)."""
+        features = self.features
+        block = features.steps.products(rotation.T, features.known).T
+        return changed(self, features=features.rewritten(rotation.shape[1], [(0, block)]))
 
     def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
         return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)

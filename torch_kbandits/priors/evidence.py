@@ -3,39 +3,21 @@
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
-from botorch.optim.closures import ForwardBackwardClosure
-from botorch.optim.core import OptimizationStatus, scipy_minimize
 from gpytorch.kernels import Kernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
-from torch_kbandits.dictionaries.base import PlayedPoints
-from torch_kbandits.dictionaries.greedy import greedy_pivots
-from torch_kbandits.errors import NumericalError
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import jittered_cholesky
-from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
-from torch_kbandits.priors.fit_diagnostics import complaints
-from torch_kbandits.priors.marginal import COVERED, Data, MarginalPosterior
-
-#: By so much a raw parameter may fall below its first value, or below 0: length scales to about 5e-5.
-_REACH = 10.0
-
-#: Climbs of a fit, from the parameters given and from others near them, and the most of them where some fail. Of 64
-#: fits the best of three was more than 0.1 nats below the best of seven in 3, of one in 7.
-_CLIMBS, _MOST_CLIMBS = 3, 6
-
-#: Of a climb.
-_OPTIONS: dict[str, Any] = {"maxiter": 200}
+from torch_kbandits.posteriors.prediction import PredictionStrategy
+from torch_kbandits.priors.fit_diagnostics import diagnostics
+from torch_kbandits.priors.marginal import CLIMBS, COVERED, MarginalPosterior, TrainingData, spanning
 
 #: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
 _UNEXPLAINED = 0.02
@@ -61,7 +43,7 @@ class Fit:
         evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
             nothing settled.
         settled: whether a maximum was found; else all is as it was given.
-        complaints: what is odd about the fit and what to do about it, in sentences.
+        diagnostics: what is odd about the fit and what to do about it, in sentences.
         mean: the constant prior mean, in units of Y; 0 unless it is learned.
     """
 
@@ -70,12 +52,12 @@ class Fit:
     memory: Memory | None
     evidence: float
     settled: bool
-    complaints: tuple[str, ...]
+    diagnostics: tuple[str, ...]
     mean: float = 0.0
 
 
 def fit_evidence(
-    data: Data,
+    data: TrainingData,
     kernel: Kernel,
     *,
     regularization: float | None = None,
@@ -114,33 +96,22 @@ def fit_evidence(
     Raises:
         InputError: if the memory is one whose number cannot be learned, or no reward counts.
 
-    Where no fit succeeds all is as it was given, and a complaint says so.
+    Where no fit succeeds all is as it was given, and the diagnostics say so.
 
     Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
     learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
     numbers O(100 u m²), m at most 128.
     """
     kept = Stationary() if memory is None else memory
-    learn, mean_variance = learn_memory and not isinstance(kept, Stationary), 1.0 if learn_mean else 0.0
-    start = _Start(kernel, regularization, mean_variance, seed, exact_up_to)
-    with _undisturbed():
-        if learn and not kept.needs_time_column:
-            fit = _predicting(start, data, kept)
-        else:
-            fit = start.climbed(data, kept, learn)
-    return fit if memory is not None else replace(fit, memory=None)
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Fit whatever the caller's grad mode, and without the words of single attempts."""
+    learn = learn_memory and not isinstance(kept, Stationary)
+    start = _Start(kernel, regularization, 1.0 if learn_mean else 0.0, seed, exact_up_to)
+    # Whatever the caller's grad mode, and without the words of single attempts.
     with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
         for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
-        yield
-
-
-# ---------------------------------------------------------------- by the marginal posterior
+        by_prediction = learn and not kept.needs_time_column
+        fit = _predicting(start, data, kept) if by_prediction else start.climbed(data, kept, learn)
+    return fit if memory is not None else replace(fit, memory=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,101 +124,51 @@ class _Start:
     seed: int
     exact_up_to: int
 
-    def climbed(self, data: Data, memory: Memory, learn: bool = False, climbs: int = _CLIMBS) -> Fit:
-        """Return the best of some climbs."""
-        kernel, variance = deepcopy(self.kernel).to(data.X), self.mean_variance
-        most = self.exact_up_to
-        posterior = MarginalPosterior(data, kernel, self.regularization, memory, learn, most, mean_variance=variance)
-        settled = _climb(posterior, self.seed, climbs)
-        if settled and posterior.num_points > len(posterior.points) and not memory.needs_time_column:
-            kernel = deepcopy(kernel)
-            many = MarginalPosterior(data, kernel, self.regularization, memory, False, COVERED, True, variance)
-            many.follow(posterior)
-            if many.unexplained() <= _UNEXPLAINED and _climb(many, self.seed, 1):
+    def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
+        """Return the best of some climbs; of many points one more, of the bound."""
+        kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
+        posterior = self.posterior(data, kernel, self.regularization, memory, self.exact_up_to, learn)
+        settled = posterior.maximize(self.seed, climbs)
+        if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
+            many = self.posterior(data, deepcopy(kernel), self.regularization, memory, COVERED)
+            if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
                 posterior = many
-        if learn and settled:
+        if settled and learn and on_time:
             memory = memory.with_horizon(posterior.horizon)
         return _described(posterior, memory, settled)
 
-
-def _climb(posterior: MarginalPosterior, seed: int, climbs: int) -> bool:
-    """Take the parameters to the best maximum that some climbs find; if there is none leave them alone and say so."""
-    parameters, size = posterior.parameters, len(posterior.Y)
-    if not parameters:
-        return True
-    given = best = _values(parameters)
-    bounds, highest = _within_reach(given, posterior.bounds), -math.inf
-    closure = ForwardBackwardClosure(lambda: -posterior() / size, parameters)
-    for climb in range(_MOST_CLIMBS):
-        if climb >= climbs and highest > -math.inf:
-            break
-        if climb:
-            _set(parameters, _near(given, bounds, generator_for(seed, climb, "fit")))
-        try:
-            result = scipy_minimize(closure, parameters, bounds, options=_OPTIONS)
-        except NumericalError:  # some line searches look far away
-            continue
-        if result.status != OptimizationStatus.FAILURE and -result.fval > highest:
-            best, highest = _values(parameters), -result.fval
-    _set(parameters, best)
-    return highest > -math.inf
-
-
-def _within_reach(given: dict[str, Tensor], bounds: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
-    """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
-
-    What has no least value is a raw parameter, of which a length scale is about e to the power of it where it is small.
-    """
-    reached = {}
-    for name, value in given.items():
-        lower, upper = bounds.get(name, (None, None))
-        if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
-            lower = value.clamp_max(0.0) - _REACH
-        reached[name] = lower, upper
-    return reached
-
-
-def _values(parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in parameters.items()}
-
-
-def _set(parameters: dict[str, Tensor], values: dict[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, value in values.items():
-            parameters[name].copy_(value)
-
-
-def _near(
-    given: dict[str, Tensor], bounds: dict[str, tuple[Any, Any]], generator: torch.Generator
-) -> dict[str, Tensor]:
-    """Return parameters near those given: times log-normal factors of deviation 1 if none is negative, else plus."""
-    values = {}
-    for name, value in given.items():
-        step = torch.randn(value.shape, generator=generator, dtype=torch.float64, device="cpu").to(value)
-        lower, upper = (torch.as_tensor(bound).to(value) for bound in bounds.get(name, (-math.inf, math.inf)))
-        moved = value * step.exp() if bool((lower >= 0.0).all()) else value + step  # raw, and a logarithm where small
-        values[name] = torch.minimum(torch.maximum(moved, lower), upper)
-    return values
+    def posterior(
+        self,
+        data: TrainingData,
+        kernel: Kernel,
+        regularization: float | None,
+        memory: Memory,
+        most: int,
+        learn: bool = False,
+    ) -> MarginalPosterior:
+        """Return what a climb maximises."""
+        variance = self.mean_variance
+        return MarginalPosterior(data, kernel, regularization, memory, learn=learn, most=most, mean_variance=variance)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
-    evidence = math.nan
+    """Return the parameters of a posterior as they are, and what is odd about them."""
+    evidence, mean = math.nan, 0.0
     said: tuple[str, ...] = (
         f"The kernel could not be fitted to {len(posterior.Y)} reward(s) and stays as it was: see whether it gives "
         "finite numbers at these points, or give another.",
     )
     if settled:
         with torch.no_grad():
-            evidence, said = float(posterior()), complaints(posterior)
+            evidence, said, mean = float(posterior()), diagnostics(posterior), posterior.mean
     kernel = posterior.kernel.eval().requires_grad_(False)
-    mean = posterior.mean if settled and posterior.mean_variance else 0.0
     return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean)
 
 
 # ---------------------------------------------------------------- by prediction
 
 
-def _predicting(start: _Start, data: Data, memory: Memory) -> Fit:
+def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
@@ -265,10 +186,8 @@ def _predicting(start: _Start, data: Data, memory: Memory) -> Fit:
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    counted, variance = memory if counts else Stationary(), start.mean_variance
-    posterior = MarginalPosterior(
-        data, fit.kernel, fit.regularization, counted, False, start.exact_up_to, mean_variance=variance
-    )
+    counted = memory if counts else Stationary()
+    posterior = start.posterior(data, fit.kernel, fit.regularization, counted, start.exact_up_to)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
 
@@ -280,33 +199,17 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-@dataclass(frozen=True)
-class _Changing(Memory):
-    """A function of which each unit of time replaces a share, which a fit finds out."""
-
-    forgetting: float = 0.0
-
-    needs_time_column: ClassVar[bool] = True
-
-    def with_horizon(self, horizon: float) -> "_Changing":
-        """Return the share of a horizon."""
-        return replace(self, forgetting=-math.expm1(-2.0 / horizon))
-
-    def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return λ for each observation, (n,)."""
-        return torch.full_like(times, float(regularization))
-
-
 def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(Data(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
-    timed = Data(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, _Changing(), learn=True, climbs=1)
+    timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
+    yield start.climbed(timed, Stationary(), learn=True, climbs=1)
 
 
+@torch.no_grad()
 def _predictive_densities(
     fit: Fit, memories: Sequence[Memory], X: Tensor, Y: Tensor, times: Tensor, predicted: Tensor
 ) -> Tensor:
@@ -325,28 +228,19 @@ def _predictive_densities(
 
     Cost: O(G p u m²), u distinct points and m of them in the dictionary.
     """
-    kernel, regularization = fit.kernel, fit.regularization
-    with torch.no_grad():
-        points, places = distinct_in_order(X)
-        ones = torch.ones(len(points), dtype=torch.float64, device=X.device)
-        Z = points[greedy_pivots(PlayedPoints(points, kernel, ones, ones), _DICTIONARY, 1e-8)]
-        factor = jittered_cholesky(gram(kernel, Z), for_solving=True)
-        embedding = torch.linalg.solve_triangular(factor, gram(kernel, Z, points), upper=False)
-        left = (prior_variance(kernel, points) - embedding.square().sum(0)).clamp_min(0.0)
-        here = places[predicted]
-        z, least = embedding[:, here].mT, left[here] + regularization
-        eye = torch.eye(len(Z), dtype=X.dtype, device=X.device)
-        scores = []
-        for memory in memories:
-            weights = Y.new_zeros(len(predicted), len(Y))
-            for row, s in zip(weights, predicted.tolist(), strict=True):
-                row[:s] = 1.0 / memory.noise(times[:s], float(times[s]), regularization)
-            none = Y.new_zeros(len(predicted), len(points))
-            total, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
-            precision = jittered_cholesky(eye + (embedding * total.unsqueeze(-2)) @ embedding.mT)
-            both = torch.stack([sums @ embedding.mT, z], dim=-1)
-            moment, whitened = torch.linalg.solve_triangular(precision, both, upper=False).unbind(-1)
-            variance = least + whitened.square().sum(-1)
-            error = Y[predicted] - (moment * whitened).sum(-1)
-            scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
-        return torch.stack(scores)
+    points, places = distinct_in_order(X)
+    here, Z = places[predicted], points[spanning(fit.kernel, points, _DICTIONARY)]
+    prior, scores = prior_variance(fit.kernel, points)[here].unsqueeze(-1), []
+    for memory in memories:
+        weights = Y.new_zeros(len(predicted), len(Y))
+        for row, s in zip(weights, predicted.tolist(), strict=True):
+            row[:s] = 1.0 / memory.noise(times[:s], float(times[s]), fit.regularization)
+        none = Y.new_zeros(len(predicted), len(points))
+        precision, sums = none.index_add(1, places, weights), none.index_add(1, places, weights * Y)
+        means = torch.where(precision > 0.0, sums / precision, 0.0)
+        strategy, z = PredictionStrategy.nystrom_with_features(fit.kernel, Z, points, means, 1.0 / precision)
+        z = z[:, here].mT.unsqueeze(-1)
+        variance = (fit.regularization + strategy.own_variance(prior, z)).squeeze(-1)
+        error = Y[predicted] - strategy.mean_at(z).squeeze(-1)
+        scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
+    return torch.stack(scores)

@@ -15,7 +15,7 @@ from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.priors.marginal import MarginalPosterior
 
 #: Kernels that divide differences by their length scale.
-_DIVIDING = (MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
+_DIVIDING = (GroupedKernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
 
 #: Values so many length scales apart share next to nothing. If so many of all pairs are, the length scale is short.
 _APART, _NEARLY_ALL = 3.0, 0.99
@@ -46,15 +46,8 @@ class _Scale(NamedTuple):
     value: float
     constraint: Interval
 
-    def subject(self, names: Sequence[str] | None) -> str:
-        """Return what the sentences are about, given the names of all columns, as far as they are known."""
-        own = [""] if names is None else [names[column] for column in self.columns]
-        numbers = ", ".join(map(str, self.columns))
-        called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
-        return f"The length scale {self.value:.3g} of column{'s' if len(self.columns) > 1 else ''} {called}"
 
-
-def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
+def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
     """Return what is odd about kernel and noise given the rewards that they were fitted to.
 
     - A length scale so short that values of its columns share nothing: at its lower bound, or less than a third of the
@@ -66,31 +59,24 @@ def complaints(posterior: MarginalPosterior) -> tuple[str, ...]:
 
     Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
     """
+    kernel, names = posterior.kernel, posterior.names
     with torch.no_grad():
-        X, kernel = _untimed(posterior), posterior.kernel
+        timed = posterior.joint is not kernel and not isinstance(kernel, SpaceTimeKernel)
+        X = posterior.points[:, 1:] if timed else posterior.points  # as the kernel sees them
         X = X[torch.linspace(0, len(X) - 1, min(len(X), _EVALUATED), dtype=torch.float64).round().long()]
         if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
             return (
                 "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
                 "these columns at all, give more rewards, or another kernel.",
             )
-        said = [
-            words
-            for scale in _length_scales(kernel, range(X.shape[-1]))
-            if (words := _oddity(scale, kernel, X, posterior.names))
-        ]
+        scales = _length_scales(kernel, range(X.shape[-1]))
+        said = [f"{_subject(scale, names)} is {fault}" for scale in scales if (fault := _fault(scale, kernel, X))]
     if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
         said.append(
             "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
             "some points again."
         )
     return tuple(dict.fromkeys(said))
-
-
-def _untimed(posterior: MarginalPosterior) -> Tensor:
-    """Return the points as the kernel sees them."""
-    timed = posterior.joint is not posterior.kernel and not isinstance(posterior.kernel, SpaceTimeKernel)
-    return posterior.points[:, 1:] if timed else posterior.points
 
 
 def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
@@ -103,27 +89,35 @@ def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
     return float(posterior.density()) < alone + _NOTHING
 
 
-def _oddity(scale: _Scale, kernel: Kernel, X: Tensor, names: Sequence[str] | None) -> str | None:
-    subject = scale.subject(names)
-    values = X[:, list(scale.columns)]
-    lower, upper = float(scale.constraint.lower_bound), float(scale.constraint.upper_bound)
+def _subject(scale: _Scale, names: Sequence[str] | None) -> str:
+    """Return what a sentence is about, given the names of all columns, as far as they are known."""
+    own = [""] if names is None else [names[column] for column in scale.columns]
+    numbers = ", ".join(map(str, scale.columns))
+    called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
+    return f"The length scale {scale.value:.3g} of column{'s' if len(scale.columns) > 1 else ''} {called}"
+
+
+def _fault(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
+    """Return what is wrong with a length scale, and what to do; None if nothing is."""
+    columns, value, constraint = scale
+    values = X[:, columns]
     if bool((values == values[:1]).all()):
         return None
-    if (lower > 0.0 and scale.value <= lower * (1.0 + _AT)) or _is_short(values, scale.value):
+    lower, upper = float(constraint.lower_bound), float(constraint.upper_bound)
+    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or _is_short(values, value):
         return (
-            f"{subject} is short: rewards change faster than its values are apart, and one value says nothing of "
-            "the next. Treat it as a category if it names kinds of things, see GroupedKernel; else leave it out, put "
-            "something smoother in its place, or give a lengthscale_prior."
+            "short: rewards change faster than its values are apart, and one value says nothing of the next. Treat it "
+            "as a category if it names kinds of things, see GroupedKernel; else leave it out, put something smoother "
+            "in its place, or give a lengthscale_prior."
         )
-    if scale.value >= upper * (1.0 - _AT):
-        return f"{subject} is at its upper bound: raise that, or leave out what explains so little."
-    ends = [X.clone(), X.clone()]
-    for end, most in zip(ends, (values.amin(0), values.amax(0)), strict=True):
-        end[:, list(scale.columns)] = most
-    across = gram(kernel, ends[0].unsqueeze(-2), ends[1].unsqueeze(-2)).flatten()
-    noticed = prior_variance(kernel, ends[0]) + prior_variance(kernel, ends[1]) - 2.0 * across
+    if value >= upper * (1.0 - _AT):
+        return "at its upper bound: raise that, or leave out what explains so little."
+    low, high = X.clone(), X.clone()
+    low[:, columns], high[:, columns] = values.amin(0), values.amax(0)
+    across = gram(kernel, low.unsqueeze(-2), high.unsqueeze(-2)).flatten()
+    noticed = prior_variance(kernel, low) + prior_variance(kernel, high) - 2.0 * across
     if float(noticed.mean()) < _NOTICED:
-        return f"{subject} is so long that it explains nothing: leave it out, or give a lengthscale_prior."
+        return "so long that it explains nothing: leave it out, or give a lengthscale_prior."
     return None
 
 
@@ -141,7 +135,7 @@ def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[_Scale]:
         kernel = kernel.base_kernel
     if kernel.active_dims is not None:
         columns = [columns[place] for place in cast(Tensor, kernel.active_dims).tolist()]
-    if isinstance(kernel, (GroupedKernel, *_DIVIDING)) and kernel.has_lengthscale:
+    if isinstance(kernel, _DIVIDING) and kernel.has_lengthscale:
         scales = cast(Tensor, kernel.lengthscale).flatten().tolist()
         each = range(len(columns)) if len(scales) == len(columns) else [0] * len(columns)
         groups = kernel.groups if isinstance(kernel, GroupedKernel) else each

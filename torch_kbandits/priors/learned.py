@@ -1,25 +1,25 @@
 """A prior that nobody knows: kernel, noise, mean and units are fitted to the rewards that count."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpytorch.kernels import Kernel
 from gpytorch.means import ConstantMean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.memory import Memory
+from torch_kbandits.numerics.gram import check_kernel
+from torch_kbandits.observations.history import rewards
 from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.fitting import Units, default_kernel, floor_below
-from torch_kbandits.priors.marginal import Data
+from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.priors.prior import Prior, PriorMean, own_mean
-
-#: From so many rewards on it is said what is odd about a fit; of fewer much is.
-_TELLING = 50
+from torch_kbandits.priors.units import Units, column_spans, default_kernel, floor_below
 
 #: The share of the variance of rewards that is taken for noise before anything is fitted.
 _FIRST_NOISE = 0.1
@@ -38,50 +38,6 @@ class LastFit(NamedTuple):
 
 
 NEVER = LastFit()
-
-
-@dataclass(frozen=True, eq=False)
-class Told:
-    """What a prior is fitted to.
-
-    Attributes:
-        X: points (n, d) of the rewards that count, in the order told; under a prior on time with the time before them.
-        Y: the rewards, (n,).
-        expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-        spans: what each column without the time is divided by, (d,), unless a kernel is given; see ``column_spans``.
-        first: the first different rewards since a restart, (f,), by which penalties are known; none where the level of
-            rewards may change.
-        memory: which rewards count; None where all do.
-        times: when the rewards were made, (n,); None without a memory.
-        now: the current time.
-        groups: as in ``default_kernel``.
-        names: as in ``Data``.
-    """
-
-    X: Tensor
-    Y: Tensor
-    expected: Tensor | None
-    spans: Tensor
-    first: Tensor
-    memory: Memory | None
-    times: Tensor | None
-    now: float
-    groups: Sequence[int] | None
-    names: Sequence[str] | None = None
-
-
-class Learned(NamedTuple):
-    """What was fitted.
-
-    Attributes:
-        prior: in units of rewards.
-        memory: as given, or with its number fitted.
-        complaints: what is odd about the fit, in sentences.
-    """
-
-    prior: Prior
-    memory: Memory | None
-    complaints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +108,7 @@ class LearnedPrior:
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
-            own = own_mean(self.mean)
-            object.__setattr__(self, "mean", 0.0 if own is None else own)
+            object.__setattr__(self, "mean", own_mean(self.mean))
         if self.is_known and not self.learn_memory:
             raise InputError(
                 "Nothing is left to learn: kernel, regularization and mean are given, and no parameter of the kernel "
@@ -189,42 +144,61 @@ class LearnedPrior:
         return number >= last.number + self.refit_share * last.counted
 
     def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
-        """Return the prior before any reward, as if the deviation of rewards were their unit.
+        """Return the prior before any reward, as if the deviation of rewards were their unit; see ``fitted``."""
+        return self._unfitted(Units(spans=self._divided_by(spans)), len(spans), groups)
+
+    def fitted(
+        self,
+        data: TrainingData,
+        spans: Tensor,
+        *,
+        first: Tensor,
+        expected: Tensor | None = None,
+        memory: Memory | None = None,
+        groups: Sequence[int] | None = None,
+        seed: int,
+        units_only: bool = False,
+    ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
+        """Fit to two rewards or more, or only bring what is given to their units.
 
         Args:
-            spans: as in ``Told``, (d,).
+            data: the rewards that count, as they were told.
+            spans: what each column without the time is divided by, (d,), unless a kernel is given.
+            first: the first different rewards since a restart, (f,), by which penalties are known; none where the level
+                of rewards may change.
+            expected: a prior mean that is given, at the points, (n,); None where it is fitted.
+            memory: which rewards count; None where all do.
             groups: as in ``default_kernel``.
-        """
-        return self._first(Units(0.0, 1.0, spans=self._divided_by(spans)), len(spans), groups)
+            seed: of the points from which the fit starts.
+            units_only: whether nothing is fitted but the units.
 
-    def fitted(self, told: Told, seed: int, *, units_only: bool = False) -> Learned:
-        """Return the prior that is fitted to two rewards or more, or only brought to their units."""
-        X, Y, dimension = told.X.double(), told.Y.double(), len(told.spans)
-        floor, centered = -math.inf, told.expected is not None
-        if told.expected is not None:
-            Y = Y - told.expected.double()
+        Returns:
+            The prior in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        """
+        X, Y, floor = data.X.double(), data.Y.double(), -math.inf
+        if expected is not None:
+            Y = Y - expected.double()
         elif self.clip:
-            floor = floor_below(told.first.double(), float(Y.min()))
-        units = Units.of(Y, centered=centered, floor=floor, spans=self._divided_by(told.spans))
+            floor = floor_below(first.double(), float(Y.min()))
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
         if units_only:
-            return Learned(self._first(units, dimension, told.groups), told.memory)
+            return self._unfitted(units, len(spans), groups), memory, ()
         fit = fit_evidence(
-            Data(units.points(X), units.rewards(Y), told.times, None if told.times is None else told.now, told.names),
-            self._kernel(units, dimension, told.groups),
+            replace(data, X=units.points(X), Y=units.rewards(Y)),
+            self._kernel(units, len(spans), groups),
             regularization=self._noise(units),
-            memory=None if told.memory is None else told.memory.scaled(units.scale**-2),
+            memory=None if memory is None else memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
-            learn_mean=self.mean is None and told.memory is not None,
+            learn_mean=self.mean is None and memory is not None,
             seed=seed,
         )
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
-        prior = self._kept(units.prior(fit.kernel, fit.regularization, mean))
-        said = fit.complaints if len(Y) >= _TELLING else ()
-        learned = None if fit.memory is None else fit.memory.scaled(units.scale**2)
-        return Learned(prior, learned if self.learn_memory else told.memory, said)
+        if self.learn_memory and fit.memory is not None:
+            memory = fit.memory.scaled(units.scale**2)
+        return self._kept(units.prior(fit.kernel, fit.regularization, mean)), memory, fit.diagnostics
 
-    def _first(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
+    def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
         noise = self._noise(units)
         kernel = self._kernel(units, dimension, groups)
@@ -248,6 +222,38 @@ class LearnedPrior:
         if self.kernel is None:
             return default_kernel(dimension, groups)
         return units.kernel(self.kernel) if self._knows_kernel else self.kernel
+
+
+def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True, seed: int = 0) -> Prior:
+    """Fit kernel, noise and mean to rewards, as ``LearnedPrior`` does; a ``Bandit`` takes the result as ``prior``.
+
+    Args:
+        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame; what is in single precision is fitted in
+            double.
+        Y: rewards (n,), as in ``Bandit.tell``.
+        kernel: as in ``LearnedPrior``; unless given ``default_kernel(d)``, each column divided by its range.
+        clip: whether rewards far below the others count as less far below, see ``floor_below``.
+        seed: of the points from which the fit starts.
+
+    Raises:
+        InputError: if the data does not fit together, or the kernel to the data.
+
+    A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
+    noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
+
+    Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
+    """
+    X = checks.points("X", X)
+    if X.dim() != 2 or len(X) < 2:
+        raise InputError(f"X must be (n, d) with n >= 2, got {checks.describe(X)}.")
+    Y, learned = rewards(Y, X.double()), LearnedPrior(kernel, clip=clip)
+    if kernel is not None:
+        check_kernel(kernel, X[:1].double())
+    seed = checks.whole_number("seed", seed)
+    prior, _, diagnostics = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
+    for diagnostic in diagnostics:
+        warnings.warn(diagnostic, KernelBanditWarning, stacklevel=2)
+    return prior
 
 
 def given_prior(prior: Prior | LearnedPrior) -> Prior:

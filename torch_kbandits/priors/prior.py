@@ -51,8 +51,7 @@ class Prior:
         checks.keep(self, regularization=checks.positive)
         if not (isinstance(self.floor, float) and self.floor == -math.inf):
             checks.keep(self, floor=checks.finite_number)
-        mean = own_mean(self.mean)
-        object.__setattr__(self, "mean", 0.0 if mean is None else mean)
+        object.__setattr__(self, "mean", own_mean(self.mean))
         object.__setattr__(self, "kernel", deepcopy(self.kernel))
 
 
@@ -60,23 +59,21 @@ class FunctionMean(Mean):
     """A function of points (n, d) that returns (n,), as a GPyTorch mean.
 
     Args:
-        function: where it ``depends_on_time`` it is given the time, (n,), of points whose first column that is.
+        function: if it ``depends_on_time`` it is given the time (n,), too.
         dtype: of the points that it is given.
+        timed: whether the first column of points is the time, which it is not given with them.
     """
 
-    def __init__(self, function: Callable[..., Any], dtype: torch.dtype) -> None:
+    def __init__(self, function: Callable[..., Any], dtype: torch.dtype, *, timed: bool) -> None:
         super().__init__()
-        self.function, self.depends_on_time, self._dtype = function, depends_on_time(function), dtype
+        self.function, self._dtype, self._timed = function, dtype, timed
+        self._depends_on_time = timed and depends_on_time(function)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the means at points (..., n, d), with a time (..., n, 1 + d), (..., n).
-
-        Raises:
-            InputError: if the function does not return a finite number for each point.
-        """
+        """Return the means at points (..., n, d), with a time (..., n, 1 + d), (..., n); refuse what is none."""
         points = x.reshape(-1, x.shape[-1])
-        words = {"time": points[:, 0]} if self.depends_on_time else {}
-        values = torch.as_tensor(self.function(points[:, len(words) :].to(self._dtype), **words)).to(x)
+        words = {"time": points[:, 0]} if self._depends_on_time else {}
+        values = torch.as_tensor(self.function(points[:, int(self._timed) :].to(self._dtype), **words)).to(x)
         if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
             raise InputError(
                 f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
@@ -85,50 +82,26 @@ class FunctionMean(Mean):
         return values.reshape(x.shape[:-1])
 
 
-class TabulatedMean(Mean):
-    """A value for each of some points.
-
-    Args:
-        points: (A, d).
-        values: (A,).
-    """
+class TabulatedMean:
+    """A value (A,) for each of some points (A, d), as a function of points."""
 
     def __init__(self, points: Tensor, values: Tensor) -> None:
-        super().__init__()
-        self.register_buffer("values", values)
-        keys, self._dtype = row_keys(points), points.dtype
+        self._values, keys = values, row_keys(points)
         self._places = {key: place for place, key in enumerate(keys)}
-        first = values[[self._places[key] for key in keys]]
-        if not torch.equal(values, first):
-            row = int((values != first).nonzero()[0])
+        different = values != values[[self._places[key] for key in keys]]
+        if bool(different.any()):
+            row = int(different.nonzero()[0])
             raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the values at points (..., n, d), (..., n). Cost: O(n).
-
-        Raises:
-            InputError: if a point has none.
-        """
-        points = x.reshape(-1, x.shape[-1])
-        places = [self._places.get(key) for key in row_keys(points.to(self._dtype))]
+    def __call__(self, X: Tensor) -> Tensor:
+        """Return the values at points (n, d), (n,), or refuse a point that has none. Cost: O(n)."""
+        places = [self._places.get(key) for key in row_keys(X)]
         if None in places:
             raise InputError(
-                f"mean has a value for each arm, and {points[places.index(None)].tolist()} is none: give mean as a "
+                f"mean has a value for each arm, and {X[places.index(None)].tolist()} is none: give mean as a "
                 "function of points (n, d)."
             )
-        return cast(Tensor, self.values)[cast(list[int], places)].reshape(x.shape[:-1])
-
-
-class UntimedMean(Mean):
-    """The mean of points whose first column is the time, on which it does not depend."""
-
-    def __init__(self, base: Mean) -> None:
-        super().__init__()
-        self.base = base
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means at points (..., n, 1 + d), (..., n)."""
-        return cast(Tensor, self.base(x[..., 1:]))
+        return self._values[cast(list[int], places)]
 
 
 def depends_on_time(mean: PriorMean | None) -> bool:
@@ -141,19 +114,15 @@ def depends_on_time(mean: PriorMean | None) -> bool:
         return False
 
 
-def own_mean(mean: PriorMean) -> PriorMean | None:
-    """Return a prior mean that nobody else changes; None if it is zero.
-
-    Raises:
-        InputError: if it is of another kind, or a number that is not finite.
-    """
+def own_mean(mean: PriorMean) -> PriorMean:
+    """Return a prior mean that nobody else changes, or refuse what is none."""
     if isinstance(mean, Mean):
         return deepcopy(mean)
     if callable(mean):
         return mean
     if isinstance(mean, (list, tuple)) or getattr(mean, "ndim", 0):
         return checks.finite("mean", torch.as_tensor(checks.real_numbers("mean", mean)).to(torch.float64, copy=True))
-    return checks.finite_number("mean", mean) or None
+    return checks.finite_number("mean", mean) or 0.0
 
 
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
@@ -167,17 +136,24 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
         InputError: if it is of another size, or is not finite at an example.
     """
     kind, example = untimed(candidates), candidates.example
-    if isinstance(mean, Mean):
-        module = mean
-    elif callable(mean):
-        module = FunctionMean(mean, kind.example.dtype)
-    elif isinstance(mean, Tensor):
-        module = _tabulated(kind, mean)
+    function = mean
+    if isinstance(mean, Tensor):
+        arms = kind.source.tensor if isinstance(kind, Arms) else None
+        if arms is None or mean.shape != arms.shape[:1]:
+            raise InputError(
+                f"A value for each arm, mean={checks.describe(mean)}, needs arms in memory, as many as values: give "
+                "mean as a number, a function of points (n, d) or a GPyTorch mean."
+            )
+        function = TabulatedMean(arms, mean)
+    elif not callable(mean):
+        function = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
+        function.initialize(constant=torch.tensor(mean, dtype=torch.float64))
+    if isinstance(function, Mean) and kind is candidates:
+        module = function
     else:
-        module = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
-        module.initialize(constant=torch.tensor(mean, dtype=torch.float64))
+        dtype = example.dtype if isinstance(function, Mean) else kind.example.dtype
+        module = FunctionMean(cast(Callable[..., Any], function), dtype, timed=kind is not candidates)
     module = module.to(example).requires_grad_(False).eval()
-    module = UntimedMean(module) if candidates is not kind and not depends_on_time(mean) else module
     try:
         with torch.no_grad():
             values = prior_mean(module, example)
@@ -188,16 +164,3 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     if values.shape != example.shape[:-1] or not checks.all_finite(values):
         raise InputError(f"mean must give a finite number for each point (n, d), got {checks.describe(values)}.")
     return module
-
-
-def _tabulated(candidates: Candidates, values: Tensor) -> TabulatedMean:
-    """Return the mean of a value for each arm."""
-    arms = candidates.source.tensor if isinstance(candidates, Arms) else None
-    if arms is None:
-        raise InputError(
-            f"A value for each arm, mean={checks.describe(values)}, needs arms in memory: give mean as a number, a "
-            "function of points (n, d) or a GPyTorch mean."
-        )
-    if values.shape != arms.shape[:1]:
-        raise InputError(f"mean must be a value for each of {len(arms)} arms, got {checks.describe(values)}.")
-    return TabulatedMean(arms, values.to(candidates.example))

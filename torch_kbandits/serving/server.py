@@ -1,28 +1,49 @@
-"""The service at an address, until it is told to stop; needs uvicorn."""
+"""The service over HTTP, in JSON, until the process is told to stop."""
 
-import asyncio
+import hmac
 import ipaddress
+import json
+import logging
+import math
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from typing import cast
-
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from http.server import BaseHTTPRequestHandler
+from operator import itemgetter
+from socketserver import ThreadingTCPServer
+from threading import Event, Thread
+from typing import Any, cast
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
-from torch_kbandits.serving.http import MAX_REQUEST, application
+from torch_kbandits.errors import InputError, KernelBanditError
+from torch_kbandits.serving.errors import MalformedRequestError, NotSavingError, UnauthorizedError, status_of
+from torch_kbandits.serving.requests import parsed
 from torch_kbandits.serving.service import Service
+from torch_kbandits.serving.views import prometheus
 
-#: Letters of a token, at least.
-_SHORTEST_TOKEN = 16
-#: Seconds for which a connection is kept whose client sends no request, or reads nothing of an answer.
+#: Bytes of the body of a request, unless told otherwise.
+MAX_REQUEST = 2**20
+#: Connections at most, also so many are accepted at a time: of files any system lets a process open more.
+MOST_CONNECTIONS = 128
+#: Seconds without a byte after which a connection is closed that waits for a request.
 _PATIENCE = 10.0
-#: Seconds in which answers must be read once the server is told to stop.
-_LAST_SECONDS = 30
-#: Connections at most; also so many are accepted at a time.
-_MOST_CONNECTIONS = 256
+#: Seconds in which a body must arrive, and an answer be read.
+_LAST_SECONDS = 30.0
+#: Letters of a token at least, and of the message of an error at most.
+_SHORTEST_TOKEN, _LONGEST_MESSAGE = 16, 2000
+#: Names of this machine by which a browser or a client on it calls it.
+_LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
+#: What there is, and by which method.
+_METHODS = dict.fromkeys(("/ask", "/tell", "/forget", "/recommend", "/belief"), "POST") | dict.fromkeys(
+    ("/pending", "/health", "/metrics", "/ready"), "GET"
+)
+#: What a status says beside its message.
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 405: {"Allow": "GET, POST"}, 503: {"Retry-After": "1"}}
+
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -40,7 +61,9 @@ def serve(
         service: open; also closed if this fails.
         host: a name or an address of this machine.
         port: from 0, for any that is free, to 65,535.
-        token: that requests must bring; needed where others than this machine can reach the address.
+        token: that requests must bring, ``Authorization: Bearer TOKEN``; needed where others than this machine can
+            reach the address. Without one requests must call the server by a local name, which no page of another site
+            that a browser here shows can.
         max_request: bytes of the body of a request.
         listening: called with the address once there is one.
 
@@ -48,89 +71,27 @@ def serve(
         InputError: if an argument does not fit, or others can reach the address and there is no token.
         OSError: if the address cannot be had.
     """
-    with ExitStack() as failed:
-        failed.callback(service.close)
-        check_address(host, port, token)
-        app = application(service, token=token, max_request=max_request)
-        where = listening_at(host, port)
-        failed.pop_all()
-    name, number = where.getsockname()[:2]
-    listening(f"http://{f'[{name}]' if ':' in name else name}:{number}")
-    config = uvicorn.Config(
-        app,
-        http=_Connection,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        backlog=_most_connections(),
-        timeout_graceful_shutdown=_LAST_SECONDS,
-    )
-    with suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[where])
+    with closing(service):
+        _check_address(host, port, token)
+        stop = Event()
+        with _Server(service, host, port, token, checks.positive_integer("max_request", max_request)) as server:
+            handlers = {
+                number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
+            }
+            Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+            try:
+                name, number = server.server_address[:2]
+                listening(f"http://{f'[{name}]' if ':' in str(name) else name}:{number}")
+                while not stop.wait(1.0):  # where signals interrupt no wait, they are seen in between
+                    pass
+            finally:
+                server.stop()
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
 
 
-class _Connection(H11Protocol):
-    """HTTP, of which a connection ends whose client is not heard of, or reads nothing, for too long.
-
-    Where there are as many as may be, the one that waits longest for a request makes room for a new one.
-    """
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(cast(asyncio.Transport, transport))
-        self._watch: asyncio.TimerHandle | None = None
-        self._look_later()
-        there = [each for each in cast(set[_Connection], self.connections) if not each.transport.is_closing()]
-        if len(there) > _most_connections():
-            waiting = (each for each in there if each.is_idle or each.cycle.more_body)  # this one is
-            min(waiting, key=lambda each: each.idle_since).transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._look_later()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is carried out."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def _look_later(self) -> None:
-        """Look at the client after a while, from now on."""
-        if self._watch is not None:
-            self._watch.cancel()
-        self.idle_since, self._left = self.loop.time(), self.transport.get_write_buffer_size()
-        self._watch = self.loop.call_later(_PATIENCE, self._look)
-
-    def _look(self) -> None:
-        """End the connection if it waits for the client, who has read nothing since."""
-        if (self.is_idle or self.flow.write_paused) and self.transport.get_write_buffer_size() >= self._left:
-            self.transport.abort()
-        else:
-            self._look_later()
-
-
-def _most_connections() -> int:
-    """Return how many connections there may be, at most a quarter of the files that this process may have open."""
-    try:
-        import resource
-    except ImportError:  # where there is no such limit
-        return _MOST_CONNECTIONS
-    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _MOST_CONNECTIONS if allowed < 0 else min(_MOST_CONNECTIONS, max(1, allowed // 4))
-
-
-def check_address(host: str, port: int, token: str | None) -> None:
-    """Refuse an address that others can reach without a token, and a token that can be guessed.
-
-    Raises:
-        InputError: if so.
-    """
+def _check_address(host: str, port: int, token: str | None) -> None:
+    """Refuse an address that others can reach without a token, and a token that can be guessed."""
     if checks.non_negative_integer("port", port) > 65535:
         raise InputError(f"port must be at most 65535, got {checks.shown(port)}.")
     if token is not None and not (len(token) >= _SHORTEST_TOKEN and token.isascii() and token.isprintable()):
@@ -138,28 +99,219 @@ def check_address(host: str, port: int, token: str | None) -> None:
             f"The token must have at least {_SHORTEST_TOKEN} letters and digits: "
             "python -c 'import secrets; print(secrets.token_urlsafe())' makes one."
         )
-    if token is None and not _is_local(host):
+    try:
+        is_local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = host == "localhost"
+    if token is None and not is_local:
         raise InputError(
             f"Others can reach {checks.shown(host)}: give a token, --token-file FILE or KBANDITS_TOKEN, or leave out "
             "--host, and this machine alone can."
         )
 
 
-def _is_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+class _Server(ThreadingTCPServer):
+    """Listens at the first address of a name, with a thread for each connection.
+
+    Where there are as many connections as may be, the one that waits longest for its client makes room for a new one.
+    """
+
+    allow_reuse_address = daemon_threads = True
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, service: Service, host: str, port: int, token: str | None, max_request: int) -> None:
+        self.service, self.token, self.max_request = service, token, max_request
+        #: Of each operation the seconds that the latest answers took, and how many there were.
+        self.seconds, self.counts = defaultdict[str, deque[float]](lambda: deque(maxlen=1000)), Counter[str]()
+        #: Since when a client is waited for, by its connection; infinity while a request is carried out.
+        self.waiting: dict[socket.socket, float] = {}
+        self.is_stopping, self._start = False, time.monotonic()
+        self.address_family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        super().__init__(cast(Any, address), _Connection)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.waiting[request] = time.monotonic()
+        if len(self.waiting) > MOST_CONNECTIONS:
+            longest = min(self.waiting.copy().items(), key=itemgetter(1))[0]
+            self.waiting[longest] = math.inf
+            _end(longest, socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.waiting.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("A connection of %s broke.", client_address, exc_info=True)
+
+    def state(self) -> dict[str, Any]:
+        """Return what is counted and measured here."""
+        journal, latency = self.service.journal, {}
+        for operation, seconds in self.seconds.copy().items():
+            ranked = sorted(seconds)
+            quantiles = {f"p{share}": ranked[-(-len(ranked) * share // 100) - 1] for share in (50, 99)}
+            latency[operation] = {"count": self.counts[operation], **quantiles}
+        saved = {"bytes": journal.size, "changes": self.service.num_changes}
+        saved |= {"syncs": journal.num_syncs, "sync_seconds": journal.sync_seconds}
+        return {"uptime": time.monotonic() - self._start, "journal": saved, "latency": latency}
+
+    def stop(self) -> None:
+        """Take no more requests, and wait until those that there are were answered and read, for a while."""
+        self.shutdown()
+        self.is_stopping, until = True, time.monotonic() + _LAST_SECONDS
+        for connection, since in self.waiting.copy().items():
+            if since < math.inf:
+                _end(connection, socket.SHUT_RD)
+        while self.waiting and time.monotonic() < until:
+            time.sleep(0.01)
 
 
-def listening_at(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at the first address of a name."""
-    # asyncio sends small answers at once where a socket says that it is of TCP; else they wait 40 ms for each other.
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with ExitStack() as failed:
-        found = failed.enter_context(socket.socket(family, kind, protocol))
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen()
-        failed.pop_all()
-    return found
+class _Connection(BaseHTTPRequestHandler):
+    """The requests of a client, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def handle_one_request(self) -> None:
+        self._wait_for_client(_PATIENCE)
+        if self.server.is_stopping:
+            self.close_connection = True
+        else:
+            super().handle_one_request()
+
+    def finish(self) -> None:
+        with suppress(OSError):  # with bytes unread the system would end the connection before the answer is read
+            self._wait_for_client(_PATIENCE)
+            self.connection.shutdown(socket.SHUT_WR)
+            until = time.monotonic() + _LAST_SECONDS
+            while self.rfile.read1() and time.monotonic() < until:
+                pass
+        super().finish()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what is no request, or has a method that nothing here takes."""
+        self.close_connection = True
+        status = 405 if code == 501 else 400
+        self._refuse(status, MalformedRequestError.__name__, f"{message or 'That is no request'}.")
+
+    def version_string(self) -> str:
+        """Say which server this is, and no versions."""
+        return "kbandits"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Keep no log of requests."""
+
+    def do_GET(self) -> None:
+        closes, self.close_connection = self.close_connection, True  # unless the body is read
+        try:
+            self._admit()
+            operation, start = self._operation(), time.perf_counter()
+            body = self._body()
+            self.close_connection = closes
+            self.server.waiting[self.connection] = math.inf
+            answer = self._answer(operation, parsed(body))
+            self.server.seconds[operation].append(time.perf_counter() - start)
+            self.server.counts[operation] += 1
+            self._send(200, *answer)
+        except KernelBanditError as error:
+            self._refuse(status_of(error), type(error).__name__, str(error))
+        except (ConnectionError, TimeoutError):
+            raise
+        except Exception:
+            _log.exception("%s %s failed", self.command, self.path)
+            message = "Something unexpected happened, which the log of the server shows; nothing changed."
+            self._refuse(500, "InternalError", message)
+
+    do_POST = do_GET  # noqa: N815
+
+    def _admit(self) -> None:
+        """Refuse who has no token, or calls by a name that is not of this machine where there is no token."""
+        if self.server.token is None:
+            host = self.headers.get("Host", "")
+            name = host if host.endswith("]") else host.rpartition(":")[0] or host
+            if name.lower() not in _LOCAL_NAMES:
+                raise MalformedRequestError(
+                    f"Call this server by one of {', '.join(_LOCAL_NAMES)}, got {checks.shown(host)}: by other names "
+                    "it takes requests with a token alone."
+                )
+        elif self.path != "/ready":
+            kind, _, given = self.headers.get("Authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.server.token.encode()):
+                raise UnauthorizedError("Send the token of this server: Authorization: Bearer TOKEN.")
+
+    def _operation(self) -> str:
+        path = self.path.partition("?")[0]
+        if path not in _METHODS:
+            raise MalformedRequestError(f"There is no {checks.shown(path)}.", 404)
+        if self.command != _METHODS[path]:
+            raise MalformedRequestError(f"{path} takes {_METHODS[path]}, not {self.command}.", 405)
+        return path[1:]
+
+    def _body(self) -> bytes:
+        """Return the body of a request, read no further than the limit."""
+        given, in_parts = {*self.headers.get_all("Content-Length", [])}, "Transfer-Encoding" in self.headers
+        if self.command == "GET" and not given and not in_parts:
+            return b""
+        kind = self.headers.get_content_type() if "Content-Type" in self.headers else ""
+        if kind != "application/json":
+            raise MalformedRequestError(f"Send JSON, Content-Type: application/json; got {checks.shown(kind)}.", 415)
+        if in_parts or len(given) != 1 or not (digits := given.pop()).isdecimal() or not digits.isascii():
+            raise MalformedRequestError("Send the body in one, with its Content-Length, a whole number.", 411)
+        length, most = int(digits[:20]), self.server.max_request
+        if length > most:
+            message = f"The body may have {most:,} bytes: ask or tell in parts, or raise --max-request."
+            raise MalformedRequestError(message, 413)
+        body, until = bytearray(), time.monotonic() + _LAST_SECONDS
+        self._wait_for_client(_LAST_SECONDS)
+        try:
+            while len(body) < length:
+                if not (part := self.rfile.read1(length - len(body))):
+                    raise ConnectionAbortedError
+                if time.monotonic() > until:
+                    raise TimeoutError
+                body += part
+        except TimeoutError:
+            message = f"The body did not arrive within {_LAST_SECONDS:g} s: send it at once."
+            raise MalformedRequestError(message, 408) from None
+        return bytes(body)
+
+    def _answer(self, operation: str, request: Mapping[str, Any]) -> tuple[bytes, str]:
+        """Return the content of an answer, and its kind."""
+        service = self.server.service
+        if operation == "ready":
+            if service.failure is not None:
+                raise NotSavingError(f"Nothing is answered any more, start the server anew: {service.failure}.")
+            return _json({"ready": True})
+        found = service.answer(operation, request)
+        if operation == "metrics":
+            return prometheus(found | self.server.state()).encode(), "text/plain; version=0.0.4"
+        return _json(found | self.server.state() if operation == "health" else found)
+
+    def _refuse(self, status: int, name: str, message: str) -> None:
+        self._send(status, *_json({"error": {"type": name, "message": message[:_LONGEST_MESSAGE]}}))
+
+    def _send(self, status: int, content: bytes, kind: str) -> None:
+        self.close_connection |= self.server.is_stopping
+        self._wait_for_client(_LAST_SECONDS)
+        self.send_response(status)
+        headers = {"Content-Type": kind, "Content-Length": str(len(content))} | _HEADERS.get(status, {})
+        for name, value in (headers | ({"Connection": "close"} if self.close_connection else {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def _wait_for_client(self, patience: float) -> None:
+        self.connection.settimeout(patience)
+        self.server.waiting[self.connection] = time.monotonic()
+
+
+def _json(content: Mapping[str, Any]) -> tuple[bytes, str]:
+    # Half of a pair of surrogates, which JSON may hold, has no UTF-8: so all is ASCII.
+    return json.dumps(content, allow_nan=False).encode(), "application/json"
+
+
+def _end(connection: socket.socket, how: int) -> None:
+    with suppress(OSError):
+        connection.shutdown(how)

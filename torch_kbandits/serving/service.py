@@ -3,31 +3,30 @@
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.replay_log import ask_again, last_fits, recorded
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
-from torch_kbandits.files import file_error, put_in_place, read_whole
-from torch_kbandits.serving.book import BY_POINT, EXPIRED, FORGOTTEN, Book, fingerprint
-from torch_kbandits.serving.journal import REMOVED, REPLACED, Journal
-from torch_kbandits.serving.refusals import NotSavingError, UnknownIdError
-from torch_kbandits.serving.requests import Reader, ids_of, key_of, plain, time_of, values_of, without_key
+from torch_kbandits.files import locked, put_in_place, read_whole
+from torch_kbandits.serving.errors import KeyReusedError, NotPendingError, NotSavingError
+from torch_kbandits.serving.journal import Journal
+from torch_kbandits.serving.requests import arguments, fingerprint, key_of, plain, time_of
 from torch_kbandits.serving.views import VIEWS
 
 #: Changes after which the bandit is saved whole and a new journal begun: so many are told again after a crash.
 COMPACT_AFTER = 1000
+#: Requests with a key or ids, and points in the answers to them, that are remembered: the latest.
+REMEMBERED = 10_000
 
 _CHANGES = ("ask", "tell", "forget")
-
-_Found = TypeVar("_Found")
 
 _log = logging.getLogger(__name__)
 
@@ -36,25 +35,23 @@ class Service:
     """A bandit that is asked and told by JSON, with a file, the journal of its changes since, and a memory of answers.
 
     What was answered is on the disk: after a crash the same file is opened again, with the points that were asked for
-    exactly as they were answered. A request that comes again, by its key or by ids already told, is answered again and
-    not carried out again. One process at a time may have the file.
+    exactly as they were answered. A request that comes again, known by its ids or its key, is answered again and not
+    carried out again. One process at a time may have the file. Threads take turns. Use ``open``.
 
-    ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place. So
-    a crash at any moment leaves a pair of which it is known what to tell again.
-
-    Once a learned prior was fitted, the bandit is saved whole: so no fit is made again after a crash, but for one that
-    the crash came upon.
-
-    Threads take turns. Use ``open``.
+    ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place: a
+    crash leaves a pair of which it is known what to tell again. It is also saved whole once a prior was fitted: so no
+    fit is made again after a crash, but for one that the crash came upon.
     """
 
     def __init__(self, bandit: Bandit, path: Path, lock: FileLock, compact_after: int) -> None:
         self.bandit, self.path = bandit, path
+        #: How many changes the journal has since the file was written.
+        self.num_changes = 0
         self._sole, self._compact_after = lock, compact_after
-        self._reader = Reader(bandit.candidates.example.to(bandit.candidates.device))
-        self._turns, self._is_between, self._changes = RLock(), False, 0
-        self._book, self._fits = Book(), last_fits(bandit)
-        self._file, self._journal = _identity(path), self._recovered()
+        self._turns, self._is_between = RLock(), False
+        self._fits = last_fits(bandit)
+        self._answers, self._num_points = dict[str, tuple[str, dict[str, Any]]](), 0
+        self._file, self.journal = _identity(path), self._recovered()
 
     @classmethod
     def open(cls, path: str | PathLike[str], *, into: Bandit | None = None, compact_after: int = COMPACT_AFTER) -> Self:
@@ -73,13 +70,7 @@ class Service:
         """
         compact_after = checks.positive_integer("compact_after", compact_after)
         file = Path(os.path.realpath(path))
-        lock = FileLock(_beside(file, ".lock"), timeout=0, thread_local=False)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise InputError(f"Another process serves {str(file)!r}: ask that one, or end it first.") from None
-        except OSError as error:
-            raise file_error("written", _beside(file, ".lock"), error) from error
+        lock = locked(_beside(file, ".lock"), f"Another process serves {str(file)!r}: ask that one, or end it first.")
         try:
             _beside(file, ".next").unlink(missing_ok=True)  # of a crash while it was saved whole
             bandit = Bandit.load(file, into=into)
@@ -93,13 +84,7 @@ class Service:
             raise
 
     def answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request once all that it shows is on the disk; see ``perform``."""
-        found, position = self.perform(operation, request)
-        self.wait(position)
-        return found
-
-    def perform(self, operation: str, request: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the answer to a request, and what to ``wait`` for before anybody sees it.
+        """Return the answer to a request once all that it shows is on the disk; after an error nothing has changed.
 
         Args:
             operation: "ask", "tell", "forget", "recommend", "belief", "pending", "health" or "metrics".
@@ -107,43 +92,36 @@ class Service:
 
         Raises:
             InputError: if the request does not fit.
-            RefusedError: if it is refused for another reason, see ``refusals``.
+            RefusedError: if it is refused for another reason, see ``torch_kbandits.serving.errors``.
             KernelBanditError: whatever the bandit raises.
-
-        After an error the bandit is as it was.
         """
         with self._turns:
-            self._require_in_place()
-            if (view := VIEWS.get(checks.one_of("operation", operation, (*_CHANGES, *VIEWS)))) is not None:
-                found = view(self.bandit, self._reader, request)
-            else:
-                found = self._once(operation, request)
-            if self._changes >= self._compact_after or last_fits(self.bandit) != self._fits:
+            self._require_working()
+            checks.one_of("operation", operation, (*_CHANGES, *VIEWS))
+            words = arguments(operation, request)
+            found = (
+                VIEWS[operation](self.bandit, words) if operation in VIEWS else self._once(operation, words, request)
+            )
+            if self.num_changes >= self._compact_after or last_fits(self.bandit) != self._fits:
                 try:
                     self.compact()
                 except Exception:  # the change is in the journal, which goes on
-                    self._changes, self._fits = 0, last_fits(self.bandit)
+                    self.num_changes, self._fits = 0, last_fits(self.bandit)
                     _log.exception("%s could not be saved whole; its journal goes on.", self.path)
-            return found, self._journal.position
-
-    def wait(self, position: int) -> None:
-        """Return once so many changes are on the disk, so that an answer may be seen; else ``NotSavingError``."""
-        self._journal.commit(position)
-
-    @property
-    def journal(self) -> Journal:
-        """The log of changes since the file was written."""
-        return self._journal
-
-    @property
-    def num_changes(self) -> int:
-        """How many changes the journal has since the file was written."""
-        return self._changes
+            journal, position = self.journal, self.journal.position
+        journal.commit(position)
+        return found
 
     @property
     def failure(self) -> str | None:
         """Why nothing is answered any more; None while all is well."""
-        return self._journal.failure or self._journal.displaced
+        if self.journal.failure is None and self._turns.acquire(blocking=False):  # else a request has just looked
+            try:
+                if self.journal.displaced or _identity(self.path) != self._file:
+                    return "another process removed, cut, replaced or wrote to the file or its journal"
+            finally:
+                self._turns.release()
+        return self.journal.failure
 
     def compact(self) -> None:
         """Save the bandit whole and begin a new journal. Cost: O(n) of all that was told.
@@ -152,134 +130,97 @@ class Service:
             FileError: if a file cannot be written; then the journal goes on.
         """
         with self._turns:
-            self._require_whole()
-            if self._displaced == REPLACED:
-                self._require_in_place()
-            self._save_whole()
+            self._require_working()
+            self.journal.commit(self.journal.position)
+            draft = _beside(self.path, ".next")
+            self.bandit.save(draft)
+            first = self._beginning(_checksum(draft))
+            self.journal.append(first)  # from here on the journal continues either file
+            self.journal.commit(self.journal.position)
+            put_in_place(draft, self.path)
+            self._file = _identity(self.path)
+            self.journal = self.journal.renewed(first)
+            self.num_changes, self._fits = 0, last_fits(self.bandit)
 
     def close(self) -> None:
         """Save the bandit whole if anything changed, and let others have the file."""
         with self._turns:
             try:
-                if (self._changes or self._displaced) and self._journal.failure is None and not self._is_between:
+                if self.journal.failure is None and not self._is_between and (self.num_changes or self.failure):
                     self.compact()
             finally:
-                self._journal.close()
+                self.journal.close()
                 self._sole.release()
+
+    def _require_working(self) -> None:
+        """Raise if nothing is answered any more, also because others touched a file: then all is saved beside it."""
+        self.journal.require_working()
+        if self._is_between:
+            raise NotSavingError("A change was interrupted before it was saved: open the file again.")
+        if (reason := self.failure) is not None:
+            rescued = _beside(self.path, ".rescued")
+            try:
+                self.bandit.save(rescued)
+                self.journal.failure = f"{reason}; all that was answered is saved in {str(rescued)!r}"
+            except FileError as error:
+                self.journal.failure = f"{reason}; and what was answered could not be saved: {error}"
+            self.journal.require_working()
 
     # ---------------------------------------------------------------- changes
 
-    def _once(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Carry out a request unless it was before, save and remember it; return the answer."""
-        words, ids, values = self._read(operation, request)
-        key, known = key_of(request), fingerprint(operation, request)
-        kept = self._book.answer(key, known)
-        if operation == "ask":
-            return self._asked(words, key, known, request.get("time")) if kept is None else kept
-        if not (already := kept is not None or (ids is not None and self._was_done(ids, values))):
-            record = {"op": operation, "key": key, "request": without_key(request)}
-            self._saved(lambda: self._carry_out(operation, words, ids, values), lambda _: record)
-            self._book.keep(key, known, {})
-        return {"already": already} | ({"told": self.bandit.num_observations} if operation == "tell" else {})
-
-    def _asked(self, words: Mapping[str, Any], key: str | None, known: str, time: Any) -> dict[str, Any]:
-        """Ask; save and remember what was answered."""
-        # What a crash needs is the answer, not the candidates of the round.
-        about = {"op": "ask", "key": key, "known": known, "time": time}
-        found = self._saved(
-            lambda: self._noted(lambda: self.bandit.ask(**words, return_ids=True), EXPIRED, {}),
-            lambda asked: {**about, "ids": list(asked.ids), **recorded(self.bandit, len(asked.ids))},
-        )
-        answer = {"ids": list(found.ids), "actions": plain(found.actions)}
-        self._book.keep(key, known, answer)
-        return answer
-
-    def _read(self, operation: str, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[int] | None, list[Any]]:
-        """Return the arguments of a method, the ids that it is about, and what each is told."""
-        words, ids = self._reader.words(operation, request), ids_of(request)
-        number = 1 if ids is None else len(ids)
-        return words, ids, values_of(words, number) if operation == "tell" else [FORGOTTEN] * number
-
-    def _carry_out(self, operation: str, words: Mapping[str, Any], ids: list[int] | None, values: list[Any]) -> None:
-        """Tell or forget, and note what became of the points."""
-        others = FORGOTTEN if operation == "forget" else BY_POINT if ids is None else EXPIRED
-        told = dict(zip(ids or (), values, strict=False))
-        self._noted(lambda: getattr(self.bandit, operation)(**words), others, told)
-
-    def _noted(self, change: Callable[[], _Found], others: str, told: Mapping[int, Any]) -> _Found:
-        """Carry out a change; note what ids were told by it, and what became of others that are pending no more."""
-        before = self.bandit.pending_ids
-        found = change()
-        left = set(self.bandit.pending_ids)
-        self._book.settle({each: told.get(each, others) for each in before if each not in left})
-        return found
-
-    def _was_done(self, ids: list[int], values: list[Any]) -> bool:
-        for number in ids:
-            if not 0 <= number < self.bandit.num_asked:
-                raise UnknownIdError(
-                    f"id {checks.shown(number)} is unknown: {self.bandit.num_asked} point(s) were asked for, numbered "
-                    "from 0."
+    def _once(self, operation: str, words: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out a request unless it was before; return the answer."""
+        key, known = key_of(request, words), fingerprint(operation, request)
+        before, answer = self._answers.get(key or "", (None, {}))
+        if before not in (None, known) and "ids" not in words:
+            reused = checks.shown(request["key"])
+            raise KeyReusedError(f"The key {reused} came with another request: give each request its own.")
+        if before != known:
+            if wrong := set(words.get("ids", [])).difference(self.bandit.pending_ids):
+                raise NotPendingError(
+                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} were asked for, and "
+                    "those are not that were told, forgotten or expired. The same request is answered again, while it "
+                    f"is one of the latest {REMEMBERED:,}; this is another."
                 )
-        return self._book.was_done(ids, values, self.bandit.pending_ids)
+            answer = self._changed(words, request, {"op": operation, "key": key, "known": known})
+        if operation == "ask":
+            return answer
+        return {"already": before == known} | ({"told": self.bandit.num_observations} if operation == "tell" else {})
 
-    # ---------------------------------------------------------------- inside
-
-    def _saved(self, change: Callable[[], _Found], record: Callable[[_Found], Mapping[str, Any]]) -> _Found:
-        """Change the bandit and append the record of it; interrupted between the two, nothing is answered any more."""
+    def _changed(self, words: Mapping[str, Any], request: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+        """Change the bandit, append the record of it, and remember; interrupted in between, no more is answered."""
         self._is_between = True
         try:
-            found = change()
+            if record["op"] == "ask":
+                found = self.bandit.ask(**words, return_ids=True)
+                answer = {"ids": list(found.ids), "actions": plain(found.actions)}
+            else:
+                getattr(self.bandit, record["op"])(**words)
+                answer = {}
         except Exception:
             self._is_between = False  # the bandit is as it was
             raise
-        self._journal.append(record(found))
-        self._changes += 1
+        if record["op"] == "ask":  # a crash needs what was answered, not the candidates of the round
+            record |= {"time": request.get("time"), "ids": answer["ids"], **recorded(self.bandit, len(answer["ids"]))}
+        else:
+            record["request"] = {**request, "key": None}
+        self.journal.append(record)
+        self.num_changes += 1
+        self._remember(record["key"], record["known"], answer)
         self._is_between = False
-        return found
+        return answer
 
-    def _require_whole(self) -> None:
-        self._journal.require_working()
-        if self._is_between:
-            raise NotSavingError("A change was interrupted before it was saved: open the file again.")
-
-    def _require_in_place(self) -> None:
-        """Raise if nothing is answered any more, also because others removed or replaced a file.
-
-        Then what was answered is saved first: whole, in the place of what is missing, or beside what others put there.
-        """
-        self._require_whole()
-        if (reason := self._displaced) is None:
+    def _remember(self, key: str | None, known: str, answer: dict[str, Any]) -> None:
+        """Remember what was answered to a request that may come again, as long as it is among the latest."""
+        if key is None:
             return
-        place = self.path if reason == REMOVED else _beside(self.path, ".rescued")
-        try:
-            self._save_whole() if reason == REMOVED else self.bandit.save(place)
-            reason += f"; all that was answered is saved in {str(place)!r}"
-        except FileError as error:
-            reason += f"; and what was answered could not be saved: {error}"
-        self._journal.failure = reason
-        self._require_whole()
+        self._answers[key] = known, answer
+        self._num_points += len(answer.get("ids", ()))
+        while len(self._answers) > 1 and max(len(self._answers), self._num_points) > REMEMBERED:
+            _, oldest = self._answers.pop(next(iter(self._answers)))
+            self._num_points -= len(oldest.get("ids", ()))
 
-    @property
-    def _displaced(self) -> str | None:
-        """What others did to the journal or the file; None while both are there and ours."""
-        if (reason := self._journal.displaced) is not None:
-            return reason
-        there = _identity(self.path)
-        return None if there == self._file else REMOVED if there is None else REPLACED
-
-    def _save_whole(self) -> None:
-        """Save the bandit whole and begin a new journal."""
-        self.wait(self._journal.position)
-        draft = _beside(self.path, ".next")
-        self.bandit.save(draft)
-        first = self._beginning(_checksum(draft))
-        self._journal.append(first)  # from here on the journal continues either file
-        self.wait(self._journal.position)
-        put_in_place(draft, self.path)
-        self._file = _identity(self.path)
-        self._journal.renew(first)
-        self._changes, self._fits = 0, last_fits(self.bandit)
+    # ---------------------------------------------------------------- after a crash
 
     def _recovered(self) -> Journal:
         """Return the journal, with what it has beyond the bandit's file told to the bandit."""
@@ -287,51 +228,48 @@ class Service:
         if not place.exists():
             return Journal.create(place, self._beginning(snapshot))
         journal, records = Journal.open(place)
-        starts = [number for number, record in enumerate(records) if record.get("op") == "begin"]
-        known = [number for number in starts if records[number].get("snapshot") == snapshot]
+        begins = [number for number, record in enumerate(records) if record.get("op") == "begin"]
+        known = [number for number in begins if records[number].get("snapshot") == snapshot]
         if not known:
             journal.close()
-            if len(records) > len(starts):
+            if len(records) > len(begins):
                 raise StateMismatchError(
                     f"{str(self.path)!r} is not the file that its journal {str(place)!r} continues: put that one back, "
                     "or move the journal away, and what was answered since is lost."
                 )
             return Journal.create(place, self._beginning(snapshot))
-        for number, record in enumerate(records[known[-1] :], known[-1] + 1):
+        for number in range(known[-1], len(records)):
             try:
-                if number == known[-1] + 1:
-                    self._book = Book.of(record["book"])
-                else:
-                    self._repeat(record)
+                self._repeat(records[number])
             except Exception as error:
                 journal.close()
                 raise DamagedFileError(
-                    f"{str(place)!r}: record {number} does not fit the bandit of {str(self.path)!r}: {error}"
+                    f"{str(place)!r}: record {number + 1} does not fit the bandit of {str(self.path)!r}: {error}"
                 ) from error
         return journal
 
     def _repeat(self, record: Mapping[str, Any]) -> None:
         """Carry out what was answered before."""
-        operation = record["op"]
-        if operation == "begin":  # of a file that never took its place
+        if (operation := record["op"]) == "begin":
+            self._answers, self._num_points = {}, 0
+            for remembered in record["answers"]:
+                self._remember(*remembered)
             return
-        self._changes += 1
+        answer = {}
         if operation == "ask":
-            points, stages, time = record["points"], record["stages"], time_of(record)
-            ids = self._noted(lambda: ask_again(self.bandit, points, stages, time), EXPIRED, {})
-            if list(ids) != record["ids"]:
-                raise InputError(f"the points are numbered {list(ids)} here and {record['ids']} there.")
-            asked = self._reader.example.new_tensor(points)
-            answer = {"ids": record["ids"], "actions": plain(self.bandit.candidates.actions(asked))}
-            self._book.keep(key_of(record), record["known"], answer)
-            return
-        checks.one_of("op", operation, ("tell", "forget"))
-        request = record["request"]
-        self._carry_out(operation, *self._read(operation, request))
-        self._book.keep(key_of(record), fingerprint(operation, request), {})
+            answer["ids"] = list(ask_again(self.bandit, record["points"], record["stages"], time_of(record)))
+            if answer["ids"] != record["ids"]:
+                raise InputError(f"the points are numbered {answer['ids']} here and {record['ids']} there.")
+            asked = self.bandit.candidates.example.new_tensor(record["points"])
+            answer["actions"] = plain(self.bandit.candidates.actions(asked))
+        else:
+            change = getattr(self.bandit, checks.one_of("op", operation, ("tell", "forget")))
+            change(**arguments(operation, record["request"]))
+        self.num_changes += 1
+        self._remember(record["key"], record["known"], answer)
 
     def _beginning(self, snapshot: str) -> dict[str, Any]:
-        return {"op": "begin", "snapshot": snapshot, "book": self._book.content()}
+        return {"op": "begin", "snapshot": snapshot, "answers": [[key, *kept] for key, kept in self._answers.items()]}
 
 
 def _beside(path: Path, ending: str) -> Path:

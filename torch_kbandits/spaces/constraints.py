@@ -23,11 +23,8 @@ class LinearConstraint:
     """Σ weight · value <= bound, up to rounding. A parameter that is not there counts as 0.
 
     Args:
-        weights: of numbers, by name; those of other parameters are 0.
+        weights: of numbers, by name, at least one; those of other parameters are 0.
         bound: what the sum may be at most; for a least one negate both.
-
-    Raises:
-        InputError: if there are no weights, or something is not finite.
     """
 
     weights: Mapping[str, float]
@@ -49,35 +46,21 @@ class LinearConstraint:
 
 
 def checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """Return constraints on parameters of these names as a tuple.
-
-    Raises:
-        InputError: if one is no function, or has weights of something else.
-    """
-    if not isinstance(constraints, (list, tuple)):
-        raise InputError(f"constraints must be a list, got {checks.describe(constraints)}.")
+    """Return constraints on parameters of these names as a tuple, or refuse what is none."""
+    checks.instance("constraints", constraints, (list, tuple), "a list")
     for constraint in constraints:
         if not callable(constraint):
-            raise InputError(
-                "constraints must be LinearConstraint(weights, bound) or functions of a configuration, a mapping, that "
-                f"return True or False; got {checks.describe(constraint)}."
-            )
+            hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
+            raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
         for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
-            low = getattr(parameters.get(name), "low", None)
-            if not isinstance(low, Real):
+            if not isinstance(getattr(parameters.get(name), "low", None), Real):
                 raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
     return tuple(constraints)
 
 
 def says(constraint: Constraint, configuration: Mapping[str, Any]) -> bool:
-    """Return what a constraint says of a configuration.
-
-    Raises:
-        InputError: if that is neither True nor False.
-    """
+    """Return what a constraint says of a configuration, which must be True or False."""
     answer = constraint(configuration)
     if not isinstance(answer, (bool, np.bool_)):
-        raise InputError(
-            f"a constraint must return True or False, got {checks.describe(answer)} of {dict(configuration)!r}."
-        )
+        raise InputError(f"a constraint must return True or False, got {answer!r} of {dict(configuration)!r}.")
     return bool(answer)

@@ -18,20 +18,12 @@ from torch_kbandits.errors import InputError
 #: Continuous numbers lie on a grid of 2^-40, so that what rounding does on the way there and back is undone.
 _GRID_BITS = 40
 
-#: A number in double precision tells so many cells apart.
-_MOST_CELLS = 2**50
+#: A number in double precision tells so many cells apart; and on an arc, where numbers lie that are not always there.
+_MOST_CELLS, _MOST_ROLLED = 2**50, 2**44
 
-#: And so many on an arc, where numbers lie that are not always there.
-_MOST_ROLLED = 2**44
-
-#: Of more numbers than this those 1, 2, 4, … steps away are tried in the place of one.
-_FEW = 32
-
-#: Of more choices than this so many, spread evenly over all, are tried in the place of one.
-_MOST_CHOICES = 256
-
-#: The golden section: its multiples are spread evenly over a range, however many they are.
-_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+#: Of more numbers than this those 1, 2, 4, … steps away are tried in the place of one; of more choices so many, spread
+#: evenly over all by multiples of the golden section.
+_FEW, _MOST_CHOICES, _GOLDEN = 32, 256, (math.sqrt(5.0) - 1.0) / 2.0
 
 #: A logarithm of a range whose ends differ by a smaller share is a line, to rounding.
 _NARROW = 2.0**-26
@@ -66,21 +58,17 @@ class Parameter(ABC):
 
     def decode(self, numbers: Tensor) -> list[Any]:
         """Return the values nearest to numbers (n,)."""
-        return [self._value(cell) for cell in self._cells(numbers).flatten().tolist()]
+        return [self._value(cell) for cell in self._cells(numbers).tolist()]
 
     def snap(self, numbers: Tensor) -> Tensor:
         """Return the numbers (n,) of the values nearest to numbers (n,)."""
         return self._centres(self._cells(numbers))
 
     def others(self, number: Tensor) -> Tensor:
-        """Return the numbers (k,) of other values that are to be tried in the place of one, ().
-
-        All others where they are few; of many numbers those 1, 2, 4, … steps away, of many choices some; none where
-        there are no steps.
-        """
+        """Return the numbers (k,) of other values that are to be tried in the place of one, (); none without steps."""
         if self.count == math.inf:
             return number.new_zeros(0)
-        cell, count = int(self._cells(number)), int(self.count)
+        cell, count = int(self._cells(number.reshape(1))), int(self.count)
         if self.is_ordered and count > _FEW:
             cells = [cell + side * 2**power for power in range(count.bit_length()) for side in (-1, 1)]
         elif not self.is_ordered and count > _MOST_CHOICES:
@@ -91,21 +79,19 @@ class Parameter(ABC):
         found = [other for other in cells if other != cell and 0 <= other < count]
         return self._centres(torch.tensor(found, dtype=torch.float64))
 
-    @abstractmethod
-    def _cell(self, name: str, value: Any) -> float:
-        """Return the cell of a value, or refuse it."""
+    # The cell of a value, which may be refused, and the value of a cell; the cells in which numbers (n,) lie, and back.
 
     @abstractmethod
-    def _value(self, cell: float) -> Any:
-        """Return the value of a cell."""
+    def _cell(self, name: str, value: Any) -> float: ...
 
     @abstractmethod
-    def _cells(self, numbers: Tensor) -> Tensor:
-        """Return the cells in which numbers lie, of their shape."""
+    def _value(self, cell: float) -> Any: ...
 
     @abstractmethod
-    def _centres(self, cells: Tensor) -> Tensor:
-        """Return the centres of cells, of their shape."""
+    def _cells(self, numbers: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _centres(self, cells: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -119,9 +105,6 @@ class Float(Parameter):
         step: the distance between neighbouring values low, low + step, …, as decimal fractions; None for all between.
         when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
             always unless given.
-
-    Raises:
-        InputError: if the range is not finite or upside down, or the step does not fit.
     """
 
     low: float
@@ -131,32 +114,23 @@ class Float(Parameter):
     when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "when", _conditions(self.when))
-        checks.keep(self, low=checks.finite_number, high=checks.finite_number)
+        checks.keep(self, when=_conditions, low=checks.finite_number, high=checks.finite_number, log=checks.flag)
+        checks.keep(self, step=checks.optional(checks.positive))
         if not (self.low <= self.high and math.isfinite(self.high - self.low)):
             raise InputError(
                 f"a Float must have low <= high, not infinitely far apart; got {self.low!r} and {self.high!r}."
             )
-        checks.instance("log", self.log, bool, "True or False")
         if self.log and self.low < sys.float_info.min:
             raise InputError(f"low must be at least {sys.float_info.min:g} where log=True, got {self.low!r}.")
-        if self.step is not None:
-            object.__setattr__(self, "high", self._last(checks.positive("step", self.step)))
-
-    def _last(self, step: float) -> float:
-        """Check the step and return the largest value that it reaches."""
+        if self.step is None:
+            return
         if self.log:
             raise InputError("a Float takes log=True or a step, not both.")
-        object.__setattr__(self, "step", step)
-        number = int((Decimal(repr(self.high)) - Decimal(repr(self.low))) / Decimal(repr(step)))
-        if number >= (_MOST_ROLLED if self.when else _MOST_CELLS) or (
-            number and step < 4.0 * math.ulp(max(abs(self.low), abs(self.high)))
-        ):
-            raise InputError(
-                f"step={step!r} is too small for a range from {self.low!r} to {self.high!r}: numbers in double "
-                "precision do not tell the values apart. Leave it out."
-            )
-        return self._value(number)
+        number = int((Decimal(repr(self.high)) - Decimal(repr(self.low))) / Decimal(repr(self.step)))
+        too_many = number >= (_MOST_ROLLED if self.when else _MOST_CELLS)
+        if too_many or (number and self.step < 4.0 * math.ulp(max(abs(self.low), abs(self.high)))):
+            raise InputError(f"step={self.step!r} is too small for {self.low!r} to {self.high!r}: leave it out.")
+        object.__setattr__(self, "high", self._value(number))
 
     @property
     def count(self) -> float:
@@ -167,23 +141,19 @@ class Float(Parameter):
 
     def _cell(self, name: str, value: Any) -> float:
         number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-        if not self.low <= number <= self.high:
-            raise InputError(
-                f"parameter {name!r} must be a number from {self.low!r} to {self.high!r}, got {checks.describe(value)}."
-            )
-        if self.count == 1:
-            return 0
-        if self.step is None:
-            start, stop = self._line
-            return ((math.log(number) if self._is_bent else number) - start) / (stop - start)
-        cell = round((number - self.low) / self.step)
-        slack = 1e-6 * self.step + math.ulp(max(abs(self.low), abs(self.high)))
-        if abs(number - self._value(cell)) > slack:
-            raise InputError(
-                f"parameter {name!r} must be {self.low!r} plus a multiple of {self.step!r}, "
-                f"got {checks.describe(value)}."
-            )
-        return cell
+        if self.low <= number <= self.high:
+            if self.count == 1:
+                return 0
+            if self.step is None:
+                start, stop = self._line
+                return ((math.log(number) if self._is_bent else number) - start) / (stop - start)
+            cell = round((number - self.low) / self.step)
+            slack = 1e-6 * self.step + math.ulp(max(abs(self.low), abs(self.high)))
+            if abs(number - self._value(cell)) <= slack:
+                return cell
+        steps = "" if self.step is None else f", the least plus a multiple of {self.step!r}"
+        words = f"a number from {self.low!r} to {self.high!r}{steps}"
+        raise InputError(f"parameter {name!r} must be {words}, got {checks.describe(value)}.")
 
     def _value(self, cell: float) -> float:
         """Return a number: of steps the decimal fraction that a person would write, 0.3, not 0.30000000000000004."""
@@ -196,10 +166,10 @@ class Float(Parameter):
         return min(max(math.exp(number) if self._is_bent else number, self.low), self.high)
 
     def _cells(self, numbers: Tensor) -> Tensor:
-        return self._on_grid(numbers) if self.count == math.inf else _cells(numbers, self.count)
+        return self._on_grid(numbers) if self.count == math.inf else _equal_cells(numbers, self.count)
 
     def _centres(self, cells: Tensor) -> Tensor:
-        return self._on_grid(cells) if self.count == math.inf else _centres(cells, self.count)
+        return self._on_grid(cells) if self.count == math.inf else (cells + 0.5) / self.count
 
     @property
     def _is_bent(self) -> bool:
@@ -228,9 +198,6 @@ class Integer(Parameter):
         log: whether ratios matter rather than differences; the range must then begin at 1 or above.
         step: the distance between neighbouring values low, low + step, …; 1 where ``log`` is true.
         when: when it is there, as in ``Float``.
-
-    Raises:
-        InputError: if the range is upside down or too large, or the step does not fit.
     """
 
     low: int
@@ -240,18 +207,14 @@ class Integer(Parameter):
     when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "when", _conditions(self.when))
-        checks.keep(self, low=checks.whole_number, high=checks.whole_number, step=checks.positive_integer)
-        step = self.step
+        checks.keep(self, when=_conditions, low=checks.whole_number, high=checks.whole_number, log=checks.flag)
+        checks.keep(self, step=checks.positive_integer)
         if self.low > self.high:
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
-        checks.instance("log", self.log, bool, "True or False")
-        if self.log and not (step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
-            raise InputError(
-                f"an Integer with log=True must have step 1 and a range from 1 or above to at most 2^40, got "
-                f"{self.low} to {self.high} and step {step}. Use a Float, and round it."
-            )
-        object.__setattr__(self, "high", self.high - (self.high - self.low) % step)
+        if self.log and not (self.step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
+            got = f"{self.low} to {self.high} and step {self.step}"
+            raise InputError(f"an Integer with log=True must have step 1 and a range within 1 to 2^40, got {got}.")
+        object.__setattr__(self, "high", self.high - (self.high - self.low) % self.step)
         if self.count > (_MOST_ROLLED if self.when else _MOST_CELLS):
             most = "2^44 values where it has conditions" if self.when else "2^50 values"
             raise InputError(f"an Integer must have at most {most}, got {self.low} to {self.high}. Use a Float.")
@@ -264,37 +227,27 @@ class Integer(Parameter):
     def _cell(self, name: str, value: Any) -> int:
         number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else self.low - 1
         if not self.low <= number <= self.high or (number - self.low) % self.step:
-            steps = "" if self.step == 1 else f" in steps of {self.step}"
-            raise InputError(
-                f"parameter {name!r} must be a whole number from {self.low} to {self.high}{steps}, got "
-                f"{checks.describe(value)}."
-            )
+            words = f"a whole number from {self.low} to {self.high} in steps of {self.step}"
+            raise InputError(f"parameter {name!r} must be {words}, got {checks.describe(value)}.")
         return (number - self.low) // self.step
 
     def _value(self, cell: float) -> int:
         return self.low + int(cell) * self.step
 
     def _cells(self, numbers: Tensor) -> Tensor:
-        if not self._is_bent:
-            return _cells(numbers, self.count)
+        if not self.log or self.count == 1:
+            return _equal_cells(numbers, self.count)
         start, stop = self._line
         return (start + numbers.clamp(0.0, 1.0) * (stop - start)).exp().round().clamp(self.low, self.high) - self.low
 
     def _centres(self, cells: Tensor) -> Tensor:
-        if not self._is_bent:
-            return _centres(cells, self.count)
+        if not self.log or self.count == 1:
+            return (cells + 0.5) / self.count
         # By Python's logarithm: that of a tensor may differ in its last bit from one place in the tensor to another.
         start, stop = self._line
-        listed = cells.flatten().tolist()
-        centre_of = {
-            cell: (0.5 * (math.log(self.low + cell - 0.5) + math.log(self.low + cell + 0.5)) - start) / (stop - start)
-            for cell in set(listed)
-        }
-        return cells.new_tensor([centre_of[cell] for cell in listed]).reshape(cells.shape)
-
-    @property
-    def _is_bent(self) -> bool:
-        return self.log and self.count > 1
+        values = [self.low + cell for cell in cells.tolist()]
+        middles = [0.5 * (math.log(value - 0.5) + math.log(value + 0.5)) for value in values]
+        return cells.new_tensor([(middle - start) / (stop - start) for middle in middles])
 
     @property
     def _line(self) -> tuple[float, float]:
@@ -311,11 +264,8 @@ class Categorical(Parameter):
     choices, and NaN or a function may be one.
 
     Args:
-        choices: the values, of any kind, in an order that stays.
+        choices: the values, of any kind, in an order that stays; at least one.
         when: when it is there, as in ``Float``.
-
-    Raises:
-        InputError: if there are none.
     """
 
     is_ordered = False
@@ -324,8 +274,7 @@ class Categorical(Parameter):
     when: Mapping[str, Any] | Conditions = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "when", _conditions(self.when))
-        checks.keep(self, choices=checks.entries)
+        checks.keep(self, when=_conditions, choices=checks.entries)
         if not self.choices:
             raise InputError("choices must have at least one entry, got none.")
 
@@ -335,55 +284,44 @@ class Categorical(Parameter):
         return len(self.choices)
 
     def _cell(self, name: str, value: Any) -> int:
-        tests = (
-            lambda choice: choice is value,
-            lambda choice: type(choice) is type(value) and _equal(choice, value),
-            lambda choice: _equal(choice, value),
-        )
-        for test in tests:
-            for cell, choice in enumerate(self.choices):
-                if test(choice):
-                    return cell
-        raise InputError(f"parameter {name!r} must be one of {self.choices!r}, got {checks.describe(value)}.")
+        alike = [_likeness(choice, value) for choice in self.choices]
+        if not any(alike):
+            raise InputError(f"parameter {name!r} must be one of {self.choices!r}, got {checks.describe(value)}.")
+        return alike.index(max(alike))
 
     def _value(self, cell: float) -> Any:
         return self.choices[int(cell)]
 
     def _cells(self, numbers: Tensor) -> Tensor:
-        return _cells(numbers, self.count)
+        return _equal_cells(numbers, self.count)
 
     def _centres(self, cells: Tensor) -> Tensor:
-        return _centres(cells, self.count)
+        return (cells + 0.5) / self.count
 
 
-def _equal(choice: Any, value: Any) -> bool:
+def _likeness(choice: Any, value: Any) -> int:
+    """Return 3 for what is the same, 2 for what is equal and of one type, 1 for what is equal, else 0."""
+    if choice is value:
+        return 3
     try:
-        return bool(choice == value) or bool(choice != choice and value != value)
+        is_equal = bool(choice == value) or bool(choice != choice and value != value)
     except (TypeError, ValueError, RuntimeError):  # arrays and tensors of several numbers
-        return False
+        return 0
+    return is_equal * (1 + (type(choice) is type(value)))
 
 
-def _conditions(when: Any) -> Conditions:
+def _conditions(name: str, when: Any) -> Conditions:
     """Return conditions as names with values, from a mapping of names to a value or to several."""
-    if not isinstance(when, (Mapping, tuple)):
-        raise InputError(
-            f'when must map names of parameters to the values that they must have, such as {{"model": "svm"}}; got '
-            f"{checks.describe(when)}."
-        )
+    checks.instance(name, when, (Mapping, tuple), 'a mapping of names to values, such as {"model": "svm"}')
     several = (list, tuple, set, frozenset, range)
     pairs = when.items() if isinstance(when, Mapping) else when
-    found = tuple((name, tuple(values) if isinstance(values, several) else (values,)) for name, values in pairs)
-    for name, values in found:
+    found = tuple((other, tuple(values) if isinstance(values, several) else (values,)) for other, values in pairs)
+    for other, values in found:
         if not values:
-            raise InputError(f"when must have at least one value for {name!r}, got none.")
+            raise InputError(f"{name} must have at least one value for {other!r}, got none.")
     return found
 
 
-def _cells(numbers: Tensor, count: float) -> Tensor:
+def _equal_cells(numbers: Tensor, count: float) -> Tensor:
     """Return in which of ``count`` equal cells of [0, 1] numbers lie, of their shape."""
     return (numbers * count).floor().clamp(0, count - 1)
-
-
-def _centres(cells: Tensor, count: float) -> Tensor:
-    """Return the centres of cells, of their shape."""
-    return (cells + 0.5) / count

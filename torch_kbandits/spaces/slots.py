@@ -24,11 +24,7 @@ class Slot:
     numbers on an arc, choices on an axis each. So a point without it is as far from all points with it, by 1/√2, and
     the ends of a range, as any two choices, are at distance 1.
 
-    Attributes:
-        name: of the parameter.
-        parameter: the values that it may take.
-        start: its first column.
-        conditions: the places of slots that it depends on, and the numbers (v,) of the values with which it is there.
+    Conditions are the places of slots that it depends on, and the numbers (v,) of the values with which it is there.
     """
 
     name: str
@@ -68,35 +64,32 @@ class Slot:
             choice = (block if self.width == 1 else 0.5 * ((block[:, 1:] - block[:, :1]) / RADIUS + 1.0))[:, 0] >= 0.5
         return (choice.double() + 0.5) / self.parameter.count
 
-    def written(self, numbers: Tensor, there: Tensor) -> Tensor:
-        """Return the columns (n, width) of numbers of values (n,), where the parameter is there (n,)."""
+    def written(self, numbers: Tensor) -> Tensor:
+        """Return the columns (n, width) of numbers of values (n,), NaN where the parameter is not there."""
         if not self.width or (self.width == 1 and self.parameter.is_ordered):
             return numbers.unsqueeze(-1)[:, : self.width]
+        there, numbers = ~numbers.isnan().unsqueeze(-1), numbers.nan_to_num(0.5)
         if self.is_rolled:
-            block = rolled(numbers)
-        else:
-            choice = (numbers * self.parameter.count).long().unsqueeze(-1)
-            if self.width == 1:
-                return choice.double()
-            block = numbers.new_zeros(len(numbers), self.width).scatter_(1, choice, RADIUS)
-        return torch.where(there.unsqueeze(-1), block, 0.0) if self.conditions else block
+            return torch.where(there, rolled(numbers), 0.0)
+        choice = (numbers * self.parameter.count).long().unsqueeze(-1)
+        if self.width == 1:
+            return choice.double()
+        return torch.where(there, numbers.new_zeros(len(numbers), self.width).scatter_(1, choice, RADIUS), 0.0)
 
-    def is_there(self, numbers: Tensor, there: Tensor) -> Tensor:
-        """Say of numbers of values (n, S) of all slots, of which those before are there or not, whether it is, (n,)."""
+    def is_there(self, numbers: Tensor) -> Tensor:
+        """Say of the numbers (n, S) of values of all slots, NaN of those before that are not there, whether it is."""
         found = torch.ones(len(numbers), dtype=torch.bool)
         for place, wanted in self.conditions:
-            found = found & there[:, place] & torch.isin(numbers[:, place], wanted)
+            found = found & torch.isin(numbers[:, place], wanted)
         return found
 
 
 def rolled(numbers: Tensor) -> Tensor:
     """Return points (..., 2) of a quarter of a circle, in [0, 1]², for numbers (...,) in [0, 1].
 
-    The arc is run through at nearly constant speed, within 17 %. All of it is sums, products and quotients, so that the
-    same number has the same bits wherever it stands in a tensor; that does not hold for cosines.
-
     Source: Swersky et al., "Raiders of the lost architecture", 2013, the arc kernel, whose points are at angles
-    proportional to the number. Differs: the tangent of half the angle from the middle is.
+    proportional to the number. Differs: the tangent of half the angle from the middle is, within 17 % of that speed; of
+    sums, products and quotients alone the same number has the same bits wherever it stands in a tensor.
     """
     tangent = _END * (2.0 * numbers - 1.0)
     square = tangent * tangent

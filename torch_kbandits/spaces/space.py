@@ -32,9 +32,7 @@ class ParameterSpace:
 
     Every playable configuration has one encoding, ``decode`` gives it back exactly, and ``snap`` takes any point to
     the encoding of the nearest one. Between the ends of a continuous parameter there are 2^40 playable values, or as
-    many as its numbers can tell apart; values between these are moved to the nearest.
-
-    Parameters of a single value take no coordinate.
+    many as its numbers can tell apart. Parameters of a single value take no coordinate.
 
     A parameter may be there only when others have certain values, which come before it:
     ``"depth": Integer(1, 12, when={"model": ["forest", "trees"]})``. If several are named, all must have one of theirs.
@@ -48,8 +46,6 @@ class ParameterSpace:
             return True or False, always the same. Points are drawn until they satisfy them, so a part of all
             configurations should, and more than a thousandth.
 
-    Raises:
-        InputError: if there are none, one is something else, or conditions or constraints do not fit.
     """
 
     parameters: Mapping[str, Parameter]
@@ -64,10 +60,8 @@ class ParameterSpace:
         start = 0
         for name, parameter in self.parameters.items():
             if not isinstance(name, str) or not isinstance(parameter, Parameter):
-                raise InputError(
-                    f"parameters must map names to Float, Integer or Categorical; {name!r} is "
-                    f"{checks.describe(parameter)}."
-                )
+                got = f"{name!r} is {checks.describe(parameter)}"
+                raise InputError(f"parameters must map names to Float, Integer or Categorical; {got}.")
             slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
             start += slots[name].width
         object.__setattr__(self, "parameters", dict(self.parameters))
@@ -84,11 +78,8 @@ class ParameterSpace:
     @property
     def names(self) -> list[str]:
         """Of each coordinate the name of its parameter, with a number where that takes several, (d,)."""
-        return [
-            slot.name if slot.width == 1 else f"{slot.name} {number}"
-            for slot in self._slots
-            for number in range(1, slot.width + 1)
-        ]
+        numbered = [(slot, number) for slot in self._slots for number in range(1, slot.width + 1)]
+        return [slot.name if slot.width == 1 else f"{slot.name} {number}" for slot, number in numbered]
 
     @property
     def groups(self) -> list[int]:
@@ -115,29 +106,24 @@ class ParameterSpace:
     def encode(self, configurations: Sequence[Mapping[str, Any]]) -> Tensor:
         """Return n configurations as points (n, d), in double precision.
 
-        Names that are no parameters are left out, and so are parameters that are not there.
-
-        Raises:
-            InputError: if a parameter is missing, or its value is not one that it may take.
+        Names that are no parameters are left out, and so are parameters that are not there; none may be missing.
         """
-        numbers, there = self._nothing(len(configurations))
+        numbers = torch.full((len(configurations), len(self._slots)), torch.nan, dtype=torch.float64)
         for place, slot in enumerate(self._slots):
-            there[:, place] = slot.is_there(numbers, there)
-            rows = there[:, place].nonzero().flatten().tolist()
+            rows = slot.is_there(numbers).nonzero().flatten().tolist()
             for row in rows:
                 if slot.name not in configurations[row]:
-                    raise InputError(
-                        f"parameter {slot.name!r} is missing in configuration {row}: {dict(configurations[row])!r}."
-                    )
+                    where = f"configuration {row}: {dict(configurations[row])!r}"
+                    raise InputError(f"parameter {slot.name!r} is missing in {where}.")
             numbers[rows, place] = slot.parameter.encode(slot.name, [configurations[row][slot.name] for row in rows])
-        return self._written(numbers, there)
+        return self._written(numbers)
 
     def decode(self, points: Tensor) -> list[dict[str, Any]]:
         """Return the configurations nearest to points (n, d)."""
         found: list[dict[str, Any]] = [{} for _ in range(len(points))]
-        numbers, there = self._settled(self._read(points))
+        numbers = self._settled(self._read(points))
         for place, slot in enumerate(self._slots):
-            rows = there[:, place].nonzero().flatten().tolist()
+            rows = (~numbers[:, place].isnan()).nonzero().flatten().tolist()
             for row, value in zip(rows, slot.parameter.decode(numbers[rows, place]), strict=True):
                 found[row][slot.name] = value
         return found
@@ -145,7 +131,7 @@ class ParameterSpace:
     def snap(self, points: Tensor) -> Tensor:
         """Return the encodings (..., d) of the configurations nearest to points (..., d), whatever constraints say."""
         flat = points.reshape(math.prod(points.shape[:-1]), self.dimension)
-        return self._written(*self._settled(self._read(flat))).reshape(points.shape)
+        return self._written(self._settled(self._read(flat))).reshape(points.shape)
 
     # ---------------------------------------------------------------- what may be played
 
@@ -164,67 +150,44 @@ class ParameterSpace:
         """Return the encodings (n, d) of n configurations, uniform and evenly spread (scrambled Sobol points).
 
         Each parameter is uniform on its scale: logarithmic ones in the logarithm. Where few of all configurations
-        satisfy the constraints there may be fewer, one at least.
-
-        Args:
-            n: number of points.
-            generator: the only source of randomness.
-            first: how many points of the sequence are left out; so a sequence can be drawn bit by bit.
-
-        Raises:
-            InputError: if of 16,384 configurations none satisfies the constraints.
+        satisfy the constraints there may be fewer, one at least. So many points of the sequence are left out first.
         """
         wanted, found, tried, known = first + n, [], 0, 0
         for drawn in self._drawn(wanted, generator):
-            found.append(self._allowed(self._placed(drawn)))
+            found.append(self._placed(drawn))
             tried, known = tried + len(drawn), known + len(found[-1])
             if known >= wanted or (tried >= _TRIED and (known or tried >= 4 * wanted)):
                 break
         if not known:
-            raise InputError(
-                f"Of {tried} configurations none satisfies the constraints: widen them, or narrow the ranges of the "
-                "parameters to where they hold."
-            )
+            raise InputError(f"Of {tried} configurations none satisfies the constraints: widen them, or narrow ranges.")
         return torch.cat(found)[first:wanted] if known >= wanted else torch.cat(found)[-n:]
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
-        """Return playable points (m, d), m <= 3 size r, near one, (1, d); see ``near.near``.
-
-        Args:
-            point: the encoding of a configuration.
-            radii: the deviations of moves, as parts of the range of a parameter, (r,).
-            size: how many of each of three kinds for each of the radii.
-            generator: the only source of randomness.
-        """
-        return self._allowed(self._placed(self._near(self._latents(point), radii, size, generator)))
+        """Return playable points (m, d), m <= 3 size r, near an encoding, (1, d), by moves of r radii; see ``near``."""
+        return self._placed(self._near(point, radii, size, generator))
 
     def neighbours(self, points: Tensor) -> Tensor:
         """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
 
-        Choices are exchanged for any other, of more than 256 for so many, spread evenly over them; numbers on steps for
-        any other where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters
-        stay. Parameters that are there only since another was exchanged take several values. For a local search over
-        what has no gradient. What is not allowed is left out.
+        Choices are exchanged for any other, of more than 256 for so many, spread evenly; numbers on steps for any other
+        where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters stay.
+        Parameters that are there only since another was exchanged take several values.
         """
-        return self._allowed(self._placed(self._exchanged(points)))
+        return self._placed(self._exchanged(points))
 
     def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
-        """Return playable points (k, d) that a search may try in the place of one, (1, d).
-
-        The neighbours, and with constraints points near it, by which a search moves along them.
-        """
+        """Return the neighbours of a point (1, d), and with constraints points near it, by which a search moves on."""
         latents = self._exchanged(point)
         if self.constraints:
-            latents = torch.cat([latents, self._near(self._latents(point), _RADII, _NEARER, generator)])
-        return self._allowed(self._placed(latents))
+            latents = torch.cat([latents, self._near(point, _RADII, _NEARER, generator)])
+        return self._placed(latents)
 
     # ---------------------------------------------------------------- arcs
 
     def unrolled(self, points: Tensor) -> Tensor:
         """Return encodings (..., d) in which each continuous number on an arc has its place on it and 0 or 1.
 
-        A search along gradients moves the former, a coordinate of ``continuous``, and leaves the latter: whether the
-        number is there.
+        A search along gradients moves the former, and leaves the latter: whether the number is there.
         """
         first = self._rolled
         if not len(first):
@@ -241,6 +204,7 @@ class ParameterSpace:
         return _with_pairs(points, first, *pairs.unbind(-1))
 
     # ---------------------------------------------------------------- inside
+    # Numbers (n, S) of parameters are NaN where they are not there; latents (n, P) those of several values.
 
     @property
     def _several(self) -> list[int]:
@@ -252,67 +216,55 @@ class ParameterSpace:
         """The first of the two columns of each continuous number on an arc."""
         return torch.tensor([slot.start for slot in self._slots if slot.is_continuous and slot.is_rolled]).long()
 
-    def _nothing(self, n: int) -> tuple[Tensor, Tensor]:
-        """Return numbers (n, S) of all parameters, and that none is there, (n, S)."""
-        shape = n, len(self._slots)
-        return torch.full(shape, 0.5, dtype=torch.float64), torch.zeros(shape, dtype=torch.bool)
-
     def _read(self, points: Tensor) -> Tensor:
-        """Return the numbers of all parameters at points (n, d), (n, S)."""
+        """Return the numbers at points (n, d), which need not be those of values, nor there."""
         return torch.stack([slot.read(points) for slot in self._slots], -1)
 
-    def _settled(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers (n, S) of the values nearest to numbers (n, S), and which are there, (n, S)."""
-        settled, there = self._nothing(len(numbers))
+    def _settled(self, numbers: Tensor) -> Tensor:
+        """Return the numbers of the values nearest to numbers, where they are there."""
+        settled = torch.full_like(numbers, torch.nan)
         for place, slot in enumerate(self._slots):
-            settled[:, place] = slot.parameter.snap(numbers[:, place])
-            there[:, place] = slot.is_there(settled, there)
-        return settled, there
+            there = slot.is_there(settled)
+            settled[there, place] = slot.parameter.snap(numbers[there, place])
+        return settled
 
-    def _written(self, numbers: Tensor, there: Tensor) -> Tensor:
-        """Return the encodings (n, d) of the numbers (n, S) of values, where they are there, (n, S)."""
-        columns = [slot.written(numbers[:, s], there[:, s]) for s, slot in enumerate(self._slots)]
-        return torch.cat(columns, -1)
+    def _written(self, numbers: Tensor) -> Tensor:
+        """Return the encodings (n, d) of the numbers of values."""
+        return torch.cat([slot.written(numbers[:, place]) for place, slot in enumerate(self._slots)], -1)
 
     def _allowed(self, encodings: Tensor) -> Tensor:
         return encodings[self.allows(encodings)] if self.constraints else encodings
 
-    def _latents(self, points: Tensor) -> Tensor:
-        """Return the numbers of parameters of several values at points (n, d), (n, P); NaN of one that is not there."""
-        numbers, there = self._settled(self._read(points))
-        return torch.where(there, numbers, torch.nan)[:, self._several]
-
-    def _meant(self, latents: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what ``_settled`` does of numbers (n, P) of parameters of several values."""
-        numbers, _ = self._nothing(len(latents))
+    def _meant(self, latents: Tensor) -> Tensor:
+        """Return the numbers of the configurations that latents, all of them there, stand for."""
+        numbers = latents.new_full((len(latents), len(self._slots)), 0.5)
         numbers[:, self._several] = latents
         return self._settled(numbers)
 
     def _placed(self, latents: Tensor) -> Tensor:
-        """Return the encodings (n, d) of configurations that numbers (n, P) in [0, 1] stand for."""
-        return self._written(*self._meant(latents))
+        """Return the encodings (m, d) of the configurations that latents stand for, but for those not allowed."""
+        return self._allowed(self._written(self._meant(latents)))
 
-    def _near(self, latents: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+    def _near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
         ordered = torch.tensor([self._slots[place].parameter.is_ordered for place in self._several]).bool()
-        return near(latents, ordered, radii, size, generator)
+        return near(self._settled(self._read(point))[:, self._several], ordered, radii, size, generator)
 
     def _exchanged(self, points: Tensor) -> Tensor:
-        """Return numbers (k, P) that stand for configurations which differ from points (n, d) in one parameter."""
-        latents = self._latents(points)
+        """Return latents (k, P) that stand for configurations which differ from points (n, d) in one parameter."""
+        latents = self._settled(self._read(points))[:, self._several]
         parts = [latents[:0]]
         for numbers in latents:
-            for place, slot in enumerate(self._several):
-                if not numbers[place].isnan():
-                    others = self._slots[slot].parameter.others(numbers[place])
-                    changed = numbers.repeat(len(others), 1)
-                    changed[:, place] = others
-                    parts.append(changed)
+            for place in (~numbers.isnan()).nonzero().flatten().tolist():
+                others = self._slots[self._several[place]].parameter.others(numbers[place])
+                changed = numbers.repeat(len(others), 1)
+                changed[:, place] = others
+                parts.append(changed)
         moved = torch.cat(parts)
         missing = moved.isnan()
-        filled = torch.where(missing, 0.5, moved)
         if not bool(missing.any()):
-            return filled
-        new = (missing & self._meant(filled)[1][:, self._several]).any(-1)
+            return moved
+        filled = moved.nan_to_num(0.5)
+        new = (missing & ~self._meant(filled)[:, self._several].isnan()).any(-1)
         # The first point of the sequence is 0.
         size = min(filled.shape[-1], SobolEngine.MAXDIM)
         drawn = SobolEngine(size).draw(_BRANCHES + 1, dtype=torch.float64)[1:].repeat(1, -(-filled.shape[-1] // size))
@@ -320,16 +272,16 @@ class ParameterSpace:
         return torch.cat([filled[~new], branches.reshape(-1, filled.shape[-1])])
 
     def _drawn(self, wanted: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Yield numbers (k, P) of a scrambled Sobol sequence, more each time."""
-        size, chunk = len(self._several), wanted
+        """Yield latents (k, P) of a scrambled Sobol sequence, or beyond its dimensions at random, more each time."""
+        size, chunk, engine = len(self._several), wanted, None
         if 0 < size <= SobolEngine.MAXDIM:
             seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
             engine = SobolEngine(size, scramble=True, seed=seed)
         while True:
-            if 0 < size <= SobolEngine.MAXDIM:
-                yield engine.draw(chunk, dtype=torch.float64)  # pyright: ignore[reportPossiblyUnboundVariable]
-            else:
+            if engine is None:
                 yield torch.rand(chunk, size, generator=generator, dtype=torch.float64, device="cpu")
+            else:
+                yield engine.draw(chunk, dtype=torch.float64)
             chunk = max(chunk, 64)
 
 
@@ -339,19 +291,14 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
     Numbers without an order are drawn anew where a few others move. NaN stands for a number that is not there, and is
     drawn, in case it will be.
 
-    Args:
-        numbers: (1, P).
-        ordered: which of them have an order, (P,).
-        radii: the deviations of moves, (r,).
-        size: how many points of each of the three kinds for each of the radii.
-        generator: the only source of randomness.
+    There are so many of each of the three kinds for each of the radii (r,), the deviations of moves.
     """
     shape = 3 * size * len(radii), numbers.shape[-1]
-    kind = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
+    kind: Any = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
     radius = torch.tensor(radii, dtype=torch.float64).repeat_interleave(3 * size).unsqueeze(-1)
-    moved = torch.where(ordered, numbers + radius * torch.randn(shape, **kind), numbers)  # pyright: ignore
-    drawn = torch.rand(shape, **kind)  # pyright: ignore
-    few = torch.rand(shape, **kind) < max(0.2, 1.0 / max(1, shape[1]))  # pyright: ignore
+    moved = torch.where(ordered, numbers + radius * torch.randn(shape, **kind), numbers)
+    drawn = torch.rand(shape, **kind)
+    few = torch.rand(shape, **kind) < max(0.2, 1.0 / max(1, shape[1]))
     part = (torch.arange(shape[0]) // size % 3).unsqueeze(-1)
     found = torch.where((part == 0) | ((part == 1) & few), moved, numbers)
     found = torch.where((part > 0) & few & ((part == 2) | ~ordered), drawn, found)
@@ -359,21 +306,13 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
 
 
 def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tuple[tuple[int, Tensor], ...]:
-    """Return what a parameter depends on.
-
-    Raises:
-        InputError: if that is no parameter before it, has no steps, or cannot have the values.
-    """
+    """Return what a parameter depends on: other parameters before it, with steps, and numbers of their values."""
     found, names = [], [slot.name for slot in before]
     for other, values in parameter.when:
-        if other not in names:
-            raise InputError(
-                f"parameter {name!r} depends on {other!r}, which must be a parameter that comes before it; there are "
-                f"{names} before."
-            )
+        if other not in names or before[names.index(other)].is_continuous:
+            hint = f"a choice or a number on steps that comes before it; there are {names} before"
+            raise InputError(f"parameter {name!r} depends on {other!r}, which must be {hint}.")
         place = names.index(other)
-        if before[place].is_continuous:
-            raise InputError(f"parameter {name!r} depends on {other!r}, which must be a choice or a number on steps.")
         found.append((place, before[place].parameter.encode(other, values)))
     return tuple(found)
 

@@ -13,17 +13,6 @@ from torch_kbandits.bandit.adaptation.memory_choice import (
 )
 from torch_kbandits.bandit.adaptation.restart_trigger import CumulatedTrigger, ResidualTrigger, RestartTrigger
 
-__all__ = [
-    "BanditOverBandit",
-    "Choice",
-    "CumulatedTrigger",
-    "DynamicModelSelection",
-    "MemoryChoice",
-    "ResidualTrigger",
-    "RestartTrigger",
-    "block_windows",
-    "default_discounts",
-    "default_memories",
-    "exploration_rate",
-    "probabilities",
-]
+__all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
+__all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
+__all__ += ["probabilities"]

@@ -20,22 +20,15 @@ from torch_kbandits.observations.history import History
 _RATIO = 4
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
+#: The posterior of a history under a memory at a time.
+Believe = Callable[[History, Memory, float], Belief]
 
 
 class Choice(NamedTuple):
-    """The memory of a block.
-
-    Attributes:
-        memory: the one chosen.
-        probabilities: those that the memories had.
-    """
+    """The memory of a block, and the probabilities that all of them had."""
 
     memory: Memory
     probabilities: tuple[float, ...]
-
-
-#: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Belief]
 
 
 class MemoryChoice(ABC):
@@ -46,15 +39,13 @@ class MemoryChoice(ABC):
     Attributes:
         memories: what to choose from.
         block_size: H, rounds of a block. A round is a call of ``tell``.
+        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
+        allows_restarts: whether the choice may go with a trigger. A history does not say when there were restarts.
     """
 
     memories: tuple[Memory, ...]
     block_size: int
-
-    #: Whether a block goes on with what was told before it. False forgets all at its start.
     shares_history: bool = True
-
-    #: Whether the choice may go with a trigger that restarts. A history does not say when there were restarts.
     allows_restarts: ClassVar[bool] = True
 
     @abstractmethod
@@ -76,17 +67,13 @@ class MemoryChoice(ABC):
 class BanditOverBandit(MemoryChoice):
     """Which of several memories to use: EXP3 over blocks of rounds, whose gain is the mean reward of the block.
 
-    The choice is a function of the rewards told and of a seed: this is a value and holds no state.
-
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
     Auer et al., 2002. Differs:
 
-    - All memories share one history, unless ``shares_history`` is False. In the paper every block starts its window
-      bandit anew, so no window longer than a block can help. With a shared one it can; but what a block earns then
-      also depends on what was played in earlier ones, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, unless bounds are given; all past gains are
-      rescaled whenever these change. In the paper the rewards have known bounds and sums over a block are scaled so
-      that they leave [0, 1] with small probability. No regret bound covers a scale that follows the rewards.
+    - All memories share one history, unless ``shares_history`` is False, so that one longer than a block can help; but
+      what a block earns then also depends on what was played before, which the analysis of EXP3 does not allow for.
+    - Gains are scaled by the least and the largest mean of a block so far, unless bounds are given, and rescaled
+      whenever these change; the paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
     - Any memories, not only windows.
 
     Args:
@@ -114,7 +101,7 @@ class BanditOverBandit(MemoryChoice):
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
-    def block_means(self, history: History) -> list[float]:
+    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
         """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
 
         A reward belongs to the block in which it is told, also where its point was played in an earlier one. The mean
@@ -124,57 +111,37 @@ class BanditOverBandit(MemoryChoice):
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
         complete = blocks < num_blocks
         counts = torch.bincount(blocks[complete], minlength=num_blocks)
-        return (torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist()
-
-    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
-        """Return the mean reward of each complete block."""
-        return tuple(self.block_means(history))
+        return tuple((torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist())
 
     def choice(self, summaries: Sequence[float], seed: int) -> Choice:
-        """Return the memory of the next block.
+        """Return the memory of the next block. Cost: O(N K) for N blocks and K memories.
 
         Args:
             summaries: the mean reward of each block so far, in order; one that is NaN says nothing of its memory.
             seed: addresses the draws; that of a block depends on its number and the seed alone.
-
-        Cost: O(N K) for N blocks and K memories.
         """
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
-        chances, drawn = self._drawn(paid, owed, (0.0, 0.0), seed, 0)
-        scale, low, high = (0.0, 0.0), math.inf, -math.inf
-        for number, mean in enumerate(summaries):
+        low, high = self.reward_bounds or (math.inf, -math.inf)
+        chances, drawn = [1.0], 0
+        for number, mean in enumerate([*summaries, math.nan]):
+            gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
+            chances = probabilities(gains, self.exploration)
+            generator = generator_for(seed, number, "memory")
+            uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
+            drawn = min(sum(uniform >= total for total in accumulate(chances)), len(chances) - 1)
             if not math.isnan(mean):
-                low, high = min(low, mean), max(high, mean)
-                scale = self.reward_bounds or (low, high)
-                paid[drawn] += min(max(mean, scale[0]), scale[1]) / chances[drawn]
+                low, high = self.reward_bounds or (min(low, mean), max(high, mean))
+                paid[drawn] += min(max(mean, low), high) / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
-            chances, drawn = self._drawn(paid, owed, scale, seed, number + 1)
         return Choice(self.memories[drawn], tuple(chances))
-
-    def _drawn(
-        self, paid: list[float], owed: list[float], scale: tuple[float, float], seed: int, block: int
-    ) -> tuple[list[float], int]:
-        """Return the probabilities of the memories in a block, and which one is drawn."""
-        low, spread = scale[0], scale[1] - scale[0]
-        gains = [(y - low * one) / spread if spread > 0.0 else 0.0 for y, one in zip(paid, owed, strict=True)]
-        chances = probabilities(gains, self.exploration)
-        uniform = float(
-            torch.rand(1, generator=generator_for(seed, block, "memory"), dtype=torch.float64, device="cpu")
-        )
-        below = sum(uniform >= total for total in accumulate(chances))
-        return chances, min(below, len(chances) - 1)
 
 
 def exploration_rate(num_options: int, num_choices: int) -> float:
-    """Return the share γ of choices that EXP3 makes uniformly: min(1, √(K ln K / ((e − 1) N))).
+    """Return the share γ of N choices that EXP3 makes uniformly among K options: min(1, √(K ln K / ((e − 1) N))).
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem", SIAM J. Comput.
     2002, Corollary 3.2, with N as the bound on the gain of the best option.
-
-    Args:
-        num_options: K >= 1.
-        num_choices: N >= 1, how many choices there will be.
 
     Raises:
         InputError: if a number is no whole number of at least 1.
@@ -193,17 +160,13 @@ def probabilities(estimates: Sequence[float], exploration: float) -> list[float]
     """
     number, largest = len(estimates), max(estimates)
     weights = [math.exp(exploration * (estimate - largest) / number) for estimate in estimates]
-    total = sum(weights)
-    return [(1.0 - exploration) * weight / total + exploration / number for weight in weights]
+    return [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
 
 
 def block_windows(block_size: int) -> tuple[Memory, ...]:
     """Return the windows of BOB: H^(j/Δ) observations, rounded down, for j = 0 … Δ = ⌈ln H⌉; equal ones once.
 
     Source: Cheung, Simchi-Levi and Zhu, AISTATS 2019.
-
-    Args:
-        block_size: H >= 1.
     """
     block_size = checks.positive_integer("block_size", block_size)
     steps = max(1, math.ceil(math.log(block_size)))
@@ -213,14 +176,10 @@ def block_windows(block_size: int) -> tuple[Memory, ...]:
 
 
 def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
-    """Return windows of one block, four blocks, sixteen and so on below the horizon, and one without an end.
+    """Return windows of one block of H rounds, four blocks, sixteen and so on below the horizon T, and one without end.
 
     Few of them, since EXP3 tries each about as often as any other until it knows; none shorter than a block, since
     within a block it could not pay to have learned so little.
-
-    Args:
-        block_size: H >= 1.
-        horizon: T >= 1.
     """
     size, sizes = checks.positive_integer("block_size", block_size), list[float]()
     while size < checks.positive_integer("horizon", horizon):
@@ -230,12 +189,7 @@ def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
 
 
 class BlockScores(NamedTuple):
-    """How well the memories predicted the rewards of a block.
-
-    Attributes:
-        block: its number, from 0.
-        scores: the log predictive density of its rewards under each memory, in nats.
-    """
+    """The number of a block, and the log predictive density of its rewards under each memory, in nats."""
 
     block: int
     scores: tuple[float, ...]
@@ -297,9 +251,8 @@ class DynamicModelSelection(MemoryChoice):
         weights = [self.score_discount ** (self.block_size * (last - each.block)) for each in summaries]
         columns = zip(*(each.scores for each in summaries), strict=True)
         totals = [sum(weight * score for weight, score in zip(weights, column, strict=True)) for column in columns]
-        best = max(totals)
-        shares = [math.exp(total - best) for total in totals]
-        return Choice(self.memories[totals.index(best)], tuple(share / sum(shares) for share in shares))
+        shares = [math.exp(total - max(totals)) for total in totals]
+        return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
 
     def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
         """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
@@ -309,8 +262,7 @@ class DynamicModelSelection(MemoryChoice):
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
         start = block * self.block_size
-        before = history.rows(history.rounds < start)
-        there = (history.rounds >= start) & (history.rounds < start + self.block_size)
+        before, there = history.rows(history.rounds < start), history.rounds // self.block_size == block
         told, times = history.rows(there), history.told_at[there].tolist()
         beliefs = (believe(before, memory, times[0]) for memory in self.memories if times)
         return BlockScores(block, tuple(_score(told, each) for each in beliefs) or (0.0,) * len(self.memories))
@@ -338,9 +290,10 @@ def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
 
 
 def _bounds(name: str, bounds: Any) -> tuple[float, float]:
+    hint = f"{name} must be two numbers, the least below the largest, got {checks.shown(bounds)}."
     if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InputError(f"{name} must be two numbers, the least and the largest, got {checks.shown(bounds)}.")
+        raise InputError(hint)
     low, high = (checks.finite_number(f"{name}[{i}]", bound) for i, bound in enumerate(bounds))
     if not low < high:
-        raise InputError(f"{name} must be two numbers, the least below the largest, got {low:g} and {high:g}.")
+        raise InputError(hint)
     return low, high

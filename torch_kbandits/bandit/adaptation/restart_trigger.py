@@ -21,18 +21,17 @@ class Prediction(NamedTuple):
         variance: posterior variances of the function (q,), in reward units squared.
         evidence: the posterior they are from.
         num_before: how many rewards were told since the last restart.
-        known: what those since the last restart were worth, or since the prior was fitted last; None where nobody
-            kept them.
+        known: what those since then were worth, or since the prior was fitted last.
         noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
-            squared, infinite for one that does not count; None where ``known`` is.
+            squared, infinite for one that does not count.
     """
 
     mean: Tensor
     variance: Tensor
     evidence: Evidence
     num_before: int
-    known: Predictions | None = None
-    noise: Tensor | None = None
+    known: Predictions
+    noise: Tensor
 
 
 class RestartTrigger(ABC):
@@ -44,12 +43,7 @@ class RestartTrigger(ABC):
 
     @abstractmethod
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether to restart because of rewards.
-
-        Args:
-            Y: those of one round, (q,).
-            before: what was believed of them.
-        """
+        """Return whether to restart because of the rewards of one round, (q,), given what was believed of them."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +56,14 @@ class ResidualTrigger(RestartTrigger):
 
     On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
     that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t
-    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The point may depend on what was told before.
-    Rewards told in one round are each compared with the posterior before that round, of which the same holds.
+    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
     Assumes: the function is a draw from the prior, noise is N(0, λ), R is at least √λ, the exact posterior of all
-    rewards since the restart. With ``width`` the first term is β σ: then it is for functions of the RKHS and noise
-    N(0, R²), whose half of δ remains; the other half is what the width is to be given as its own failure probability.
-    A memory and a dictionary are outside the proof. Rewards that a batch rule holds back are not, as the points of a
-    batch do not depend on them.
+    rewards since the restart, also where a batch rule holds some back. With ``width`` the first term is β σ, for
+    functions of the RKHS and noise N(0, R²): half of δ is then the width's own failure probability. A memory and a
+    dictionary are outside the proof.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds small changes later.
@@ -114,16 +106,15 @@ class CumulatedTrigger(RestartTrigger):
     last restart are N(0, 1), against residuals that spread more or lie to one side, from whatever time on.
 
     On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes, by Ville's inequality. It is a CUSUM whose threshold is a probability; see ``Surprise``.
+    that takes, by Ville's inequality. It is a CUSUM whose threshold is a probability.
 
     Assumes: the function is a draw from the prior, noise is N(0, λ), the exact posterior of all rewards since the
     restart. A λ above the variance of the noise makes alarms rarer and later. A memory and a dictionary are outside
     the proof. So is what a batch rule holds back, but for the end of each batch. Under a prior that is learned, the
     residuals count from its last fit, and none does before the first since a restart.
 
-    Differs from ``ResidualTrigger``: it adds up what single residuals say, so it finds changes below the noise; a large
-    jump may take it a few rounds more. Its δ is for residuals that are normal: it has no width for functions of an
-    RKHS.
+    Unlike ``ResidualTrigger`` it adds up what single residuals say, so it finds changes below the noise; a large jump
+    may take it a few rounds more. Its δ is for residuals that are normal, not for functions of an RKHS.
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
 
@@ -141,8 +132,6 @@ class CumulatedTrigger(RestartTrigger):
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
         """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
-        if before.known is None or before.noise is None:
-            return False
         residuals = standardized(Y, before.mean, before.variance, before.noise)
         after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)

@@ -3,6 +3,7 @@
 from torch_kbandits.bandit.saving.bandits import loaded, save
 from torch_kbandits.bandit.saving.container import read, write
 from torch_kbandits.bandit.saving.states import restored, state_of
-from torch_kbandits.bandit.saving.values import NotRebuildableError, describe, rebuild
+from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
 
-__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored", "save", "state_of", "write"]
+__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored"]
+__all__ += ["save", "settings_of", "state_of", "write"]

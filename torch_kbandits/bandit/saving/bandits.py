@@ -1,45 +1,31 @@
 """Bandits to files and back: their state, and what they are made of where that can be made again."""
 
-from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.saving.container import read, write
-from torch_kbandits.bandit.saving.values import NotRebuildableError, describe, rebuild
+from torch_kbandits.bandit.values import describe, rebuild
 from torch_kbandits.errors import DamagedFileError, InputError, KernelBanditError, StateMismatchError
 from torch_kbandits.version import __version__
 
 #: What the first line of a file calls it.
 _KIND = "bandit"
-#: Points at which a kernel is compared with the one made again.
-_COMPARED = 16
 #: The parts of a file.
-_PARTS = {"version": str, "class": str, "state": dict, "pieces": dict}
-
+_PARTS = {"version": str, "class": str, "device": str, "state": dict, "pieces": dict}
 
 _Bandit = TypeVar("_Bandit")
 
 
-def save(bandit: Any, path: str | PathLike[str], words: Mapping[str, Any], points: Tensor) -> None:
-    """Write a bandit to a file; see ``Bandit.save``.
-
-    Given are the words that make it again, and points (n, d) at some of which its kernel is compared with that one.
-    """
-    kind, pieces = type(bandit), dict[str, Any]()
-    try:
-        if not _is_ours(kind):
-            raise NotRebuildableError(f"the class {kind.__name__} is not known to it")
-        described = {name: describe(name, word, points[:_COMPARED]) for name, word in words.items()}
-        pieces = {"words": described, "device": str(points.device)}
-    except NotRebuildableError as error:
-        pieces = {"reason": str(error)}
-    content = {"version": __version__, "class": kind.__name__, "state": bandit.state_dict(), "pieces": pieces}
-    write(path, _KIND, content, bandit=kind.__name__, rewards=bandit.num_observations)
+def save(bandit: Any, path: str | PathLike[str], arguments: dict[str, Any]) -> None:
+    """Write a bandit to a file, given the arguments that make it again; see ``Bandit.save``."""
+    kind, device = type(bandit), str(bandit.candidates.device)
+    about = {"version": __version__, "class": _name(kind), "device": device}
+    pieces = {name: describe(piece) for name, piece in arguments.items()}
+    write(path, _KIND, {**about, "state": bandit.state_dict(), "pieces": pieces})
 
 
 def loaded(
@@ -54,7 +40,9 @@ def loaded(
     for name, part in _PARTS.items():
         if not isinstance(content.get(name), part):
             raise DamagedFileError(f"{file} holds no bandit: {name!r} is {checks.shown(content.get(name, 'missing'))}.")
-    bandit: Any = _made(kind, content["class"][:40], content["pieces"], device, file) if into is None else into
+    bandit: Any = into
+    if into is None:
+        bandit = _made(kind, content["class"][:80], content["pieces"], device or content["device"], file)
     try:
         bandit.load_state_dict(content["state"])
     except StateMismatchError as error:
@@ -62,39 +50,32 @@ def loaded(
     return bandit
 
 
-def _made(
-    kind: type[_Bandit], name: str, pieces: dict[str, Any], device: torch.device | str | None, file: str
-) -> _Bandit:
+def _made(kind: type[_Bandit], name: str, pieces: dict[str, Any], device: torch.device | str, file: str) -> _Bandit:
     """Return a new bandit of what was described."""
-    named = _class_of(kind, name)
-    if "reason" not in pieces and named is None:
+    algorithms = import_module(f"{__name__.partition('.')[0]}.algorithms")
+    named: Any = getattr(algorithms, name) if name in algorithms.__all__ else kind
+    if _name(named) == name and not issubclass(named, kind):
         raise StateMismatchError(f"{file} holds a {name}, and {kind.__name__}.load takes none: use {name}.load.")
     advice = f"Make the bandit as it was and give it: {kind.__name__}.load(path, into=bandit)."
-    if "reason" in pieces or named is None:
-        reason = checks.shown(pieces["reason"])[1:-1]
-        raise StateMismatchError(f"{file} has the state of its {name} and not what makes it again: {reason}. {advice}")
-    given = str(pieces.get("device") if device is None else device)
+    if _name(named) != name:
+        raise StateMismatchError(f"{file}: the {name} cannot be made again: its class is not known here. {advice}")
     try:
-        if (place := torch.empty(0, device=given).device).type == "meta":
+        place = torch.empty(0, device=device).device
+        if place.type == "meta":
             raise RuntimeError("it has no numbers")
     except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"device={checks.shown(given)} cannot be used here ({error}): give one, device='cpu'."
-        ) from None
+        given = checks.shown(str(device))
+        raise InputError(f"device={given} cannot be used here ({error}): give one, device='cpu'.") from None
     try:
-        return cast(Any, named)._made_of({word: rebuild(value, place) for word, value in pieces["words"].items()})
+        return cast(Any, named)._made_of({word: rebuild(word, piece, place) for word, piece in pieces.items()})
     except KernelBanditError as error:
-        raise StateMismatchError(f"{file}: the {name} cannot be made again: {error} {advice}") from error
+        why = str(error).rstrip(".")
+        raise StateMismatchError(f"{file}: the {name} cannot be made again: {why}. {advice}") from error
     except Exception as error:  # what the file says led to it
         raise DamagedFileError(f"{file} is damaged: what its {name} is made of does not fit: {error!r}.") from error
 
 
-def _class_of(kind: type[_Bandit], name: str) -> type[_Bandit] | None:
-    """Return the class of this package of a name that is this one or one below it; None if there is none."""
-    algorithms = import_module(f"{__name__.partition('.')[0]}.algorithms")
-    found = getattr(algorithms, name) if name in algorithms.__all__ else kind
-    return found if found.__name__ == name and issubclass(found, kind) and _is_ours(found) else None
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+def _name(kind: type) -> str:
+    """Return what files call a class: those of this package by their names alone."""
+    is_ours = kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return kind.__name__ if is_ours else f"{kind.__module__}.{kind.__qualname__}"

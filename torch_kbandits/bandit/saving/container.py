@@ -1,9 +1,10 @@
-"""The file of what is saved: a line that says what it is, a line of JSON about it, and the content with a checksum."""
+"""The file of what is saved: a line that says what it is, and the content as a line of JSON and numbers of tensors."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
+from hashlib import sha256
+from io import BytesIO
 from os import PathLike
 from typing import Any
 
@@ -17,10 +18,9 @@ from torch_kbandits.files import checked_path, read_whole, write_whole
 from torch_kbandits.version import __version__
 
 #: Version of the layout of these files, and of what they hold.
-FILE_FORMAT = 3
+FILE_FORMAT = 4
 
-_FIRST_WORDS = b"torch_kbandits "
-_LONGEST_HEADER = 2**16
+_LONGEST_LINE = 200
 _ADVICE = "Take an earlier copy, or tell the history anew."
 #: Of tensors, by the names that files have for them.
 _DTYPES = {
@@ -29,28 +29,24 @@ _DTYPES = {
 }
 
 
-def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any], **about: Any) -> None:
+def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any]) -> None:
     """Write a file whole or not at all.
 
-    The content is a line of JSON, and then the numbers of its tensors, in order: reading it runs nothing that a file
-    says, and makes no more numbers than the file has.
+    Reading it runs nothing that a file says, and makes no more numbers than the file has. Its first line has the
+    version, the kind, the format and a checksum of the rest.
 
     Args:
         path: of the file.
         kind: what it is, one word.
         content: tensors, numbers, strings, and lists, tuples and dictionaries of these; tuples are read as lists.
-        about: what the second line says for people who look into the file.
 
     Raises:
         FileError: if it cannot be written; the old file is as it was then.
         InputError: if the content has something else.
     """
-    tensors = list[bytes]()
-    line = json.dumps(_packed("the content", content, tensors)).encode()
-    body = b"\n".join([line, b"".join(tensors)])
-    digest = hashlib.sha256(body).hexdigest()
-    header = {"format": FILE_FORMAT, "version": __version__, **about, "bytes": len(body), "sha256": digest}
-    write_whole(path, b"\n".join([_FIRST_WORDS + kind.encode(), json.dumps(header).encode(), body]))
+    body = _body(content)
+    first = f"torch_kbandits {__version__} {kind} {FILE_FORMAT} {sha256(body).hexdigest()}\n"
+    write_whole(path, first.encode() + body)
 
 
 def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
@@ -62,38 +58,47 @@ def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
         StateMismatchError: if it is of another format.
     """
     found = checked_path(path)
-    first, _, rest = read_whole(found).partition(b"\n")
-    if not first.startswith(_FIRST_WORDS):
-        raise DamagedFileError(f"{found!r} {_what_it_is(first, rest)}")
-    if first != _FIRST_WORDS + kind.encode():
-        there = first.removeprefix(_FIRST_WORDS).decode(errors="replace")
-        raise DamagedFileError(f"{found!r} holds a {there[:40]} and not a {kind}: give the path of another file.")
-    line, _, body = rest.partition(b"\n")
-    try:
-        header = json.loads(line[:_LONGEST_HEADER])
-        layout, wrote, size, digest = (header[key] for key in ("format", "version", "bytes", "sha256"))
-    except (ValueError, TypeError, KeyError, RecursionError):
+    first, _, body = read_whole(found).partition(b"\n")
+    words = first[:_LONGEST_LINE].decode(errors="replace").split(" ")
+    if words[0] != "torch_kbandits" or len(words) != 5:
         raise DamagedFileError(
-            f"{found!r} is damaged: its second line is not the one that was written. {_ADVICE}"
-        ) from None
-    if layout != FILE_FORMAT:
+            f"{found!r} was not written by bandit.save, or its beginning is lost. {_ADVICE} A state that torch.save "
+            "wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
+        )
+    _, wrote, there, layout, digest = words
+    if there != kind:
+        raise DamagedFileError(f"{found!r} holds a {there} and not a {kind}: give the path of another file.")
+    if layout != str(FILE_FORMAT):
         raise StateMismatchError(
             f"{found!r} has format {layout}, written by torch_kbandits {wrote}; this is version {__version__}, which "
-            f"reads format {FILE_FORMAT}: load it with torch_kbandits {wrote}"
-            + (" or newer." if isinstance(layout, int) and layout > FILE_FORMAT else ".")
+            f"reads format {FILE_FORMAT}: load it with torch_kbandits {wrote} or newer."
         )
-    if len(body) != size:
-        raise DamagedFileError(f"{found!r} is cut or has grown: it has {len(body)} of {size} bytes. {_ADVICE}")
-    if hashlib.sha256(body).hexdigest() != digest:
-        raise DamagedFileError(f"{found!r} is damaged: its content is not the one that was written. {_ADVICE}")
-    line, _, numbers = body.partition(b"\n")
+    if sha256(body).hexdigest() != digest:
+        raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
+    line, _, rest = body.partition(b"\n")
+    numbers = BytesIO(rest)
     try:
-        content, end = _unpacked(json.loads(line), numbers, 0)
-        if not isinstance(content, dict) or end != len(numbers):
+        content = _unpacked(json.loads(line), numbers)
+        if not isinstance(content, dict) or numbers.read(1):
             raise ValueError("its content is of another kind")
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise DamagedFileError(f"{found!r} holds no {kind}: {error}. {_ADVICE}") from error
     return content
+
+
+def checksum(content: Mapping[str, Any]) -> str:
+    """Return a checksum of a content, the same before and after it was in a file.
+
+    Raises:
+        InputError: if it has something that no file holds.
+    """
+    return sha256(_body(content)).hexdigest()
+
+
+def _body(content: Mapping[str, Any]) -> bytes:
+    tensors = list[bytes]()
+    line = json.dumps(_packed("the content", content, tensors)).encode()
+    return b"\n".join([line, b"".join(tensors)])
 
 
 def _packed(name: str, value: Any, tensors: list[bytes]) -> Any:
@@ -116,36 +121,19 @@ def _packed(name: str, value: Any, tensors: list[bytes]) -> Any:
     raise InputError(f"{name} is a {type(value).__name__}, and a file holds tensors, numbers and strings only.")
 
 
-def _unpacked(value: Any, numbers: bytes, start: int) -> tuple[Any, int]:
-    """Return what ``_packed`` was given, and where the bytes of its tensors end, which begin at a place."""
+def _unpacked(value: Any, numbers: BytesIO) -> Any:
+    """Return what ``_packed`` was given, with the numbers of its tensors, which come in order."""
     if isinstance(value, list):
-        parts = []
-        for each in value:
-            part, start = _unpacked(each, numbers, start)
-            parts.append(part)
-        return parts, start
+        return [_unpacked(each, numbers) for each in value]
     if not isinstance(value, dict):
-        return value, start
+        return value
     if "dict" in value:
-        keys = [key for key, _ in value["dict"]]
-        parts, start = _unpacked([part for _, part in value["dict"]], numbers, start)
-        return dict(zip(keys, parts, strict=True)), start
+        return {key: _unpacked(part, numbers) for key, part in value["dict"]}
     dtype, shape = _DTYPES[value["tensor"]], [checks.non_negative_integer("a size", each) for each in value["shape"]]
-    stop = start + math.prod(shape) * dtype.itemsize
-    if stop > len(numbers):
+    size = math.prod(shape) * dtype.itemsize
+    if not size:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    found = np.frombuffer(numbers.read(size), np.uint8).copy()
+    if len(found) < size:
         raise ValueError("a tensor has more numbers than the file")
-    if stop == start:
-        return torch.empty(shape, dtype=dtype, device="cpu"), stop
-    return torch.from_numpy(np.frombuffer(numbers[start:stop], np.uint8).copy()).view(dtype).reshape(shape), stop
-
-
-def _what_it_is(first: bytes, rest: bytes) -> str:
-    """Say what a file is that is none of ours."""
-    if not first and not rest:
-        return f"is empty. {_ADVICE}"
-    if first.startswith((b"PK\x03\x04", b"\x80")):
-        return (
-            "was not written by bandit.save. If torch.save wrote it, make the bandit as it was and "
-            "bandit.load_state_dict(torch.load(path, weights_only=True))."
-        )
-    return f"was not written by bandit.save, or its beginning is lost. {_ADVICE}"
+    return torch.from_numpy(found).view(dtype).reshape(shape)

@@ -24,7 +24,7 @@ from torch_kbandits.memory import Growth, Memory
 from torch_kbandits.models import NystromGP, OnlineGP
 
 #: Version of the layout in which kernels are written.
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 def register() -> None:
@@ -73,8 +73,9 @@ def write_kernel(kernel: Kernel) -> dict[str, Any]:
     Raises:
         InputError: if a part is of a kind that cannot be made again.
     """
+    description = describe(kernel)
     try:
-        description = describe("kernel", kernel)
+        rebuild("kernel", description)
     except NotRebuildableError as error:
         raise InputError(
             f"kernel must be one that the file of an experiment can hold: {error}. What works is GPyTorch's own "
@@ -97,7 +98,7 @@ def read_kernel(**written: Any) -> Kernel:
             f"version of torch_kbandits reads layout {_LAYOUT}: load it with the version that saved it."
         )
     try:
-        return rebuild(written["description"])
+        return rebuild("kernel", written["description"])
     except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise DamagedFileError(
             f"The experiment holds a kernel that does not fit together ({error!r}): its file was changed, or a later "

@@ -57,18 +57,8 @@ class ShardedArms(LastingCandidates):
         if number > count:
             raise InputError(f"num_shards must be at most the number of arms, {count}, got {number}.")
         shards = [range(*pair) for pair in pairwise(each * count // number for each in range(number + 1))]
-        self._example = self.source.block(0, 1).cpu().clone()
+        self.example, self.ranges = self.source.block(0, 1).cpu().clone(), self.source.ranges
         self.workers = Workers(self.source, shards, cpus, gpus, patience)
-
-    @property
-    def example(self) -> Tensor:
-        """The first arm, (1, d), on the CPU, where all points are that are asked for and told."""
-        return self._example
-
-    @property
-    def ranges(self) -> Tensor:
-        """Those of all arms. Cost: a pass through them in this process, once."""
-        return self.source.ranges()
 
     @property
     def domain(self) -> Domain:
@@ -79,14 +69,13 @@ class ShardedArms(LastingCandidates):
         """End the workers and free what they hold. What was learned is not lost: the next ``ask`` starts others."""
         self.workers.close()
 
-    def offers(self, points: Tensor) -> Tensor:
+    def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool; they are looked through in this process."""
         return self.source.has(points)
 
     def describe(self) -> dict[str, object]:
         """Return what ``Arms`` says of the same arms, so that saved states go from one to the other."""
-        source = self.source
-        return {"arms": f"{(len(source), source.dimension)} {source.dtype} {source.fingerprint()}"}
+        return {"arms": self.source.describe()}
 
 
 @belief_over.register

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_kbandits.acquisition import AcquisitionRule, Domain, RandomRule
 from torch_kbandits.beliefs import PosteriorBelief, PosteriorConfig
 from torch_kbandits.beliefs.fantasies import GaussianFantasy, TableOffer
-from torch_kbandits.beliefs.posterior_belief import SearchConfig
+from torch_kbandits.beliefs.search import SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
@@ -54,7 +54,7 @@ class RemoteArms:
         return type(self)((*self.versions, new_version())[-len(changes) - 1 :], changes)
 
     followed, refitted = partialmethod(_after, "followed"), partialmethod(_after, "refitted")
-    rewritten = partialmethod(_after, "rewritten")
+    rewritten, rotated = partialmethod(_after, "rewritten"), partialmethod(_after, "rotated")
 
     def taken(self, before: Pending, *words: Any) -> Pending:
         """Return what points pending take once there is one more."""
@@ -130,7 +130,7 @@ class ShardedFantasy(GaussianFantasy):
     belief: ShardedBelief
 
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
-        return self.belief.asked(question, cast(Any, self.taken_in().taken))
+        return self.belief.asked(question, getattr(self.taken_in(), "taken", ()))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score.
@@ -152,7 +152,7 @@ class ShardedFantasy(GaussianFantasy):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(belief), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = belief.wave_draw(seed)
+            _, correction = belief.draws.waves(seed)
         words = belief.column, incumbent, correction, avoided
         choice = Choice(rule, beta.numpy(), seed, belief._bound, belief.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule
-from torch_kbandits.beliefs.posterior_belief import arms_of, wave_prior
+from torch_kbandits.beliefs import among
+from torch_kbandits.beliefs.draws import wave_prior
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.numerics.random import generator_for, tie_width
-from torch_kbandits.outcomes.consecutive_failures import among
+from torch_kbandits.posteriors.device import arms_of
 from torch_kbandits.posteriors.posterior import Prior
 
 Array = NDArray[Any]

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.bandit.settings import describe_value
+from torch_kbandits.bandit.saving import read, settings_of, write
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
 from torch_kbandits.integrations.sklearn.evaluations import Row
 
@@ -79,7 +78,7 @@ class SearchCheckpoint:
     def _write(self, path: Any) -> None:
         batches = [{"points": batch.points, "rows": _plain(batch.rows)} for batch in self.batches]
         content = {"words": self.words, "splits": self.splits, "batches": batches}
-        write(path, _KIND, content, configurations=sum(len(batch.points) for batch in self.batches))
+        write(path, _KIND, content)
 
     def _read(self, path: Any) -> None:
         try:
@@ -120,12 +119,8 @@ def described(value: Any) -> str:
         return f"{value.__module__}.{value.__qualname__}"
     name = " ".join(str(getattr(value, word)) for word in ("shape", "dtype") if hasattr(value, word))
     name = name or type(value).__qualname__
-    if isinstance(value, torch.nn.Module) or dataclasses.is_dataclass(
-        value
-    ):  # tensors are pickled with their addresses
-        config: dict[str, Any] = {}
-        describe_value(name, value, config)
-        return repr(config)
+    if isinstance(value, torch.nn.Module) or dataclasses.is_dataclass(value):  # tensors are pickled with addresses
+        return repr(settings_of(name, value))
     try:
         return f"{name} {joblib.hash(value)}"
     except Exception:  # pickling raises many kinds

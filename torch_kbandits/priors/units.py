@@ -1,7 +1,6 @@
-"""What a bandit has to be given, from data: the kernel, the noise and the mean of the rewards, in their units."""
+"""The default kernel, and the units in which priors are fitted: rewards of variance 1, columns of a range of 1."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,12 +13,8 @@ from gpytorch.priors import GammaPrior, LogNormalPrior
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError, KernelBanditWarning
+from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import GroupedKernel
-from torch_kbandits.numerics.gram import check_kernel
-from torch_kbandits.observations.told import rewards
-from torch_kbandits.priors.evidence import fit_evidence
-from torch_kbandits.priors.marginal import Data
 from torch_kbandits.priors.prior import Prior, PriorMean
 
 #: Rewards whose deviation is this fraction of their size are equal to rounding.
@@ -88,24 +83,6 @@ def _single(value: float) -> float:
     return torch.tensor(value, dtype=torch.float32).item()
 
 
-def center_and_scale(Y: Tensor) -> tuple[float, float]:
-    """Return mean and standard deviation of rewards (n,), in their units, by which they come to mean 0 and variance 1.
-
-    The mean is 0 without rewards. The deviation is 1 where it is nothing but rounding, or there are fewer than two.
-
-    Raises:
-        InputError: if the deviation is beyond double precision.
-    """
-    if len(Y) < 2:
-        return float(Y.sum()), 1.0
-    # A power of two near the largest, so that no square overflows and nothing is rounded otherwise.
-    unit = math.ldexp(1.0, math.frexp(float(Y.abs().max()))[1] - 1)
-    center, scale = unit * float((Y / unit).mean()), unit * float((Y / unit).std())
-    if not math.isfinite(scale):
-        raise InputError(f"Y differs by more than double precision holds, from {float(Y.min())} to {float(Y.max())}.")
-    return center, scale if scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny) else 1.0
-
-
 def floor_below(Y: Tensor, lowest: float | None = None) -> float:
     """Return the reward below which others count as if they were it.
 
@@ -130,52 +107,9 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
         return -math.inf
     best, median = float(different[-1]), float(different.median())
     far = _FAR ** max(1.0, _ENOUGH_ABOVE / int(different.gt(median).sum()))
-    floor = median - far * (best - median)
     lowest = float(different[0]) if lowest is None else lowest
+    floor = median - far * (best - median)
     return median - _FAR_COUNTS * (best - median) if lowest < floor else floor
-
-
-def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, floor: float | None = None, seed: int = 0) -> Prior:
-    """Fit kernel, noise and mean to rewards by their marginal posterior; a ``Bandit`` takes the result as ``prior``.
-
-    The fit is in units in which rewards have mean 0 and variance 1, and what it returns in theirs. The mean is that of
-    the rewards.
-
-    Args:
-        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame; what is in single precision is fitted in
-            double.
-        Y: rewards (n,), as in ``Bandit.tell``.
-        kernel: any GPyTorch kernel with free parameters, which is copied; its variance is in units of that of Y. Unless
-            given ``default_kernel(d)``, each column divided by its range.
-        floor: a reward below counts as if it were this one; ``floor_below(Y)`` unless given, minus infinity to take
-            all as they are.
-        seed: of the points from which the fit starts.
-
-    Raises:
-        InputError: if the data does not fit together, or the kernel to the data.
-
-    A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
-    noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
-
-    Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
-    """
-    X = checks.points("X", X)
-    if X.dim() != 2 or len(X) < 2:
-        raise InputError(f"X must be (n, d) with n >= 2, got {checks.describe(X)}.")
-    spans = None if kernel is not None else column_spans(X)
-    X = X.double()
-    Y = rewards(Y, X)
-    if kernel is not None:
-        checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-        check_kernel(kernel, X[:1])
-    floor = floor_below(Y) if floor is None else checks.number("floor", floor)
-    units = Units.of(Y, floor=floor, spans=spans)
-    kernel = default_kernel(X.shape[-1]) if kernel is None else kernel
-    seed = checks.whole_number("seed", seed)
-    fit = fit_evidence(Data(units.points(X), units.rewards(Y)), kernel, seed=seed)
-    for complaint in fit.complaints:
-        warnings.warn(complaint, KernelBanditWarning, stacklevel=2)
-    return units.prior(fit.kernel, fit.regularization)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,25 +124,28 @@ class Units:
             sees points as they are.
     """
 
-    center: float
-    scale: float
+    center: float = 0.0
+    scale: float = 1.0
     floor: float = -math.inf
     spans: Tensor | None = None
 
     @classmethod
-    def of(cls, Y: Tensor, *, centered: bool = False, floor: float = -math.inf, spans: Tensor | None = None) -> "Units":
-        """Return the units of rewards (n,).
+    def of(cls, Y: Tensor, *, centered: bool, floor: float, spans: Tensor | None) -> "Units":
+        """Return the units of rewards (n,), of which it may be known that their mean is 0.
 
-        Args:
-            Y: the rewards.
-            centered: whether their mean is known to be 0.
-            floor: as above.
-            spans: as above.
+        The deviation is 1 where it is nothing but rounding.
 
         Raises:
             InputError: if they differ by so much, or so little, that squares overflow or underflow.
         """
-        center, scale = center_and_scale(Y.clamp_min(floor))
+        Y = Y.clamp_min(floor)
+        # A power of two near the largest, so that no square overflows and nothing is rounded otherwise.
+        unit = math.ldexp(1.0, math.frexp(float(Y.abs().max()))[1] - 1)
+        center, scale = unit * float((Y / unit).mean()), unit * float((Y / unit).std())
+        if not math.isfinite(scale):
+            least, largest = float(Y.min()), float(Y.max())
+            raise InputError(f"Y differs by more than double precision holds, from {least} to {largest}.")
+        scale = scale if scale > _EQUAL * max(abs(center), torch.finfo(Y.dtype).tiny) else 1.0
         if centered:
             center, scale = 0.0, math.hypot(center, scale)
         if not _SCALES[0] < scale < _SCALES[1]:
@@ -228,11 +165,9 @@ class Units:
 
     def kernel(self, kernel: Kernel) -> Kernel:
         """Return a kernel in units of rewards in these, of which nothing is free."""
-        own = ScaleKernel(deepcopy(kernel)).double()
-        own.outputscale = torch.tensor(self.scale**-2, dtype=torch.float64)
-        return own.requires_grad_(False)
+        return _scaled(deepcopy(kernel), self.scale**-2)
 
-    def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None = None) -> Prior:
+    def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None) -> Prior:
         """Return a prior in units of rewards and of points as they are, of which nothing is free.
 
         Args:
@@ -245,9 +180,7 @@ class Units:
             base, variance = base.base_kernel, float(base.outputscale.detach())
         if self.spans is not None:
             base = _spanning(base, self.spans)
-        whole = ScaleKernel(base).double()
-        whole.outputscale = torch.tensor(variance * self.scale**2, dtype=torch.float64)  # GPyTorch rounds a float
-        whole.eval().requires_grad_(False)
+        whole = _scaled(base, variance * self.scale**2).eval()
         return Prior(whole, noise * self.scale**2, self.center if mean is None else mean, self.floor)
 
 
@@ -275,13 +208,19 @@ def column_spans(X: Tensor, ranges: Tensor | None = None, groups: Sequence[int] 
     return spans.new_zeros(max(groups) + 1).scatter_reduce(0, own, spans, "amax")[own]
 
 
+def _scaled(base: Kernel, variance: float) -> Kernel:
+    """Return a kernel times a variance, of which nothing is free."""
+    whole = ScaleKernel(base).double()
+    whole.outputscale = torch.tensor(variance, dtype=torch.float64)  # GPyTorch rounds a float
+    return whole.requires_grad_(False)
+
+
 def _spanning(base: Kernel, spans: Tensor) -> Kernel:
     """Return the stationary part of a ``default_kernel`` of columns divided by their ranges as one of columns."""
     if isinstance(base, GroupedKernel):
         own = GroupedKernel(base.base_kernel, base.groups).to(spans)
-        first = [base.groups.index(group) for group in range(max(base.groups) + 1)]
-        own.lengthscale = base.lengthscale.detach().to(spans) * spans[first]
+        spans = spans[[base.groups.index(group) for group in range(max(base.groups) + 1)]]
     else:
         own = MaternKernel(nu=2.5, ard_num_dims=len(spans)).to(spans)
-        own.lengthscale = cast(Tensor, base.lengthscale).detach().to(spans) * spans
+    own.lengthscale = cast(Tensor, base.lengthscale).detach().to(spans) * spans
     return own

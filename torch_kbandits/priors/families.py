@@ -1,15 +1,218 @@
-"""The rules by which hypotheses take turns."""
+"""Families of hypotheses: kernels, means, noises and memories that take turns by a rule."""
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors.families.base import FamilyRule, Trials
+from torch_kbandits.priors.prior import PriorMean, own_mean
+
+__all__ = [
+    "Balancing",
+    "Elimination",
+    "Family",
+    "FamilyRule",
+    "ModelSpec",
+    "Prediction",
+    "Sampling",
+    "Trials",
+    "of_length_scales",
+    "shrinking_scales",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSpec:
+    """A hypothesis by what it assumes otherwise than the bandit: what is None is as the bandit has it.
+
+    Args:
+        kernel: the prior covariance of the function.
+        regularization: λ > 0, in reward units squared.
+        memory: which observations count at a time.
+        mean: the prior mean, as ``Bandit`` takes it.
+    """
+
+    kernel: Kernel | None = None
+    regularization: float | None = None
+    memory: Memory | None = None
+    mean: PriorMean | None = None
+
+    def __post_init__(self) -> None:
+        checks.keep(self, regularization=checks.optional(checks.positive))
+        checks.absent_or("kernel", self.kernel, Kernel, "a GPyTorch kernel, or None")
+        checks.absent_or("memory", self.memory, Memory, "a memory, or None")
+        if self.mean is not None:
+            object.__setattr__(self, "mean", own_mean(self.mean))
+
+
+@dataclass(frozen=True, eq=False)
+class Trials:
+    """What each of K hypotheses u has shown. S_u are the rounds whose point it chose; σ and μ are of before the reward.
+
+    In double precision on the CPU, whatever the points are.
+
+    Attributes:
+        plays: n_u = |S_u|, (K,).
+        rewards: Σ_{S_u} y, (K,).
+        widths: Σ_{S_u} β σ_u(x), (K,).
+        residuals: Σ_{S_u} (y − μ_u(x)), (K,).
+        scores: Σ log p_u(y | what was told before) over all rewards, whoever chose the point, (K,), in nats; older ones
+            count α^age where the rule forgets.
+        active: which are not rejected, (K,) bool.
+        rates: by which the optimistic regret bounds grow, (K,): R_u(n) = rates √n; see ``Balancing``.
+        number: t, how many rewards were learned.
+    """
+
+    plays: Tensor
+    rewards: Tensor
+    widths: Tensor
+    residuals: Tensor
+    scores: Tensor
+    active: Tensor
+    rates: Tensor
+    number: int = 0
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Those of the hypotheses that are not rejected if all were as likely before any reward, (K,)."""
+        scores = torch.where(self.active, self.scores, -torch.inf)
+        return torch.softmax(scores - scores.max(), 0)
+
+    @property
+    def likeliest(self) -> int:
+        """The hypothesis, of those not rejected, that predicted best; of equals the first."""
+        return int(torch.where(self.active, self.scores, -torch.inf).argmax())
+
+
+class FamilyRule(ABC):
+    """How hypotheses take turns. A value: it holds settings and no state.
+
+    All hypotheses learn from all rewards. So which of them chooses decides what is played, and never what is known.
+    """
+
+    #: The factor by which a score loses weight in a round, in (0, 1].
+    score_discount: float = 1.0
+
+    def kept(self, trials: Trials, noise: Tensor) -> Tensor:
+        """Return which active hypotheses are not rejected after a round, (K,) bool, at least one; all by default.
+
+        Args:
+            trials: of after the round.
+            noise: λ of each hypothesis, (K,).
+        """
+        return trials.active
+
+    @abstractmethod
+    def weights(self, trials: Trials) -> Tensor:
+        """Return the weight of each hypothesis, (K,), as the rule understands it; they sum to 1."""
+
+    def leader(self, trials: Trials) -> int:
+        """Return the hypothesis whose posterior is shown and recommends; by default the one that predicted best."""
+        return trials.likeliest
+
+    def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
+        """Return the hypotheses that offer their next point, of which the highest score is played: the leader.
+
+        Args:
+            trials: so far.
+            seed: addresses a draw, if there is one.
+        """
+        return (self.leader(trials),)
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Several hypotheses, one of which may be true, and the rule by which they take turns.
+
+    Args:
+        variants: the hypotheses, K >= 1. Of equals the first is preferred.
+        rule: ``Balancing``, ``Elimination``, ``Sampling`` or ``Prediction``.
+
+    Raises:
+        InputError: if an argument does not fit.
+
+    A restart of the bandit forgets what the hypotheses have shown.
+
+    Cost: K times that of one hypothesis, in time and memory.
+    """
+
+    variants: tuple[ModelSpec, ...]
+    rule: FamilyRule
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.variants, (tuple, list)) or not self.variants:
+            raise InputError(f"variants must be one or more hypotheses, got {checks.describe(self.variants)}.")
+        for number, variant in enumerate(self.variants):
+            checks.instance(f"variants[{number}]", variant, ModelSpec, "a ModelSpec(kernel=...)")
+        checks.instance("rule", self.rule, FamilyRule, "a rule such as Sampling() or Balancing()")
+        object.__setattr__(self, "variants", tuple(self.variants))
+
+
+def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
+    """Return e^(−i/d) for i = 0 … number − 1: each bounds the regret at most about e times as high as the one before.
+
+    Source: Ziomek, Adachi and Osborne, NeurIPS 2024, for Gaussian kernels.
+
+    Args:
+        number: how many, at least 1.
+        dimension: d >= 1.
+    """
+    number, dimension = checks.size("number", number), checks.positive_integer("dimension", dimension)
+    return tuple(math.exp(-i / dimension) for i in range(number))
+
+
+def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec, ...]:
+    """Return hypotheses whose kernels have the length scales of a kernel, all of them, times each number.
+
+    Args:
+        kernel: any GPyTorch kernel in which a part has length scales; a copy is changed.
+        scales: numbers above 0, at least one.
+
+    Raises:
+        InputError: if no part of the kernel has length scales, or they may not become that long or short.
+    """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    if not isinstance(scales, (tuple, list)) or not scales:
+        raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
+    if not any(part.has_lengthscale for part in _parts(kernel)):
+        raise InputError(
+            f"No part of this {type(kernel).__name__} has a length scale to multiply by scales: give kernels=, one for "
+            "each hypothesis."
+        )
+    factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
+    return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
+
+
+def _parts(kernel: Kernel) -> list[Any]:
+    """Return the kernels that a kernel is made of, itself among them."""
+    return [part for part in kernel.modules() if isinstance(part, Kernel)]
+
+
+def _stretched(kernel: Kernel, factor: float) -> Kernel:
+    """Return a kernel whose length scales are those of another times a factor."""
+    other = deepcopy(kernel)
+    for part in _parts(other):
+        if not part.has_lengthscale or factor == 1.0:  # which would change its last digits
+            continue
+        longer, constraint = part.lengthscale.detach() * factor, part.raw_lengthscale_constraint
+        if not constraint.check(longer):
+            raise InputError(
+                f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}, and "
+                f"must be in {constraint}: give other scales, or a kernel without that constraint."
+            )
+        with torch.no_grad():
+            part.raw_lengthscale.copy_(constraint.inverse_transform(longer))
+    return other
 
 
 @dataclass(frozen=True)
@@ -49,9 +252,14 @@ class Balancing(FamilyRule):
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.keep(self, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
-        checks.keep(self, num_starting=checks.optional(checks.positive_integer), shrinkage=checks.non_negative)
-        checks.keep(self, step=checks.positive)
+        checks.keep(
+            self,
+            failure_probability=checks.open_unit_interval,
+            noise_scale=checks.optional(checks.positive),
+            num_starting=checks.optional(checks.positive_integer),
+            shrinkage=checks.non_negative,
+            step=checks.positive,
+        )
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return which hypotheses can have kept their bounds, (K,) bool."""
@@ -68,16 +276,13 @@ class Balancing(FamilyRule):
 
     def weights(self, trials: Trials) -> Tensor:
         """Return the same weight for all that take part, (K,)."""
-        return _shares(self.playing(trials))
+        playing = self.playing(trials)
+        return playing.double() / playing.sum()
 
     def leader(self, trials: Trials) -> int:
         """Return the hypothesis of the smallest bound after one more round."""
         bounds = trials.rates * (trials.plays + 1.0).sqrt()
         return int(torch.where(self.playing(trials), bounds, torch.inf).argmin())
-
-    def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
-        """Return the leader alone."""
-        return (self.leader(trials),)
 
     def playing(self, trials: Trials) -> Tensor:
         """Return which hypotheses take part and are not rejected, (K,) bool; if that leaves none, the next that may."""
@@ -133,11 +338,7 @@ class Elimination(FamilyRule):
 
     def weights(self, trials: Trials) -> Tensor:
         """Return the same weight for all that are not dropped, (K,)."""
-        return _shares(trials.active)
-
-    def leader(self, trials: Trials) -> int:
-        """Return the hypothesis, of those left, that predicted best."""
-        return trials.likeliest
+        return trials.active.double() / trials.active.sum()
 
     def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
         """Return all that are not dropped."""
@@ -169,25 +370,14 @@ class Sampling(FamilyRule):
 
     def __post_init__(self) -> None:
         if self.probabilities is not None:
-            if not isinstance(self.probabilities, (tuple, list)) or not self.probabilities:
-                raise InputError(
-                    f"probabilities must be a number for each hypothesis, got {checks.describe(self.probabilities)}."
-                )
-            numbers = tuple(
-                checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(self.probabilities)
-            )
+            numbers = checks.entries("probabilities", self.probabilities)
+            if not numbers:
+                raise InputError("probabilities must be a number for each hypothesis, got none.")
+            numbers = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(numbers))
             object.__setattr__(self, "probabilities", numbers)
 
-    def kept(self, trials: Trials, noise: Tensor) -> Tensor:
-        """Return all, (K,) bool."""
-        return trials.active
-
     def weights(self, trials: Trials) -> Tensor:
-        """Return P(u | data), (K,).
-
-        Raises:
-            InputError: if there are not as many probabilities as hypotheses.
-        """
+        """Return P(u | data), (K,), or refuse another number of probabilities than hypotheses."""
         if self.probabilities is None:
             return trials.probabilities
         if len(self.probabilities) != len(trials.plays):
@@ -203,7 +393,10 @@ class Sampling(FamilyRule):
 
     def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
         """Return the hypothesis that is drawn."""
-        return (_drawn(self.weights(trials), seed),)
+        probabilities = self.weights(trials)
+        uniform = torch.rand((), generator=generator_for(seed, 0, "hypothesis"), dtype=torch.float64, device="cpu")
+        below = int((probabilities.cumsum(0) <= uniform).sum())
+        return (min(below, int(probabilities.nonzero().max())),)
 
 
 @dataclass(frozen=True)
@@ -229,21 +422,9 @@ class Prediction(FamilyRule):
     def __post_init__(self) -> None:
         checks.keep(self, score_discount=checks.discount)
 
-    def kept(self, trials: Trials, noise: Tensor) -> Tensor:
-        """Return all, (K,) bool."""
-        return trials.active
-
     def weights(self, trials: Trials) -> Tensor:
         """Return the probabilities, (K,)."""
         return trials.probabilities
-
-    def leader(self, trials: Trials) -> int:
-        """Return the hypothesis that predicted best."""
-        return trials.likeliest
-
-    def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
-        """Return the leader alone."""
-        return (self.leader(trials),)
 
 
 def _confidence(rule: Balancing | Elimination, trials: Trials, noise: Tensor) -> Tensor:
@@ -251,15 +432,3 @@ def _confidence(rule: Balancing | Elimination, trials: Trials, noise: Tensor) ->
     odds = len(trials.plays) * (torch.pi * max(1, trials.number)) ** 2 / (6.0 * rule.failure_probability)
     scale = noise.sqrt() if rule.noise_scale is None else torch.full_like(noise, rule.noise_scale)
     return 2.0 * scale.square() * torch.tensor(odds, dtype=torch.float64).log()
-
-
-def _shares(active: Tensor) -> Tensor:
-    """Return the same weight for each hypothesis that is not rejected, (K,)."""
-    return active.double() / active.sum()
-
-
-def _drawn(probabilities: Tensor, seed: int) -> int:
-    """Return a hypothesis drawn with these probabilities (K,)."""
-    uniform = torch.rand((), generator=generator_for(seed, 0, "hypothesis"), dtype=torch.float64, device="cpu")
-    below = int((probabilities.cumsum(0) <= uniform).sum())
-    return min(below, int(probabilities.nonzero().max()))

@@ -1,0 +1,251 @@
+"""What bandits are made of as plain values, by which they are compared and made again: no class but those listed."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, cast
+
+import gpytorch
+import torch
+from botorch.models.kernels import CategoricalKernel, InfiniteWidthBNNKernel
+from botorch.utils.constraints import LogTransformedInterval, NonTransformedInterval
+from gpytorch import constraints, kernels, means, priors
+from gpytorch.constraints.constraints import softplus
+from gpytorch.utils.transforms import inv_sigmoid, inv_softplus
+from torch import Tensor
+
+import torch_kbandits.kernels as own_kernels
+from torch_kbandits import acquisition, confidence, dictionaries, memory, outcomes, spaces
+from torch_kbandits import priors as own_priors
+from torch_kbandits.bandit import adaptation, batches
+from torch_kbandits.candidates import Arms, ArmSource, Box, Configurations, ContextualActions, Timed, UnitCube
+from torch_kbandits.candidates.arms import MappedFile
+from torch_kbandits.errors import KernelBanditError
+from torch_kbandits.observations import columns, ledger
+from torch_kbandits.priors import families
+
+#: Tensors of more numbers are told apart by a fingerprint: nobody would read them.
+_MOST_WRITTEN = 64
+
+
+class NotRebuildableError(KernelBanditError, ValueError):
+    """What a bandit is made of cannot be made again from plain values; the message says which part, as a clause."""
+
+
+def _named(*words: str, **others: str) -> dict[str, str]:
+    return {word: word for word in words} | others
+
+
+#: Words of constructors, and of the attributes that hold them.
+_ATTRIBUTES: dict[type, dict[str, str]] = {
+    Arms: {"arms": "source"},
+    ArmSource: {"arms": "given", "dtype": "dtype"},
+    MappedFile: _named("path", "dtype", "offset", "shape", "order"),
+    Box: _named("bounds", "num_restarts", "raw_samples"),
+    UnitCube: _named("dimension", "snap", "continuous", "neighbours"),
+    Configurations: _named("space", "context_dim", "context_columns"),
+    ContextualActions: _named("context_dim", "bounds", "action_dim", "num_restarts", "raw_samples")
+    | _named("context_columns", "action_columns", actions="source", dtype="example.dtype"),
+    Timed: {"candidates": "untimed"},
+    priors.GammaPrior: _named("concentration", "rate"),
+    priors.HalfCauchyPrior: _named("scale"),
+    priors.HalfNormalPrior: _named("scale"),
+    priors.LogNormalPrior: _named("loc", "scale"),
+    priors.NormalPrior: _named("loc", "scale"),
+    priors.UniformPrior: {"a": "low", "b": "high"},
+}
+_ROOMS = (acquisition, adaptation, batches, columns, confidence, dictionaries, families, ledger, memory, outcomes)
+#: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
+_VALUES = {
+    kind
+    for module in (*_ROOMS, own_priors, spaces)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
+}
+#: Modules, each made again by its attributes alone: no constructor makes more numbers than were saved.
+_MODULES: tuple[type[torch.nn.Module], ...] = (
+    *(kernels.AdditiveKernel, kernels.ConstantKernel, kernels.CosineKernel, kernels.HammingIMQKernel),
+    *(kernels.LinearKernel, kernels.MaternKernel, kernels.PeriodicKernel, kernels.PiecewisePolynomialKernel),
+    *(kernels.PolynomialKernel, kernels.ProductKernel, kernels.RBFKernel, kernels.RQKernel, kernels.ScaleKernel),
+    *(kernels.SpectralMixtureKernel, CategoricalKernel, InfiniteWidthBNNKernel),
+    *(own_kernels.ForgettingKernel, own_kernels.GroupedKernel, own_kernels.PerActionLinearKernel),
+    *(own_kernels.PrecomputedKernel, own_kernels.SpaceTimeKernel, own_kernels.WienerKernel),
+    *(constraints.Positive, constraints.GreaterThan, constraints.LessThan, constraints.Interval),
+    *(NonTransformedInterval, LogTransformedInterval, means.ConstantMean, means.ZeroMean, torch.nn.ModuleList),
+)
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_VALUES, *_ATTRIBUTES, *_MODULES)}
+_COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "Size": torch.Size}
+_FUNCTIONS = (torch.sigmoid, torch.exp, torch.log, inv_sigmoid, inv_softplus)
+_CONSTANTS: dict[str, Any] = {str(dtype): dtype for dtype in (torch.float64, torch.float32)}
+_CONSTANTS |= {"softplus": softplus} | {function.__name__: function for function in _FUNCTIONS}
+#: What every module has for itself.
+_OF_MODULES = frozenset(vars(gpytorch.Module()))
+
+
+def describe(value: Any) -> Any:
+    """Return a value as tensors, numbers, strings, and lists and dictionaries of these, of which ``rebuild`` makes it.
+
+    What it cannot make again is described as far as that tells it from others.
+    """
+    return _described(value, None)
+
+
+def _described(value: Any, seen: dict[int, int] | None) -> Any:
+    """Return what ``describe`` does; seen are the modules described so far of the one that this is a part of."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Tensor):
+        return value.detach()
+    if isinstance(value, Path):
+        return str(value)
+    kind = type(value)
+    for name, known in _CONSTANTS.items():
+        if value is known or (kind is torch.nn.Softplus and known is softplus):  # a copied kernel has a copy of it
+            return {"is": "constant", "of": name}
+    if isinstance(value, torch.nn.Module) and kind not in _ATTRIBUTES:
+        return _of_module(value, {} if seen is None else seen)
+    name, is_known = getattr(value, "__qualname__", kind.__name__), _KINDS.get(kind.__name__) is kind
+    if isinstance(value, (list, tuple)):
+        name = kind.__name__ if kind.__name__ in _COLLECTIONS else "tuple"
+        return {"is": name, "of": [_described(part, seen) for part in value]}
+    words: Mapping[str, Any] = {}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        name, is_known, words = "dict", True, value
+    elif kind in _ATTRIBUTES:
+        words = {word: attrgetter(path)(value) for word, path in _ATTRIBUTES[kind].items()}
+        is_known = getattr(value, "_transform", None) is None  # that of a prior is a function
+    elif dataclasses.is_dataclass(kind):
+        words = {field.name: getattr(value, field.name) for field in dataclasses.fields(kind) if field.init}
+    described = {word: _described(part, seen) for word, part in words.items()}
+    tensors = {"tensors": dict(value._buffers)} if isinstance(value, priors.Prior) else {}  # casts do not reach words
+    return {"is" if is_known else "other": name, "of": described, **tensors}
+
+
+def _of_module(module: torch.nn.Module, seen: dict[int, int]) -> dict[str, Any]:
+    """Return a kernel, mean or constraint by its attributes, of which the tensors and parts are some."""
+    if id(module) in seen:
+        return {"is": "again", "of": seen[id(module)]}
+    kind, parameters = type(module), {name: each for name, each in module._parameters.items() if each is not None}
+    own = {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
+    is_known = _KINDS.get(kind.__name__) is kind and not (module._forward_hooks or module._forward_pre_hooks)
+    for name, (_, closure, _) in getattr(module, "_priors", {}).items():
+        of = getattr(module, name.removesuffix("_prior"), None)
+        is_known = is_known and isinstance(of, Tensor) and torch.equal(closure(module), of)
+    words = own | module._parameters | module._buffers | module._modules
+    described = {word: _described(part, seen) for word, part in words.items()}
+    seen[id(module)] = len(seen)
+    return {
+        "is" if is_known else "other": kind.__name__,
+        "of": described,
+        "parameters": [*parameters],
+        "fixed": [name for name, each in parameters.items() if not each.requires_grad],
+        "buffers": [*module._buffers],
+        "training": module.training,
+    }
+
+
+def rebuild(name: str, description: Any, device: torch.device | str = "cpu") -> Any:
+    """Return the value that was described, its tensors on a device; its name is for the message of an error.
+
+    Nothing is made but values of the classes listed here, and no more numbers than were saved.
+
+    Raises:
+        NotRebuildableError: if it, or a part of it, is of another class.
+        InputError, KeyError, TypeError, ValueError, AttributeError, RuntimeError: if ``describe`` did not make the
+            description; other errors of constructors that are given something odd.
+    """
+    return _rebuilt(name, description, torch.device(device), None)
+
+
+def _rebuilt(name: str, description: Any, device: torch.device, made: list[torch.nn.Module] | None) -> Any:
+    """Return what ``rebuild`` does; made are the modules so far of the one that this is a part of."""
+    if isinstance(description, Tensor):
+        return description.to(device)
+    if not isinstance(description, dict):
+        return description
+    if "other" in description:
+        raise NotRebuildableError(f"{name}: {description['other']} is not known to it")
+    word, inner = description["is"], description["of"]
+    if word == "constant":
+        return _CONSTANTS[inner]
+    if word == "again":
+        return cast(list[Any], made)[inner]
+    if word in _COLLECTIONS:
+        parts = enumerate(inner)
+        return _COLLECTIONS[word]([_rebuilt(f"{name}[{place}]", part, device, made) for place, part in parts])
+    kind: Any = dict if word == "dict" else _KINDS[word]
+    made = [] if made is None and kind in _MODULES else made
+    words = {key: _rebuilt(f"{name}.{key}", part, device, made) for key, part in inner.items()}
+    if kind not in _MODULES:
+        value: Any = kind(**words)
+        for key, tensor in description.get("tensors", {}).items():
+            value._buffers[key] = tensor.to(device)
+        return value
+    module: Any = kind.__new__(kind)
+    (gpytorch.Module if issubclass(kind, gpytorch.Module) else torch.nn.Module).__init__(module)
+    for key, value in words.items():
+        if key in description["parameters"]:
+            module._parameters[key] = torch.nn.Parameter(value, requires_grad=key not in description["fixed"])
+        elif key in description["buffers"]:
+            module._buffers[key] = value
+        elif isinstance(value, torch.nn.Module):
+            module._modules[key] = value
+        else:
+            vars(module)[key] = value
+        if isinstance(value, constraints.Interval):
+            module._constraints[key] = value
+        if isinstance(value, priors.Prior):
+            of = key.removesuffix("_prior")
+            module._priors[key] = value, attrgetter(of), partial(_initialize, of)
+    module.training = description["training"]
+    cast(list[Any], made).append(module)
+    return module
+
+
+def _initialize(name: str, module: gpytorch.Module, value: Tensor | float) -> None:
+    module.initialize(**{name: value})
+
+
+def settings_of(name: str, value: Any) -> dict[str, Any]:
+    """Return what tells a value from others: the numbers and strings in it by name, large tensors by fingerprints."""
+    return _settings(name, describe(value))
+
+
+def _settings(name: str, described: Any) -> dict[str, Any]:
+    if isinstance(described, Tensor):
+        return {name: _written(described)}
+    if not isinstance(described, dict):
+        return {name: described}
+    inner, settings = described["of"], {name: described.get("is", described.get("other"))}
+    if described.get("fixed"):
+        settings[f"{name}.fixed"] = ", ".join(described["fixed"])
+    parts = inner.items() if isinstance(inner, dict) else enumerate(inner) if isinstance(inner, list) else ()
+    for key, part in parts:
+        settings |= _settings(f"{name}.{key}", part)
+    return settings
+
+
+def _written(value: Tensor) -> str:
+    """Return the numbers of a tensor or, of a large one, its shape and a fingerprint: equal if all numbers are."""
+    if value.numel() <= _MOST_WRITTEN:
+        return str(value.tolist())
+    digest = hashlib.sha256(value.cpu().contiguous().numpy().tobytes())
+    return f"{tuple(value.shape)} numbers, {value.dtype}, sha256 {digest.hexdigest()[:32]}"
+
+
+def are_same(left: Any, right: Any) -> bool:
+    """Say whether two values are known to be the same: of the same parts, with the same numbers, and no others."""
+    ours, theirs = describe(left), describe(right)
+    return type(left) is type(right) and not _hides(ours) and _settings("", ours) == _settings("", theirs)
+
+
+def _hides(described: Any) -> bool:
+    """Say whether a description leaves out what a part is but for its name, as of a function."""
+    if not isinstance(described, dict):
+        return False
+    inner = described["of"]
+    parts = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
+    return ("other" in described and not inner) or any(map(_hides, parts))

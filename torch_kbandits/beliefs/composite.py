@@ -1,0 +1,372 @@
+"""Beliefs made of several: one under each hypothesis of a family, or one for each stage of a choice."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import replace
+from operator import is_, itemgetter
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
+from torch_kbandits.beliefs.base import Belief, FantasyPosterior, Offered, best_of
+from torch_kbandits.confidence import Width
+from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.memory.base import is_latest
+from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.numerics.shallow import changed, shallow_copy
+from torch_kbandits.observations.history import History
+from torch_kbandits.priors.families import FamilyRule, Trials
+
+#: What is kept of the trials in a saved state, in this order, and how many sums that is of each hypothesis.
+_SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
+NUM_SUMS = len(_SUMS)
+
+
+def _of_leading(*names: str) -> list[Any]:
+    """Return what has the values that the part which leads has under these names."""
+    return [property(lambda belief, name=name: getattr(belief.leading, name)) for name in names]
+
+
+class CompositeBelief(Belief):
+    """Several beliefs, one of which leads: the posterior, the dictionary, the evidence and what is recommended are its.
+
+    What chose a point is its stage, counted from 1; 0 for nothing that learns from it.
+    """
+
+    #: Whether each part takes in all that is told or pending; else the first does, and each other what its stage chose.
+    shares_all: ClassVar[bool]
+
+    parts: tuple[Belief, ...]
+    leading: Belief
+
+    #: How many of the latest rewards count, of all parts together; None where times decide.
+    _num_latest: int | None = None
+    #: When they were played and in which stages, each (l,).
+    _latest: tuple[Tensor, Tensor]
+
+    exact, kernel, regularization, prior_mean = _of_leading("exact", "kernel", "regularization", "prior_mean")
+    num_observations, played, moments, recommend = _of_leading("num_observations", "played", "moments", "recommend")
+    inducing_points, dictionary_weights, shown = _of_leading("inducing_points", "dictionary_weights", "shown")
+    effective_dimension, information_gain = _of_leading("effective_dimension", "information_gain")
+    projection_error, kernel_bound, mean_norm = _of_leading("projection_error", "kernel_bound", "mean_norm")
+    (learns_residual,) = _of_leading("learns_residual")
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Say which part leads and which have a stage, once there are others."""
+
+    def _with(self, parts: Iterable[Belief], **known: Any) -> Self:
+        other = changed(self, parts=tuple(parts), **known)
+        other._settle()
+        return other
+
+    def _told(self, told: History) -> list[History]:
+        """Return what each part is told."""
+        if self.shares_all:
+            return [told] * len(self.parts)
+        return [told, *(told.rows(_stages(told) == stage) for stage in range(1, len(self.parts)))]
+
+    def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Belief]:
+        """Return the parts with more rewards. The first draws as if it were alone, each other from its own address."""
+        seed, parts = None if random is None else random.initial_seed(), []
+        for number, (part, own) in enumerate(zip(self.parts, self._told(told), strict=True)):
+            random = random if seed is None or not number else generator_for(seed, number, "stage")
+            parts.append(part.learned(own, rule, random) if len(own.X) else part)
+        return parts
+
+    def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
+        """Return the empty belief conditioned on a whole history at known dictionaries.
+
+        Args:
+            told: the rewards.
+            dictionary: of the part that leads.
+            of_stages: of each part with a stage; none if the posteriors are exact.
+        """
+        known = (dictionary, *of_stages)[-len(self.parts) :] if of_stages else [dictionary] * len(self.parts)
+        counting = self._counting(told)
+        parts = zip(counting.parts, self._told(told), known, strict=True)
+        return counting._with(part.restored(own, known) if len(own.X) else part for part, own, known in parts)
+
+    def at(self, now: float) -> Self:
+        """Return the belief at a time, which is not before the current one; this one stays as it is."""
+        parts = self.parts if self._num_latest is not None else tuple(part.at(now) for part in self.parts)
+        return self if all(map(is_, parts, self.parts)) else self._with(parts)
+
+    def _counting(self, told: History) -> Self:
+        """Return the belief with parts that count their own of the latest rewards, if a number says so."""
+        if self._num_latest is None or told.times is None:
+            return self
+        times, stages = map(torch.cat, zip(self._latest, (told.times, _stages(told)), strict=True))
+        counts = is_latest(times, self._num_latest)
+        times, stages = times[counts], stages[counts]
+        numbers = [len(stages), *(int((stages == stage).sum()) for stage in range(1, len(self.parts)))]
+        parts = (part.at(float(number)) for part, number in zip(self.parts, numbers, strict=True))
+        return self._with(parts, _latest=(times, stages))
+
+
+def _stages(told: History) -> Tensor:
+    """Return the stage that chose each point told, (n,); 0 where that is not known."""
+    return torch.zeros_like(told.rounds) if told.stages is None else told.stages
+
+
+class CompositeFantasy(FantasyPosterior):
+    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean.
+
+    Args:
+        belief: without them.
+        pending: (k, d).
+        stages: that chose them, (k,); None: none did.
+    """
+
+    def __init__(self, belief: Any, pending: Tensor, stages: Tensor | None) -> None:
+        super().__init__(pending)
+        self._belief = belief
+        none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
+        self.stages: Tensor = none if stages is None else stages
+        self._chosen_in: int | None = None  # of a point that was chosen and not added yet
+        self._aheads = dict[int, FantasyPosterior]()  # of parts that were asked; copies share it, and replace it
+
+    def offered(self, domain: Domain | None) -> Offered:
+        """Return the posterior of the part that leads at what may be played in a round."""
+        return self._ahead(self._belief.leader).offered(domain)
+
+    def _add(self, point: Tensor, times: int) -> None:
+        """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
+        stage = self._chosen_in
+        if stage is None:
+            before = self.stages[(self.pending == point).all(-1)]
+            stage = int(before[-1]) if len(before) else 0
+        aheads = dict(self._aheads)
+        for part in aheads:
+            if self._belief.shares_all or part in (0, stage):
+                aheads[part] = shallow_copy(aheads[part])
+                aheads[part].add(point, times)
+        self._aheads, self._chosen_in = aheads, None
+        self.stages = torch.cat([self.stages, self.stages.new_full((times,), stage)])
+
+    def variance_ratio(self) -> Tensor:
+        """Return the largest ratio of a part that counts, 0-dim."""
+        return torch.stack([self._ahead(part).variance_ratio() for part in self._counting()]).max()
+
+    @abstractmethod
+    def _counting(self) -> list[int]:
+        """Return the parts whose variances decide when a batch is complete."""
+
+    def _ahead(self, part: int) -> FantasyPosterior:
+        """Return a part with what is pending that it takes in."""
+        if part not in self._aheads:
+            is_all = self._belief.shares_all or part == 0
+            own = self.pending if is_all else self.pending[self.stages == part]
+            self._aheads[part] = self._belief.parts[part].fantasized(own)
+        return self._aheads[part]
+
+
+class EnsembleBelief(CompositeBelief):
+    """A belief under each of K hypotheses, all of which learn all rewards, and what each has shown.
+
+    Args:
+        parts: the beliefs, before any reward.
+        rule: between the hypotheses.
+        width: the confidence width, read under each hypothesis on its own.
+        keeps_all: whether all rewards count in full under every hypothesis.
+
+    Cost of a reward: that of each of the K beliefs.
+    """
+
+    shares_all = True
+
+    def __init__(self, parts: tuple[Belief, ...], rule: FamilyRule, width: Width, *, keeps_all: bool) -> None:
+        self.parts, self.rule, self.width, self._keeps_all = parts, rule, width, keeps_all
+        none = torch.zeros(len(parts), dtype=torch.float64)
+        self.trials = Trials(none, none, none, none, none, none == 0.0, none)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.stage_beliefs = self.parts
+        self.trials = replace(self.trials, rates=torch.stack([_rate(part, self.width) for part in self.parts]))
+        self.leader = self.rule.leader(self.trials)
+        self.leading = self.parts[self.leader]
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """How much each hypothesis is believed, (K,); see ``FamilyRule.weights``."""
+        return tuple(self.rule.weights(self.trials).tolist())
+
+    @property
+    def sums(self) -> Tensor:
+        """What the hypotheses have shown, as a saved state has it, (K, ``NUM_SUMS``)."""
+        return torch.stack([getattr(self.trials, name).double() for name in _SUMS], dim=-1)
+
+    def with_sums(self, sums: Tensor, number: int) -> Self:
+        """Return the belief with what its hypotheses have shown before, (K, ``NUM_SUMS``), on so many rewards."""
+        columns = dict(zip(_SUMS, sums.double().cpu().unbind(-1), strict=True))
+        columns["active"] = columns["active"] > 0.0
+        return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
+
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief with more rewards, which all hypotheses learn."""
+        before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
+        parts = self._learned(told, rule, generator)
+        for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
+            own, residual, variance = _stages(told) == number, (told.Y - mean).double(), variance.double()
+            deviation = self.width(part).double() * variance.sqrt()
+            score = self._score(told, part, after, residual, variance)
+            amounts = own.sum(), Y[own].sum(), deviation[own].sum(), residual[own].sum(), score
+            news.append([float(amount) for amount in amounts])
+        return self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
+
+    def _after(self, news: Tensor, told: History) -> Trials:
+        """Return the trials once sums (K, 5) are added to them, without those that these refute."""
+        old = self.sums[:, :-1]
+        old[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
+        sums = zip(_SUMS, (old + news).nan_to_num().unbind(-1), strict=False)  # of the largest rewards none is finite
+        after = replace(self.trials, **dict(sums), number=self.trials.number + len(told.X))
+        noise = torch.stack([part.regularization.double().cpu() for part in self.parts])
+        return replace(after, active=self.rule.kept(after, noise))
+
+    def _score(self, told: History, before: Belief, after: Belief, residual: Tensor, variance: Tensor) -> Tensor:
+        """Return log p(y | what was told before) of rewards (q,), 0-dim, from the belief before them and the one after.
+
+        Several at once are jointly normal with covariance Σ + λI. Of an exact posterior, and of one at the dictionary
+        that was chosen for the first rewards, (Σ + λI)⁻¹ times the residuals before is 1/λ times those after, and half
+        the logarithm of det(I + Σ/λ) is what information was gained. Else each is predicted on its own.
+        """
+        noise = after.regularization.double()
+        if len(residual) > 1 and self._keeps_all and (after.exact or before.num_observations == 0):
+            left = (told.Y - after.moments(told.X)[0]).double()
+            gain = (after.information_gain() - before.information_gain()).double()
+            return -0.5 * (residual @ left / noise + len(left) * (2.0 * math.pi * noise).log()) - gain
+        variance = variance + noise
+        return -0.5 * (residual.square() / variance + (2.0 * math.pi * variance).log()).sum()
+
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "EnsembleFantasy":
+        """Return the posterior with points (k, d) pending that hypotheses (k,) chose; nobody without them."""
+        return EnsembleFantasy(self, pending, stages)
+
+
+def _rate(part: Belief, width: Width) -> Tensor:
+    """Return 2 β √(c I), 0-dim, by which the regret bound of GP-UCB grows with the root of its rounds."""
+    noise, bound = part.regularization.double(), part.kernel_bound().double()
+    bound = bound.clamp_min(torch.finfo(torch.float64).tiny)  # where the function is known beforehand
+    constant = 2.0 * bound / (bound / noise).log1p()
+    return (2.0 * width(part).double() * (constant * part.information_gain().double()).clamp_min(0.0).sqrt()).cpu()
+
+
+def offering(belief: Belief, seed: int) -> list[tuple[Belief, int]]:
+    """Return the beliefs that offer a point for the next choice, each with the seed of its own draws.
+
+    Args:
+        belief: itself, if it is no family's.
+        seed: of the choice.
+    """
+    if not isinstance(belief, EnsembleBelief):
+        return [(belief, seed)]
+    numbers = belief.rule.offering(belief.trials, seed)
+    return [(belief.parts[number], _own_seed(seed, number)) for number in numbers]
+
+
+def _own_seed(seed: int, number: int) -> int:
+    return seed_for(seed, number, "hypothesis") if number else seed
+
+
+class EnsembleFantasy(CompositeFantasy):
+    """The beliefs of the hypotheses with points pending."""
+
+    _belief: EnsembleBelief
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the point (1, d) of the highest score that a hypothesis gives to what it would play.
+
+        Each has its own width in place of ``beta``, and but for the first draws of its own.
+        """
+        belief, found = self._belief, list[tuple[float, Tensor, int]]()
+        numbers = belief.rule.offering(belief.trials, seed)
+        for number in numbers:
+            ahead = self._ahead(number)
+            x = ahead.choose(rule, belief.width(belief.parts[number]), _own_seed(seed, number), domain)
+            found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1))
+        _, x, self._chosen_in = max(found, key=itemgetter(0))
+        return x
+
+    def pending_scores(self) -> Tensor:
+        """Return the largest score of each pending point under a hypothesis that is not rejected, (k,)."""
+        return torch.stack([self._ahead(number).pending_scores() for number in self._counting()]).amax(0)
+
+    def _counting(self) -> list[int]:
+        return self._belief.trials.active.nonzero().flatten().tolist()
+
+
+class StagedBelief(CompositeBelief):
+    """A belief of everything told, which leads, and one for each stage, of the rewards of points that it chose.
+
+    Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
+    effective dimension of everything are at least those of every stage.
+
+    Args:
+        parts: the belief of everything told and those of the stages, before any reward.
+        num_latest: how many of the latest rewards of all stages count; then the memory of each is ``LastObservations``,
+            and its time the number of its own among them. None where times decide.
+
+    Cost of a reward: that of everything, and that of its stage.
+    """
+
+    shares_all = False
+    leader = 0
+
+    def __init__(self, parts: tuple[Belief, ...], num_latest: int | None = None) -> None:
+        self.parts, self._num_latest = parts, num_latest
+        self._latest = torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.leading, *stages = self.parts
+        self.stage_beliefs = tuple(stages)
+
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+        """Return the belief with more rewards, each in the stage that chose its point, if any."""
+        counting = self._counting(told)
+        return counting._with(counting._learned(told, rule, generator))
+
+    def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "StagedFantasy":
+        """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
+        return StagedFantasy(self, pending, stages)
+
+
+class StagedFantasy(CompositeFantasy):
+    """The stages with points pending."""
+
+    def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
+        """Return the point (1, d) that the stages choose; equals are broken at random.
+
+        Another rule than a ``StagedRule`` chooses by the posterior of everything told.
+        """
+        if not isinstance(rule, StagedRule):
+            return self._ahead(0).choose(rule, beta, seed, domain)
+        with torch.no_grad():
+            stage, rows = 0, None if domain is None else domain.allowed
+            while True:
+                stage, offer = stage + 1, self._ahead(stage + 1).offered(domain)
+                rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
+                verdict = rule.verdict(stage, offer.mean[rows], beta * offer.variance[rows].sqrt())
+                if verdict.scores is not None:
+                    break
+                rows = rows[verdict.kept]
+            best, _ = best_of(verdict.scores, beta, self._belief.kernel_bound(), seed)
+            self._chosen_in = verdict.stage
+            return offer.chosen(rows[best])
+
+    def pending_scores(self) -> Tensor:
+        """Return the score of each pending point under the belief that learns it, (k,): of its stage, or everything.
+
+        Those of everything told are no larger if posteriors are exact, so a rule that sums them bounds all variances.
+        """
+        scores = self._ahead(0).pending_scores().clone()
+        for stage in self._counting()[1:]:
+            scores[self.stages == stage] = self._ahead(stage).pending_scores().to(scores)
+        return scores
+
+    def _counting(self) -> list[int]:
+        return [0, *self.stages[self.stages > 0].unique().tolist()]

@@ -1,0 +1,274 @@
+"""Which candidates are allowed: those within limits on outcomes, unless they are likely to fail or failed just now."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.utils.transforms import t_batch_mode_transform
+from torch import Tensor
+
+from torch_kbandits.acquisition import CombinedFunction, Domain
+from torch_kbandits.beliefs.base import Belief, Offered
+from torch_kbandits.errors import InfeasibleError
+from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.outcomes import KnownSafe, Limit
+
+#: A wait does not double more often: it would outlast any run.
+_MOST_DOUBLED = 40
+#: Of so many rounds at most one goes to second chances, while failures go on.
+_ROUNDS_PER_CHANCE = 20
+#: What fails more likely than not is not played.
+_LARGEST_PROBABILITY = 0.5
+#: Probabilities that differ by less are equal.
+_ROUNDING = 1e-6
+#: Points (n, d), or a round's domain of n arms.
+Where = Tensor | Domain
+
+
+class _Moments(NamedTuple):
+    mean: Tensor
+    variance: Tensor
+
+
+def posterior_at(belief: Belief, where: Where) -> Offered | _Moments:
+    """Return the posterior without points pending at points, or at the arms of a round."""
+    if isinstance(where, Tensor):
+        return _Moments(*belief.moments(where))
+    return belief.fantasized(belief.inducing_points[:0]).offered(where)
+
+
+def _parts(where: Where) -> Iterable[Tensor]:
+    return [where] if isinstance(where, Tensor) else where.parts()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutcomePosterior:
+    """The posterior of what is measured of a play."""
+
+    belief: Belief  # without points pending
+    beta: Tensor  # the multiplier of its deviation, 0-dim
+    dropped: int = 0  # how many columns of points, the first, it does not know
+
+    def own(self, where: Any) -> Any:
+        """Return points (..., d), or a round's domain of arms, as the posterior has them."""
+        if isinstance(where, Tensor):
+            return where[..., self.dropped :].to(self.belief.regularization.dtype)
+        return where.without_first(self.dropped, self.belief.regularization.dtype)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ConstrainedOutcome(OutcomePosterior):
+    """A limit, and the posterior of its outcome."""
+
+    limit: Limit
+    known: KnownSafe  # whatever is believed
+    is_trusted: bool  # whether the prior is given or was fitted; else what is believed says nothing yet
+
+    def excess(self, where: Where, *, surely: bool) -> Tensor:
+        """Return by how much the worse bound, or else the better, is beyond the limit, in prior deviations, (n,)."""
+        offer, bound = posterior_at(self.belief, self.own(where)), self.belief.kernel_bound()
+        excess = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely)
+        return excess / bound.clamp_min(torch.finfo(bound.dtype).tiny).sqrt()
+
+    def allows(self, where: Where, *, surely: bool) -> Tensor:
+        """Say which are within the limit by that bound, (n,)."""
+        within = self.excess(where, surely=surely) <= 0.0
+        within = within if self.is_trusted else torch.full_like(within, not surely)
+        return within | torch.cat([self.known.contains(part) for part in _parts(where)]) if surely else within
+
+
+@dataclass(frozen=True, eq=False)
+class ConstraintSet:
+    """All limits at once, and what keeps away from failures."""
+
+    outcomes: Sequence[ConstrainedOutcome]  # at least one, unless there is a model of failures
+    likely: Tensor  # points (n, d) that were played, near which a search looks for what is allowed
+    feasibility: "FeasibilityModel | None" = None  # None while no play failed
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether a limit allows only what is surely within it."""
+        return any(each.limit.is_safe for each in self.outcomes)
+
+    def allows(self, where: Where, *, hopefully: bool = False) -> Tensor:
+        """Say which may be played, (n,); hopefully: also what is not surely within a limit, and may be."""
+        if isinstance(where, Tensor) and where.device.type != "cpu":
+            return self.allows(where.cpu(), hopefully=hopefully).to(where.device)
+        within = self._within(where, hopefully=hopefully)
+        return within if self.feasibility is None else within & self.feasibility.allows(where)
+
+    def relaxed(self, where: Where) -> tuple[Self, Tensor]:
+        """Return the constraints, relaxed until failures leave some of what limits do, and what may be played, (n,)."""
+        within, model = self._within(where), self.feasibility
+        if model is None or not bool(within.any()):
+            return self, within
+        model, kept = model.relaxed(where, within)
+        return replace(self, feasibility=model), within & kept
+
+    def excess(self, X: Tensor) -> Tensor:
+        """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
+        found = [each.excess(X, surely=False) for each in self.outcomes]
+        if self.feasibility is not None:
+            found.append(failure_probability(self.feasibility.belief, X) - self.feasibility.level)
+        return torch.stack(found).amax(0)
+
+    def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
+        with torch.no_grad():
+            kept = [each.allows(where, surely=each.limit.is_safe and not hopefully) for each in self.outcomes]
+        if not kept:
+            return torch.cat([part.new_ones(len(part), dtype=torch.bool) for part in _parts(where)])
+        return torch.stack(kept).all(0)
+
+    @property
+    def names(self) -> str:
+        """The names of the outcomes that have limits."""
+        return " and ".join(sorted({each.limit.name for each in self.outcomes}))
+
+    @property
+    def refusal(self) -> InfeasibleError:
+        """What to raise where nothing may be played."""
+        if self.is_safe:
+            return InfeasibleError(
+                f"No candidate is known to be safe: nothing that was told says so of {self.names} with enough "
+                "confidence. Give the limit safe_seed=, points that are known to be safe, or tell plays that were made "
+                "elsewhere, or give the outcome a prior whose mean is within the limit."
+            )
+        betas = " and ".join(f"{float(each.beta):.3g}" for each in self.outcomes)
+        return InfeasibleError(
+            f"No candidate can be within the limits on {self.names}, with a confidence of {betas} deviations: the "
+            "problem is infeasible. Relax a limit, offer other candidates, or widen the band with beta=."
+        )
+
+
+class ConstrainedAcquisition(CombinedFunction):
+    """An acquisition function of single points that is minus infinity where the limits do not allow a point.
+
+    Args:
+        function: of (b, 1, d).
+        constraints: the limits.
+    """
+
+    def __init__(self, function: AcquisitionFunction, constraints: ConstraintSet) -> None:
+        super().__init__([function])
+        self._constraints = constraints
+
+    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at points X (b, 1, d), (b,)."""
+        allowed = self._constraints.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
+        return self.functions[0](X).masked_fill(~allowed, -torch.inf)
+
+
+class FailureStreak(NamedTuple):
+    """Failures in a row at one point, the latest of its plays."""
+
+    point: Tensor  # (d,)
+    count: int  # at least 1
+    round: int  # of the latest
+
+    @property
+    def over(self) -> int:
+        """The first round in which the point may be asked for again: 2^k − 1 are left out after k failures."""
+        return self.round + 2 ** min(self.count, _MOST_DOUBLED)
+
+
+@dataclass(frozen=True, eq=False)
+class ConsecutiveFailures:
+    """The points whose latest play failed, with the streak of each, by its key. A value."""
+
+    known: Mapping[bytes, FailureStreak] = field(default_factory=dict)
+
+    def told(self, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> Self:
+        """Return what is known after more plays at points (q, d) that failed or did not, (q,), in rounds (q,)."""
+        known = dict(self.known)
+        for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds, strict=True):
+            before = known.pop(key, None)
+            if lost:
+                known[key] = FailureStreak(point, 1 if before is None else before.count + 1, number)
+        return type(self)(known)
+
+    def waiting(self, now: int) -> list[FailureStreak]:
+        """Return the streaks whose points are not to be asked for in a round."""
+        return [each for each in self.known.values() if each.over > now]
+
+    def second_chances(self, now: int) -> list[Tensor]:
+        """Return the points (d,) that may be tried again in a round, however likely it is that they fail.
+
+        With B streaks that is 20 B 2^(k − 1) rounds after the k-th failure of a point. So one round in 20 at most is
+        lost to points that always fail, and fewer and fewer; and what failed by chance comes back.
+        """
+        least = _ROUNDS_PER_CHANCE * len(self.known)
+        streaks = self.known.values()
+        return [each.point for each in streaks if now - each.round >= least * 2 ** min(each.count - 1, _MOST_DOUBLED)]
+
+
+@dataclass(frozen=True, eq=False)
+class FeasibilityModel:
+    """Keeps away from points that are likely to fail, and for a while from those that failed."""
+
+    belief: Belief  # of failures, 1 for a play that failed and 0 for another
+    points: ConsecutiveFailures  # by point, without a time
+    actions: ConsecutiveFailures  # by action, whatever the context
+    round: int  # the current one
+    own_columns: int = 0  # columns of points before what ``points`` know
+    context_dim: int = 0  # columns of points before the action
+    reach: Tensor | None = None  # by how much the same points may differ in each column of ``points``; None: not at all
+    level: float = _LARGEST_PROBABILITY  # below which points are allowed
+    patience: int = 0  # rounds of waiting that are left out since nothing else may be played
+
+    def allows(self, where: Where) -> Tensor:
+        """Say which may be played, (n,)."""
+        return self._allowed(*self._at(where))
+
+    def relaxed(self, where: Where, within: Tensor) -> tuple[Self, Tensor]:
+        """Return the model that allows at least those that wait the least, or fail the least, and what it allows, (n,).
+
+        Args:
+            where: points, or the arms of a round.
+            within: which of them nothing else forbids, (n,), one at least.
+        """
+        found, model = self._at(where), self
+        wait, probability, _ = found
+        if not bool((self._allowed(*found) & within).any()):
+            model = replace(model, patience=int(wait[within].min()))
+        if not bool((model._allowed(*found) & within).any()):
+            free = within & (wait <= model.patience)
+            model = replace(model, level=float(probability[free].min()) + _ROUNDING)
+        return model, model._allowed(*found)
+
+    def avoided(self) -> Tensor:
+        """Return the points (k, d) whose latest play failed and that are not allowed; of points without contexts."""
+        known = [each.point for each in self.points.known.values()]
+        points = torch.stack(known) if known else self.belief.inducing_points[:0]
+        return points[~self.allows(points)] if len(points) else points
+
+    def _allowed(self, wait: Tensor, probability: Tensor, has_chance: Tensor) -> Tensor:
+        return (wait <= self.patience) & ((probability < self.level) | has_chance)
+
+    def _at(self, where: Where) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rounds until each may be played, its probability of failure, and if it has a chance, each (n,)."""
+        waits, have_chances = [], []
+        for X in _parts(where):
+            wait = torch.zeros(len(X), dtype=torch.long, device=X.device)
+            for each in self.points.waiting(self.round):
+                is_it = among(X[:, self.own_columns :], [each.point], self.reach)
+                wait = torch.maximum(wait, is_it * (each.over - self.round))
+            waits.append(wait)
+            have_chances.append(among(X[:, self.context_dim :], self.actions.second_chances(self.round)))
+        return torch.cat(waits), failure_probability(self.belief, where), torch.cat(have_chances)
+
+
+def failure_probability(belief: Belief, where: Where) -> Tensor:
+    """Return the posterior means of failures, cut off to [0, 1], (n,)."""
+    with torch.no_grad():
+        return posterior_at(belief, where).mean.clamp(0.0, 1.0)
+
+
+def among(X: Tensor, points: Sequence[Tensor], reach: Tensor | None = None) -> Tensor:
+    """Say of points (n, d) whether one of others, (d,) each, is the same but for so much in each column, (n,)."""
+    found = torch.zeros(len(X), dtype=torch.bool, device=X.device)
+    for point in (each.to(X.device) for each in points):
+        found |= ((point == X) if reach is None else ((X - point).abs() <= reach)).all(-1)
+    return found

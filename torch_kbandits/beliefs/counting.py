@@ -1,0 +1,76 @@
+"""The observations that count under a memory, in the order told."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.numerics.rows import Rows
+from torch_kbandits.posteriors.observations import Places
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Counting:
+    """The observations that count, in the order told. A value, whose successors share its memory.
+
+    Where nothing is ever forgotten there are X and Y alone.
+
+    Attributes:
+        X: points (n, d).
+        Y: what was told, (n, k): rewards, then outcomes.
+        rests: the same less prior means, (n, k).
+        times: when each was made, (n,).
+        weights: how many fresh observations each counts for, λ over its noise variance, (n,).
+        places: where its point stands among those that the posterior knows, (n,).
+    """
+
+    X: Rows
+    Y: Rows
+    rests: Rows
+    times: Rows
+    weights: Rows
+    places: Rows
+
+    @classmethod
+    def none(cls, example: Tensor, number: int) -> Self:
+        """Return none, of points like an example (0, d), of which so many numbers are told."""
+        nothing, whole, numbers = np.empty(0), np.empty(0, np.int64), np.empty((0, number))
+        none = (Rows(each) for each in (numbers, numbers, nothing, nothing, whole))
+        return cls(Rows(example[:0]), *none)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def followed(self, *new: Any) -> Self:
+        """Return these and others after them."""
+        parts = self.X, self.Y, self.rests, self.times, self.weights, self.places
+        followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
+        return type(self)(*followed, *parts[len(followed) :])
+
+    def kept(self, which: NDArray[Any], weights: Array) -> Self:
+        """Return some of these, with other weights."""
+        X = Rows(self.X.tensor[torch.from_numpy(which)])
+        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
+        return type(self)(X, Y, rests, times, Rows(weights), places)
+
+
+def array(rows: Rows) -> Array:
+    """Return rows as an array."""
+    return rows.tensor.numpy()
+
+
+def in_order(places: Places) -> Places:
+    """Return the distinct places in the order in which they first appear."""
+    each, first = np.unique(places, return_index=True)
+    return each if (np.diff(first) > 0).all() else places[np.sort(first)]
+
+
+def totals(places: Places, weights: Array, rests: Array, size: int) -> tuple[Array, Array]:
+    """Return how much counts of each of so many points, (u,), and the sums of rests (n, k) times that, (k, u)."""
+    sums = [np.bincount(places, weights * column, size) for column in rests.T]
+    return np.bincount(places, weights, size), np.stack(sums)

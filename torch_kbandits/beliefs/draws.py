@@ -1,0 +1,94 @@
+"""Draws from a posterior: a draw of the prior, corrected by what was told (Matheron's rule)."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from botorch.exceptions.errors import UnsupportedError
+from gpytorch.kernels import Kernel
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_kbandits.candidates import ArmSource
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
+from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.numerics.waves import WavePrior, Waves
+from torch_kbandits.posteriors.observations import Places
+from torch_kbandits.posteriors.posterior import Arms, Posterior
+
+Array = NDArray[Any]
+
+
+def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
+    """Return what draws of the prior are made of where they must be functions of the point (d,) alone.
+
+    Raises:
+        InputError: if there are no waves of the kernel.
+    """
+    try:
+        return WavePrior(kernel, dimension)
+    except UnsupportedError as error:
+        raise InputError(
+            "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
+            f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
+            "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
+        ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorDraws:
+    """Draws of f − mean.
+
+    Source: Matheron's rule, Wilson et al., ICML 2020.
+
+    Attributes:
+        posterior: of f.
+        order: places of the points that count, in the order in which they were first played.
+        kernel: the prior covariance, in the dtype of the points.
+    """
+
+    posterior: Posterior
+    order: Places
+    kernel: Kernel
+
+    def waves(self, seed: int) -> tuple[Waves, Array]:
+        """Return a draw of the prior as a function, and weights of the coordinates, (m,), that make it one of f − mean.
+
+        Raises:
+            InputError: if there are no waves of the kernel.
+        """
+        told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
+        waves = wave_prior(self.kernel, told.points.shape[-1]).draw(generator)
+        values = self.posterior.draw_correction(lambda at: waves.at(told.points_at(at)).numpy(), generator, self.order)
+        return waves, values
+
+    def at_arms(self, source: ArmSource, seed: int, known: PriorDraws | None) -> tuple[Tensor, PriorDraws | None]:
+        """Return a joint draw at the arms, (A,), equal at equal arms, and what drew the prior, if that serves again.
+
+        Args:
+            source: the arms.
+            seed: all randomness.
+            known: what drew the prior last.
+
+        Raises:
+            InputError: if the arms are not all in memory and there are no waves of the kernel.
+        """
+        posterior, generator = self.posterior, torch.Generator().manual_seed(seed)
+        followers = cast(Arms, posterior.arms)
+        features = followers.table.features
+        if source.tensor is None:
+            waves, c = self.waves(seed)
+            prior = torch.cat([waves.at(block) for _, block in source.blocks()])
+            return prior + torch.as_tensor(features.product(c)), None
+        number = len(source)
+        points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
+        if known is None or isinstance(known, LowRankDraws) or not torch.equal(known.points, points):
+            first = rows[number + torch.from_numpy(posterior.basis)].unique()
+            known = prior_draws(followers.kernel, points, first)
+        values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
+        c = posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self.order)
+        drawn = values[arms] + torch.as_tensor(features.product(c))
+        order = torch.arange(number, device=arms.device)
+        first = order.new_full(values.shape, number).scatter_reduce(0, arms, order, "amin")
+        return drawn[first[arms]], known

@@ -1,0 +1,153 @@
+"""Where in a box or on a cube the next point is sought."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+from botorch.acquisition import AcquisitionFunction
+from botorch.utils.sampling import draw_sobol_samples
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+from torch_kbandits.acquisition import Cube, Domain, climb
+from torch_kbandits.acquisition.climbing import Rescaled
+from torch_kbandits.candidates import ArmSource, Box
+from torch_kbandits.numerics.random import generator_for, seed_for
+from torch_kbandits.numerics.rows import distinct
+
+#: Points at which the largest prior variance, and the largest change of a variance, are sought.
+_PROBES = 512
+#: From so many of the best points of each part that is evaluated a search goes on.
+_STARTS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSearch:
+    """A box, and the points of it that are evaluated first."""
+
+    box: Box  # with the effort of the search
+    seed: int  # of the first points
+    probes: Tensor  # the corners and a Sobol set, (k, d), which stand for all points
+
+    @classmethod
+    def of(cls, box: Box, seed: int) -> "BoxSearch":
+        """Return the search in a box by a bandit of a seed."""
+        probes = torch.cat([box.bounds, draw_sobol_samples(box.bounds, n=_PROBES, q=1, seed=0).squeeze(-2)])
+        return cls(box, seed_for(seed, 0, "sobol") % 2**31, probes)
+
+    def first(self, number: int) -> Tensor:
+        """Return the point (1, d) of this number in a Sobol sequence, for before any reward."""
+        return draw_sobol_samples(self.box.bounds, n=number + 1, q=1, seed=self.seed)[number]
+
+    def domain(self, latest: Tensor, incumbent: Tensor) -> Domain:
+        """Return the box, with the last point learned and that of the largest posterior mean, (1, d), to start from.
+
+        Both follow from the history, so a loaded bandit searches as the saved one would. Pending points are no starts:
+        where a shrunken deviation raises a score the search would stay there.
+        """
+        starts = torch.cat([latest, incumbent]).clamp(*self.box.bounds)
+        return replace(self.box.domain, starts=distinct(starts)[0])
+
+
+@dataclass(frozen=True, eq=False)
+class CubeSearch:
+    """A cube, and the points of it that are evaluated whatever is known."""
+
+    cube: Cube
+    seed: int  # of the first points
+    probes: Tensor | None  # points (k, d) that cover it, which stand for all; None where points have a context as well
+
+    @classmethod
+    def of(cls, cube: Cube, seed: int, *, in_contexts: bool = False) -> "CubeSearch":
+        """Return the search on a cube by a bandit of a seed."""
+        probes = None if in_contexts else cube.sample(_PROBES, generator_for(0, 0, "probes"))
+        return cls(cube, seed_for(seed, 0, "sobol"), probes)
+
+
+def found(
+    domain: Domain,
+    score: Callable[[Tensor], Tensor],
+    function: Callable[[], AcquisitionFunction] | None,
+    seed: int,
+) -> Tensor:
+    """Return points (k, d) of a domain's cube, of which the one of the highest score is chosen.
+
+    They are all points that a search looks at, or, where there is a function to climb, single points (b, 1, d) to (b,),
+    the best of these and where it ends that starts from them.
+    """
+    parts, cube = domain.initial_points(seed), cast(Cube, domain.cube)
+    if function is None:
+        return torch.cat(parts)
+    starts = torch.cat([part[score(part).topk(min(_STARTS, len(part))).indices] for part in parts])
+    actions, generator = starts[:, -cube.dimension :], torch.Generator().manual_seed(seed)
+    zero, one = starts.new_zeros(()), starts.new_ones(())
+    ends = climb(
+        Rescaled(function(), zero, one, lambda X: domain.joint(cube.rolled(X))),
+        cube.unrolled(actions),
+        continuous=cube.continuous,
+        neighbours=(lambda x: cube.unrolled(cube.exchanges(cube.rolled(x), generator))) if cube.has_exchanges else None,
+        allows=(lambda points: cube.allows(cube.rolled(points))) if cube.is_restricted else None,
+    )
+    return domain.joint(cube.playable(torch.cat([actions, cube.rolled(ends)])))
+
+
+class BoxCube:
+    """A box as a ``Cube`` whose points keep their own units.
+
+    Args:
+        bounds: (2, d).
+    """
+
+    is_restricted = has_exchanges = False
+
+    def __init__(self, bounds: Tensor) -> None:
+        self.bounds, self.dimension = bounds, bounds.shape[-1]
+        self.continuous: Sequence[int] = range(self.dimension)
+
+    def playable(self, points: Tensor) -> Tensor:
+        """Return points (n, d), moved to the border where they are outside."""
+        return points.clamp(self.bounds[0], self.bounds[1])
+
+    def allows(self, points: Tensor) -> Tensor:
+        """Say of points (n, d) that what is next to them may be played, (n,)."""
+        return torch.ones(len(points), dtype=torch.bool, device=points.device)
+
+    def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
+        """Return points (n, d) of a scrambled Sobol sequence, without its first ones."""
+        seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
+        engine = SobolEngine(self.dimension, scramble=True, seed=seed)
+        return self.rolled(engine.fast_forward(first).draw(n, dtype=torch.float64).to(self.bounds))
+
+    def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
+        """Return points (size r, d) around one, (1, d), normal in each of r radii."""
+        normals = torch.randn(len(radii), size, self.dimension, generator=generator, dtype=torch.float64, device="cpu")
+        moves = normals * torch.tensor(radii, dtype=torch.float64)[:, None, None]
+        return self.playable(self.rolled(self.unrolled(point) + moves.reshape(-1, self.dimension).to(point)))
+
+    def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
+        """Return no points: a search climbs along all coordinates."""
+        return point[:0]
+
+    def unrolled(self, points: Tensor) -> Tensor:
+        """Return points (..., d) in shares of the box."""
+        return (points - self.bounds[0]) / (self.bounds[1] - self.bounds[0])
+
+    def rolled(self, points: Tensor) -> Tensor:
+        """Undo ``unrolled``, differentiably."""
+        return self.bounds[0] + points * (self.bounds[1] - self.bounds[0])
+
+
+@dataclass(frozen=True, eq=False)
+class SearchConfig:
+    """What is known beforehand of what may be played.
+
+    Attributes:
+        source: the arms, if these are always the same and follow the posterior.
+        search: where in a box that is always the same, or on a cube, the next point is sought.
+        tie_rank: the order in which ties between arms are broken, (A,), if the candidates are always the same.
+    """
+
+    source: ArmSource | None = None
+    search: BoxSearch | CubeSearch | None = None
+    tie_rank: Tensor | None = None
