@@ -330,7 +330,7 @@ def draw_dictionary(axes: Axes, runs: list[Record]) -> None:
         line("exact GP: every observation", linewidth=1.2, linestyle=DASHED),
         line("dictionary size", color=BLUE),
     ]
-    below(axes, [*handles, line("effective dimension", color=GREEN)], 3)
+    below(axes, [*handles, line("effective dimension", color=GREEN)])
 
 
 def logit_axis(axes: Axes, which: str, ticks: tuple[float, ...]) -> None:
