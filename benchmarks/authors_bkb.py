@@ -61,14 +61,7 @@ THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, tuple[str, dict[str, Any]
 
 @dataclass
 class Played:
-    """A run: the rows of the arms of all rounds, and how.
-
-    Attributes:
-        rows: of the arms, one a round.
-        dictionary: its size at the end.
-        choices: how often was chosen, one arm or a batch.
-        seconds: of choosing and learning, without those of the environment.
-    """
+    """A run: rows of arms, one a round; the dictionary at the end; choices of an arm or a batch, and their seconds."""
 
     rows: list[int]
     dictionary: int = 0

@@ -97,10 +97,7 @@ class Given:
         return cls(seed, points, torch.from_numpy(NOISE * random.standard_normal(rounds)))
 
     def played(self, ask: Callable[[int], Tensor], tell: Callable[[Tensor, int, float], Any]) -> dict[str, Any]:
-        """Return the points (n, 1) that are asked for after the first ones, and the seconds of choosing and learning.
-
-        ``tell`` gets a point, the round and the reward less what is taken off.
-        """
+        """Return the points (n, 1) that are asked for after the first ones, and the seconds; told are rounds, too."""
         points, seconds = list[Tensor](), 0.0
         for t in range(len(self.noise)):
             start = time.perf_counter()
@@ -155,10 +152,7 @@ def _bandit(name: str, seed: int) -> Bandit:
 
 
 def _shortfalls(given: Given, bandit: Bandit, points: Tensor) -> list[float]:
-    """Return by how much the bandit's upper bounds of the points played lie below its largest on a grid, by rounds.
-
-    The bandit learns what was played and chooses nothing; an upper bound above all of the grid has a negative one.
-    """
+    """Return by how much the upper bounds of what was played lie below the bandit's largest on a grid, by rounds."""
     short = list[float]()
 
     def ask(t: int) -> Tensor:

@@ -30,10 +30,7 @@ def bkb_regret(
     oversamplings: tuple[float, ...] = (1.0, 2.0, 3.0, 5.0),
     resampled: tuple[float, ...] = (3.0, 5.0),
 ) -> Found:
-    """Play all on every environment; the noise of a round is the same for each of them.
-
-    All kinds of resampling are played at the values of q̄ that are ``resampled``, fresh draws at all others too.
-    """
+    """Play all on every environment, with the same noise in a round; only some values of q̄ are also ``resampled``."""
     found = list[Measurement]()
     for dimension, seed in tqdm(list(product(dimensions, seeds)), "bkb_regret"):
         environment = gaussian_bumps(arms, dimension, lengthscale=LENGTHSCALE, seed=seed)

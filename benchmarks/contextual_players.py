@@ -21,13 +21,7 @@ _SEED = 123
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What all players know.
-
-    Attributes:
-        lengthscale: of the Gaussian kernel exp(−‖s − s'‖² / (2 lengthscale²)).
-        regularization: λ, in reward units squared.
-        multiplier: of σ/√λ, in reward units; 0.1 in the authors' code.
-    """
+    """What all players know: of exp(−‖s − s'‖² / (2 lengthscale²)), λ, and the multiplier of σ/√λ, theirs 0.1."""
 
     lengthscale: float
     regularization: float

@@ -37,10 +37,7 @@ def long_run(
 
 
 def in_a_process(case: str, cap: int, number: int, rounds: int, stretch: int) -> Measurement:
-    """Return what stretches of rounds took, memory on the way and the error of the posterior at the end.
-
-    Nothing but the two calls is timed: the dictionary is compared with the one before between the rounds.
-    """
+    """Return what stretches of rounds took, of the two calls alone, memory on the way and the error at the end."""
     bandit, environment = _begun(case, cap, number)
     milliseconds, points, changes, regret = (np.zeros(rounds) for _ in range(4))
     memory, held = [resident_bytes()], set[tuple[float, ...]]()

@@ -22,10 +22,7 @@ def many_arms(
     beyond_cache: int = 2**30,
     device: str = "cpu",
 ) -> Found:
-    """Play in a process of its own; measure the bandwidth in this one, so that it takes no memory there.
-
-    On a ``device`` the arms lie there; memory and bandwidth are the host's all the same.
-    """
+    """Play in a process of its own, on a device maybe; memory and bandwidth, measured in this one, are the host's."""
     found = apart(in_a_process, arms, dimension, dictionary, rounds, device)
     embedding = 4 * arms * dictionary
     found["limit_seconds"] = embedding / read_rate(beyond_cache)
@@ -41,11 +38,7 @@ def many_arms(
 
 
 def in_a_process(arms: int, dimension: int, dictionary: int, rounds: int, device: str) -> dict:
-    """Return memory and times of a bandit with a fixed dictionary.
-
-    Memory counts from before the arms exist to the peak: arms, their copy in the bandit, the table and whatever a round
-    needs for a while.
-    """
+    """Return times of a bandit with a fixed dictionary, and its memory, from before the arms exist to the peak."""
     _played(100, dimension, 5, 2, device)  # loads libraries
     before = resident_bytes()
     set_up, *seconds = _played(arms, dimension, dictionary, rounds, device)

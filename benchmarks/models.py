@@ -79,10 +79,7 @@ def _ucb(name: str, X: Tensor, Y: Tensor, dictionary: int) -> AcquisitionFunctio
 
 
 def extra_memory(name: str, batch: int, candidates: int, observations: int, dictionary: int, dimension: int) -> float:
-    """Return by how much a search raises the memory of this process above what was resident before it, in MB.
-
-    If building the model took more than the search does, its peak counts, so the number never understates.
-    """
+    """Return by how much a search, or building the model, raises the memory of this process, in MB."""
     X, Y = _bumps(candidates + observations, dimension)
     acquisition = _ucb(name, X[candidates:], Y[candidates:], dictionary)
     resident = resident_bytes()

@@ -24,9 +24,9 @@ def optuna_suggestions(
     window: int = 50,
     repeats: tuple[int, int] = (10, 3),
 ) -> Found:
-    """Play one study with ours; at each number of trials let TPE and ``GPSampler`` suggest from the same trials.
+    """Play one study with ours, timed in a window before each number of trials; from these trials let others suggest.
 
-    Ours are timed in a window before; of others the first suggestion is left out, as it fills caches.
+    Their first suggestion is left out, as it fills caches.
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     environment = cast(BoxFunction, synthetic_function("hartmann", dimension, domain="box", seed=0))

@@ -15,14 +15,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Problem:
-    """Arms and the constants of the surrogate.
-
-    Attributes:
-        arms: (A, d).
-        lengthscale: of the Gaussian kernel.
-        regularization: λ, in reward units squared.
-        beta: multiplier of the posterior standard deviation.
-    """
+    """Arms (A, d), the length scale, λ in reward units squared, and the multiplier of the standard deviation."""
 
     arms: Array
     lengthscale: float
@@ -46,11 +39,7 @@ def bkb_posterior(problem: Problem, dictionary: Rows, played: Rows, rewards: Arr
 
     Source: Calandriello et al., COLT 2019, between (3) and (4), in reward units squared.
 
-    Args:
-        problem: the arms and the surrogate.
-        dictionary: rows of the arms in the dictionary, (m,).
-        played: row of the arm played in each round, (n,).
-        rewards: (n,).
+    ``dictionary`` (m,) and ``played`` (n,) are rows of arms.
 
     Cost: O(A m² + n m² + m³) time, O(A m) memory.
     """
@@ -85,16 +74,9 @@ class AuthorsBKB:
     Variances are in units of λ, the embedding drops directions of K_ZZ that are rounding alone, and an arm played c
     times is in the next dictionary if a uniform of its own is below q̄ c σ²/λ, the variance as it was when the arm was
     chosen. The multiplier is the problem's in place of the code's formula.
+    If no arm is below, ``tell`` stops as that code does. ``oversampling`` is q̄, ``seed`` that of the uniforms.
 
     Source: github.com/luigicarratino/batch-bkb, ``BKB``.
-
-    Args:
-        problem: the arms and the surrogate.
-        oversampling: q̄.
-        seed: of the uniforms.
-
-    Raises:
-        RuntimeError: in a ``tell``, if no arm is below; the code stops there as well.
     """
 
     def __init__(self, problem: Problem, oversampling: float, seed: int) -> None:
@@ -138,12 +120,8 @@ class ExactGPUCB:
     """GP-UCB with the exact posterior of every arm, grown by one row of the Cholesky factor a round.
 
     The rows of L⁻¹ K_nA are kept for all arms, so that a round costs O(A n). Equal scores are ordered by a permutation
-    that is drawn once; before any reward all scores are equal, so the first arm is random.
-
-    Args:
-        problem: the arms and the surrogate.
-        horizon: most rewards that will be told.
-        seed: of the order among equals.
+    that is drawn once; before any reward all scores are equal, so the first arm is random. At most ``horizon`` rewards
+    are told.
     """
 
     def __init__(self, problem: Problem, horizon: int, seed: int) -> None:

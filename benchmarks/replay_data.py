@@ -19,12 +19,10 @@ Kind = Literal["arms", "phases", "contexts"]
 
 
 class Rounds(NamedTuple):
-    """Some rounds.
+    """Contexts (T, c), and what a pull of each arm returns in each round and what regret is counted in, both (T, A).
 
-    Attributes:
-        contexts: (T, c); c = 0 where nothing is told, and one column of whole numbers from 0 where it is a phase.
-        rewards: (T, A), what a pull of each arm returns in each round.
-        means: (T, A), what regret is counted in: the rewards, unless more is known of the arm in that round.
+    c = 0 where nothing is told; a phase is one column of whole numbers from 0. Means are the rewards, unless more is
+    known of the arm in that round.
     """
 
     contexts: Tensor
@@ -43,14 +41,9 @@ class Rounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A stretch of what was recorded.
+    """A stretch of what was recorded: what is known beforehand, of every arm, and what is played after it.
 
-    Attributes:
-        seed: which of the stretches.
-        kind: what a bandit is told before it chooses.
-        arms: (A, d): what the arms are, or their positions (A, 1), or with contexts rows of the identity.
-        train: what is known beforehand, of every arm.
-        play: what comes after it.
+    Arms (A, d) are what they are, or their positions (A, 1), or with contexts rows of the identity.
     """
 
     seed: int
@@ -66,13 +59,7 @@ class Replay:
 
 
 class Source(NamedTuple):
-    """Where a replay comes from.
-
-    Attributes:
-        make: takes a stretch's number, and whether it is for choosing, to the stretch.
-        stretches: how many stretches judge.
-        choosing: how many there are to choose on, of which nothing is played on those.
-    """
+    """What makes a stretch of its number and whether it is for choosing; how many judge, and how many are for that."""
 
     make: Callable[[int, bool], Replay]
     stretches: int

@@ -106,8 +106,7 @@ class Record:
 class Parts:
     """A file of JSON lines, a measurement each, so that a benchmark that was stopped goes on; without a path none.
 
-    A line that a stopped process left unfinished is cut off. What was kept is never measured again: give another path
-    where the code has changed.
+    A line that was left unfinished is cut off. What was kept is never measured again, also where the code has changed.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -225,18 +224,14 @@ def in_turns(calls: Mapping[str, Callable[[], object]], repeats: int) -> dict[st
 def read_rate(num_bytes: int, repeats: int = 9) -> float:
     """Return the bytes a second of the fastest of some streaming reads, with torch's threads in force.
 
-    The sum of a tensor of doubles is taken as the read: of sum, dot product, product with a vector, norm and maximum it
-    was the fastest at all sizes tried.
+    The read is the sum of a tensor: of sum, dot product, product with a vector, norm and maximum it was the fastest.
     """
     doubles = torch.ones(max(1, num_bytes // 8), dtype=torch.float64)
     return 8 * len(doubles) / min(in_turns({"": doubles.sum}, repeats + 1)[""][1:])
 
 
 def product_ms(rows: int, columns: int, dtype: torch.dtype = torch.float64, repeats: int = 51) -> float:
-    """Return the median milliseconds of a matrix times a vector (gemv), again and again.
-
-    The matrix lies row by row; where a cache holds it, it is read from there.
-    """
+    """Return the median milliseconds of a matrix, row by row, times a vector (gemv); a cache may hold the matrix."""
     matrix, vector = torch.ones(rows, columns, dtype=dtype), torch.ones(columns, dtype=dtype)
     return 1e3 * statistics.median(in_turns({"": lambda: torch.mv(matrix, vector)}, repeats + 1)[""][1:])
 

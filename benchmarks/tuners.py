@@ -27,10 +27,7 @@ _LATEST = 30
 class Course:
     """What a tool tries in one study, what it would use, and the processor time between two trials.
 
-    Args:
-        objective: what is tuned.
-        trials: how many there are.
-        asked: after how many of them the tool says which configuration it would use.
+    ``asked`` says after how many of them the tool says which configuration it would use.
     """
 
     def __init__(self, objective: Objective, trials: int, asked: tuple[int, ...]) -> None:

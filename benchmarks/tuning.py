@@ -80,10 +80,8 @@ def studies(
 def measured(key: Measurement, checkpoints: tuple[int, ...]) -> Measurement:
     """Play a study and return what it is judged by, all of it without noise.
 
-    Returns:
-        By the numbers of trials, as texts, the values of what the tool would use then, or where values move the means
-        of the last trials; ``judged``, the last of these, or the mean of all trials after the first ten; and the median
-        of the processor seconds from one trial to the next.
+    ``values`` are, by the numbers of trials, those of what the tool would use then, or where they move the means of the
+    last trials; ``judged`` is the last, or the mean of all after the first ten.
     """
     problem = PROBLEMS[key["problem"]]
     asked = tuple(number for number in checkpoints if number <= key["trials"])

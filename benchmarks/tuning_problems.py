@@ -38,12 +38,9 @@ _SCALERS: dict[str, Callable[[], Any]] = {
 
 
 class Objective(NamedTuple):
-    """What is to be minimised. Both functions take a configuration and the number of a trial, and draw nothing else.
+    """What is to be minimised: what a trial returns, with its noise, and what the configuration is worth then without.
 
-    Attributes:
-        space: of the configurations.
-        told: what a trial returns, with its noise.
-        value: what the configuration is worth at the time of the trial, without noise.
+    Both functions take a configuration and the number of a trial, and draw nothing else.
     """
 
     space: ParameterSpace
@@ -52,15 +49,7 @@ class Objective(NamedTuple):
 
 
 class TuningProblem(NamedTuple):
-    """A problem.
-
-    Attributes:
-        make: takes a seed to the objective.
-        measure: what a value is.
-        moves: whether values change from trial to trial.
-        trains: whether a trial is a cross-validation.
-        trials: how many a study has.
-    """
+    """What makes an objective of a seed; what a value is, whether it moves from trial to trial or a trial trains."""
 
     make: Callable[[int], Objective]
     measure: str
@@ -73,10 +62,7 @@ class TuningProblem(NamedTuple):
 
 
 def wells(seed: int) -> Objective:
-    """Return Ackley's function of four numbers, of which a choice of five moves two, plus bowls of three more; least 0.
-
-    The bowls are of a number on steps, a whole number and a logarithmic one; all choices but one add something.
-    """
+    """Return Ackley's function of four numbers, two of which a choice of five moves, and bowls of three; least 0."""
     draw = np.random.default_rng(seed)
     centre, shifts = draw.uniform(-0.6, 0.6, 4), draw.uniform(-0.3, 0.3, (5, 2))
     offsets = draw.permutation([0.0, 0.5, 1.0, 1.5, 2.0])

@@ -27,10 +27,7 @@ INTERVAL, LENGTHSCALE, NOISE, CENTRE = (-50.0, 50.0), math.sqrt(10.0), 0.1, 1.5
 
 
 def swing(points: torch.Tensor, round: int) -> torch.Tensor:
-    """Return the means (n,) of points (n, 1) in a round, from 0.
-
-    They are exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5: Mauduit et al., 2025, §4.1.
-    """
+    """Return exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5 of points (n, 1): Mauduit et al., 2025, §4.1."""
     x = points[:, 0]
     return torch.exp(-0.05 * (x - 5.0 * math.sin(0.1 * round)) ** 2) + 0.5 * torch.cos(0.2 * x) + 1.5
 
