@@ -21,7 +21,7 @@ from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, kind
 from torch_kbandits import algorithms, environments
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.environments.functions import ContextualFunction
+from torch_kbandits.environments import ContextualFunction
 
 #: λ and μ; the multiplier of σ/√λ is the authors'.
 REGULARIZATION, MULTIPLIER = 10.0, 0.1

@@ -12,8 +12,7 @@ from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import Array, AuthorsBKB, ExactGPUCB, Problem, bkb_posterior
 from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, mean_and_error, values
 from torch_kbandits.dictionaries import Resampling
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "growth": "growth only"}
 

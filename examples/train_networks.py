@@ -94,12 +94,7 @@ class Course:
 
     A bandit numbers what it asks, from 0, as jobs are numbered, so that rewards are told by the numbers of their jobs:
     neither the job nor the setting need be kept. The log is written before the bandit: it has all of its jobs, or more.
-
-    Args:
-        name: of the policy.
-        folder: with the settings; the bandit's own files are beside them.
-        seed: of the run.
-        stream: the jobs.
+    The folder has the settings, and the bandit's own files beside them.
     """
 
     def __init__(self, name: str, folder: Path, seed: int, stream: Sequence[Job]) -> None:

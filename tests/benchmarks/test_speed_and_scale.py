@@ -8,8 +8,7 @@ from benchmarks import rounds
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import Problem, bkb_posterior
 from benchmarks.rounds import exact_blocks, exact_search
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 
 @pytest.fixture(scope="module")
