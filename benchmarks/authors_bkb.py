@@ -3,7 +3,7 @@
 AUTHORS_BKB names a checkout of github.com/luigicarratino/batch-bkb, which needs scikit-learn; without it ours play
 alone.
 
-Claimed before the seeds of ``Sizes`` were played, after trials on the seeds 1 to 6:
+Claimed before the seeds were played, after trials on the seeds 1 to 6:
 
 1. On the RKHS function in six dimensions BKB, with either way of drawing, and BBKB play the very arms of theirs, in at
    least 10 of 12 seeds each.
@@ -15,7 +15,6 @@ Claimed before the seeds of ``Sizes`` were played, after trials on the seeds 1 t
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
 from types import ModuleType
@@ -23,11 +22,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import RBFKernel
 from tqdm import tqdm
 
+from benchmarks.arm_bandits import kernel
 from benchmarks.authors_code import Checkout
-from benchmarks.report import Report, Table
+from benchmarks.runner import Found, Measurement, Table, benchmark, chosen, kinds, seconds_of, values
 from torch_kbandits import algorithms
 from torch_kbandits.environments import FiniteArms, gaussian_bumps, rkhs_function
 from torch_kbandits.experiments.summary import difference, estimate
@@ -40,188 +39,112 @@ FIRST = 3
 CHECKOUT = Checkout("AUTHORS_BKB", "github.com/luigicarratino/batch-bkb", "bkb_lib.py")
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is played, on arms uniform in [0, 1]^d."""
+#: On arms uniform in [0, 1]^d: what makes an environment, d and the length scale.
+PROBLEMS = {
+    "Gaussian bumps, d = 2, l = 0.5": (gaussian_bumps, 2, 0.5),
+    "RKHS function, d = 2, l = 0.2": (rkhs_function, 2, 0.2),
+    "RKHS function, d = 6, l = 0.5": (rkhs_function, 6, 0.5),
+}
 
-    name: str
-    dimension: int
-    lengthscale: float
-
-    def __str__(self) -> str:
-        return f"{self.name}, d = {self.dimension}, l = {self.lengthscale:g}"
-
-    def build(self, arms: int, seed: int) -> FiniteArms:
-        """Return the environment of a seed."""
-        if self.name == "Gaussian bumps":
-            return gaussian_bumps(arms, self.dimension, lengthscale=self.lengthscale, seed=seed)
-        return rkhs_function(arms, self.dimension, lengthscale=self.lengthscale, seed=seed)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is run; each seed is another function, other first arms and another noise."""
-
-    problems: tuple[Problem, ...] = (
-        Problem("Gaussian bumps", 2, 0.5),
-        Problem("RKHS function", 2, 0.2),
-        Problem("RKHS function", 6, 0.5),
-    )
-    arms: int = 2_000
-    rounds: int = 500
-    seeds: tuple[int, ...] = tuple(range(8200, 8212))
-
-
-QUICK = Sizes((Problem("Gaussian bumps", 1, 0.5), Problem("RKHS function", 2, 0.2)), arms=60, rounds=12, seeds=(0, 1))
-
-
-@dataclass(frozen=True)
-class Played:
-    """A run: the rows of the arms of all rounds, and how.
-
-    Attributes:
-        rows: of the arms, one a round.
-        dictionary: its size at the end.
-        choices: how often was chosen, one arm or a batch.
-        seconds: of choosing and learning, without those of the environment.
-    """
-
-    rows: list[int]
-    dictionary: int
-    choices: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A player of theirs and those of ours that are compared with it: names in the tables, and how they are made."""
-
-    theirs: str
-    kind: str
-    words: dict[str, Any]
-    ours: dict[str, tuple[str, dict[str, Any]]]
-
-
-PAIRS = (
-    Pair("BKB", "BKB", {}, {"BKB": ("bkb", {}), "BKB, coupled draws": ("bkb", {"resampling": "coupled"})}),
-    Pair("Batch BKB", "Batch_BKB", {"ratio_threshold": THRESHOLD}, {"BBKB": ("bbkb", {"batch_threshold": THRESHOLD})}),
-    Pair(
-        "Local Batch BKB",
+#: Their players: what makes one, and by our names those of ours that are compared with it.
+THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]] = {
+    "BKB": ("BKB", {}, {"BKB": ("bkb", {}), "BKB, coupled draws": ("bkb", {"resampling": "coupled"})}),
+    "Batch BKB": ("Batch_BKB", {"ratio_threshold": THRESHOLD}, {"BBKB": ("bbkb", {"batch_threshold": THRESHOLD})}),
+    "Local Batch BKB": (
         "Local_Batch_BKB",
         {"ratio_threshold": THRESHOLD},
         {"BBKB, local rule": ("bbkb", {"batch_threshold": THRESHOLD, "batch_rule": "local"})},
     ),
-)
+}
 
 
-def run(quick: bool = False) -> Report:
+@dataclass
+class Played:
+    """A run: rows of arms, one a round; the dictionary at the end; choices of an arm or a batch, and their seconds."""
+
+    rows: list[int]
+    dictionary: int = 0
+    choices: int = 0
+    seconds: float = 0.0
+
+
+@benchmark(problems=tuple(PROBLEMS)[:2], arms=60, rounds=12, seeds=(0, 1))
+def authors_bkb(
+    problems: tuple[str, ...] = tuple(PROBLEMS),
+    arms: int = 2_000,
+    rounds: int = 500,
+    seeds: tuple[int, ...] = tuple(range(8200, 8212)),
+) -> Found:
     """Play all on every problem; the first arms and the noise of a round are the same for all players of a seed."""
-    sizes = QUICK if quick else Sizes()
     missing = CHECKOUT.missing()
     modules = None if missing else CHECKOUT.modules("bkb_lib", "utils")
-    measurements: list[dict[str, Any]] = []
-    for problem, seed in tqdm(list(product(sizes.problems, sizes.seeds)), desc="authors_bkb", unit="seed"):
-        environment = problem.build(sizes.arms, seed)
-        for pair in PAIRS:
-            for name, whose, played in _play(pair, modules, problem, environment, sizes.rounds, seed):
-                measurements.append(
-                    {
-                        "problem": str(problem),
-                        "seed": seed,
-                        "player": name,
-                        "whose": whose,
-                        "beside": pair.theirs,
-                        "regret": float(environment.regret(environment.arms[played.rows]).sum()),
-                        "random": sizes.rounds * float(environment.best_mean - environment.means.mean()),
-                        "distinct": len(set(played.rows)),
-                        "ms": 1e3 * played.seconds / sizes.rounds,
-                        **asdict(played),
-                    }
-                )
-    tables = [_table(str(problem), measurements, sizes, missing) for problem in sizes.problems]
-    return Report("authors_bkb", asdict(sizes), tables, measurements)
+    found = list[Measurement]()
+    for problem, seed in tqdm(list(product(problems, seeds)), "authors_bkb"):
+        make, dimension, lengthscale = PROBLEMS[problem]
+        environment = make(arms, dimension, lengthscale=lengthscale, seed=seed)
+        random = rounds * float(environment.best_mean - environment.means.mean())
+
+        def add(name: str, whose: str, beside: str, played: Played) -> None:
+            lost = float(environment.regret(environment.arms[played.rows]).sum())  # noqa: B023
+            entries = {"player": name, "whose": whose, "beside": beside, "regret": lost, "random": random}  # noqa: B023
+            entries |= {"distinct": len(set(played.rows)), "ms": 1e3 * played.seconds / rounds, **asdict(played)}
+            found.append({"problem": problem, "seed": seed} | entries)  # noqa: B023
+
+        # Their code starts from rewards of some arms, by lot without repetition.
+        first = np.random.default_rng(seed).choice(arms, FIRST, replace=False).tolist()
+        for theirs, (kind, words, ours) in THEIRS.items():
+            if modules:
+                player = _theirs(modules, kind, lengthscale, words)
+                add(theirs, "theirs", theirs, _play_theirs(player, environment, first, rounds, seed))
+            for name, (kind, words) in ours.items():
+                prior = {"kernel": kernel(lengthscale), "regularization": REGULARIZATION}
+                words = {"oversampling": OVERSAMPLING, "beta": BETA, "seed": seed} | words | prior
+                bandit = algorithms.build(kind, candidates=environment.arms, **words)
+                add(name, "ours", theirs, _play_ours(bandit, kind == "bbkb", environment, first, rounds))
+    said = f"regret after {rounds:,} rounds on {arms:,} arms" + (f"; batch-bkb was {missing}" if missing else "")
+    return [_table(f"{problem}: {said}", chosen(found, problem=problem)) for problem in problems], found
 
 
-def _play(
-    pair: Pair, modules: list[ModuleType] | None, problem: Problem, environment: FiniteArms, rounds: int, seed: int
-) -> Iterator[tuple[str, str, Played]]:
-    first = first_arms(environment, seed)
-    if modules:
-        player = make_theirs(modules, pair, problem.lengthscale)
-        yield pair.theirs, "theirs", play_theirs(player, environment, first, rounds, seed)
-    for name, (kind, words) in pair.ours.items():
-        yield name, "ours", play_ours(kind, words, problem, environment, first, rounds, seed)
-
-
-def first_arms(environment: FiniteArms, seed: int) -> list[int]:
-    """Return the rows of the arms of the first rounds, drawn by lot without repetition."""
-    return np.random.default_rng(seed).choice(len(environment.arms), FIRST, replace=False).tolist()
-
-
-def make_theirs(modules: list[ModuleType], pair: Pair, lengthscale: float) -> Any:
+def _theirs(modules: list[ModuleType], kind: str, lengthscale: float, words: dict[str, Any]) -> Any:
     """Return a player of theirs. Without noise variance its multiplier of σ/√λ is √λ times its norm bound: ours."""
     from sklearn.gaussian_process.kernels import RBF, PairwiseKernel
 
     library, utils = modules
-    kernel = utils.FastMixinKernel(RBF(lengthscale), PairwiseKernel(gamma=0.5 / lengthscale**2, metric="rbf"))
-    return getattr(library, pair.kind)(
-        lam=REGULARIZATION, dot=kernel, fnorm=BETA, noise_variance=0.0, qbar=OVERSAMPLING, **pair.words
-    )
+    dot = utils.FastMixinKernel(RBF(lengthscale), PairwiseKernel(gamma=0.5 / lengthscale**2, metric="rbf"))
+    prior = {"lam": REGULARIZATION, "dot": dot, "fnorm": BETA, "noise_variance": 0.0, "qbar": OVERSAMPLING}
+    return getattr(library, kind)(**prior, **words)
 
 
-def play_theirs(player: Any, environment: FiniteArms, first: list[int], rounds: int, seed: int) -> Played:
+def _play_theirs(player: Any, environment: FiniteArms, first: list[int], rounds: int, seed: int) -> Played:
     """Let a player of the authors play, in the loop of their examples."""
-    random, rows, choices = np.random.RandomState(seed), list(first), 0
+    random, run = np.random.RandomState(seed), Played(list(first))
     rewards = _pull(environment, first, 0)
-    start = time.perf_counter()
-    player.initialize(environment.arms.numpy(), first, rewards)
-    seconds = time.perf_counter() - start
-    while len(rows) < rounds:
+    run.seconds += seconds_of(lambda: player.initialize(environment.arms.numpy(), first, rewards))
+    while len(run.rows) < rounds:
         start = time.perf_counter()
-        chosen = [int(row) for row in player.predict()[0]][: rounds - len(rows)]
-        seconds += time.perf_counter() - start
-        rewards = _pull(environment, chosen, len(rows))
-        start = time.perf_counter()
-        player.update(chosen, rewards, random)
-        seconds += time.perf_counter() - start
-        rows, choices = rows + chosen, choices + 1
-    return Played(rows, int(player.dict_size_unique), choices, seconds)
+        chosen = [int(row) for row in player.predict()[0]][: rounds - len(run.rows)]
+        run.seconds += time.perf_counter() - start
+        rewards = _pull(environment, chosen, len(run.rows))
+        run.seconds += seconds_of(lambda chosen=chosen, rewards=rewards: player.update(chosen, rewards, random))
+        run.rows, run.choices = run.rows + chosen, run.choices + 1
+    run.dictionary = int(player.dict_size_unique)
+    return run
 
 
-def play_ours(
-    kind: str,
-    words: dict[str, Any],
-    problem: Problem,
-    environment: FiniteArms,
-    first: list[int],
-    rounds: int,
-    seed: int,
-) -> Played:
+def _play_ours(bandit: Any, in_batches: bool, environment: FiniteArms, first: list[int], rounds: int) -> Played:
     """Let a bandit play from given first arms; a batched one is asked for the batches that its rule allows."""
-    kernel = RBFKernel().double().initialize(lengthscale=torch.tensor(problem.lengthscale, dtype=torch.float64))
-    bandit = algorithms.build(
-        kind,
-        candidates=environment.arms,
-        kernel=kernel,
-        regularization=REGULARIZATION,
-        oversampling=OVERSAMPLING,
-        beta=BETA,
-        seed=seed,
-        **words,
-    )
-    rows, choices, seconds, chosen = [], 0, 0.0, list(first)
+    run, chosen = Played([]), list(first)
     while True:
-        rewards = torch.from_numpy(_pull(environment, chosen, len(rows)))
+        rewards = torch.from_numpy(_pull(environment, chosen, len(run.rows)))
+        run.seconds += seconds_of(lambda chosen=chosen, rewards=rewards: bandit.tell(environment.arms[chosen], rewards))
+        run.rows += chosen
+        if len(run.rows) == rounds:
+            run.dictionary = len(bandit.inducing_points)
+            return run
         start = time.perf_counter()
-        bandit.tell(environment.arms[chosen], rewards)
-        seconds += time.perf_counter() - start
-        rows += chosen
-        if len(rows) == rounds:
-            return Played(rows, len(bandit.inducing_points), choices, seconds)
-        start = time.perf_counter()
-        asked = bandit.ask(q=None) if kind == "bbkb" else bandit.ask()
-        seconds += time.perf_counter() - start
-        chosen, choices = environment.indices(asked)[: rounds - len(rows)], choices + 1
+        asked = bandit.ask(q=None) if in_batches else bandit.ask()
+        run.seconds += time.perf_counter() - start
+        chosen, run.choices = environment.indices(asked)[: rounds - len(run.rows)], run.choices + 1
 
 
 def _pull(environment: FiniteArms, rows: list[int], round: int) -> np.ndarray:
@@ -230,41 +153,26 @@ def _pull(environment: FiniteArms, rows: list[int], round: int) -> np.ndarray:
     return np.array(pulls)
 
 
-def _table(problem: str, measurements: list[dict[str, Any]], sizes: Sizes, missing: str | None) -> Table:
-    here = [each for each in measurements if each["problem"] == problem]
+def _table(title: str, here: list[Measurement]) -> Table:
     rows = []
-    for beside, name, whose in dict.fromkeys((each["beside"], each["player"], each["whose"]) for each in here):
-        runs = [each for each in here if (each["player"], each["whose"]) == (name, whose)]
-        theirs = [each for each in here if (each["player"], each["whose"]) == (beside, "theirs")]
-        pairs = list(zip(runs, theirs, strict=True)) if whose == "ours" and theirs else []
-        rows.append(
-            [
-                f"{name}, {whose}",
-                _estimate(runs, "regret", 1),
-                str(difference([own["regret"] - other["regret"] for own, other in pairs])) if pairs else "",
-                f"{sum(own['rows'] == other['rows'] for own, other in pairs)} of {len(pairs)}" if pairs else "",
-                _estimate(runs, "dictionary", 0),
-                _estimate(runs, "distinct", 0),
-                _estimate(runs, "choices", 0),
-                _estimate(runs, "ms", 2),
-            ]
-        )
-    by_lot = [each for each in here if each["player"] == here[0]["player"]]
+    for name, whose in [(name, whose) for name in kinds(here, "player") for whose in ("theirs", "ours")]:
+        if not (runs := chosen(here, player=name, whose=whose)):
+            continue
+        theirs = chosen(here, player=runs[0]["beside"], whose="theirs") if whose == "ours" else []
+        paired = ["", ""]
+        if theirs:
+            pairs = list(zip(runs, theirs, strict=True))
+            same = sum(own["rows"] == other["rows"] for own, other in pairs)
+            less = difference([own["regret"] - other["regret"] for own, other in pairs])
+            paired = [str(less), f"{same} of {len(pairs)}"]
+        counts = (_estimate(runs, *each) for each in (("dictionary", 0), ("distinct", 0), ("choices", 0), ("ms", 2)))
+        rows.append([f"{name}, {whose}", _estimate(runs, "regret", 1), *paired, *counts])
+    by_lot = chosen(here, player=here[0]["player"], whose=here[0]["whose"])
     rows.append(["arms drawn uniformly, expected", _estimate(by_lot, "random", 1), *[""] * 6])
-    columns = [
-        "player",
-        "regret",
-        "less theirs",
-        "their very arms",
-        "dictionary",
-        "distinct arms",
-        "choices",
-        "ms a round",
-    ]
-    title = f"{problem}: regret after {sizes.rounds:,} rounds on {sizes.arms:,} arms"
-    return Table(f"{title}; batch-bkb was {missing}" if missing else title, columns, rows)
+    columns = ["player", "regret", "less theirs", "their very arms", "dictionary", "distinct arms", "choices"]
+    return Table(title, [*columns, "ms a round"], rows)
 
 
-def _estimate(runs: list[dict[str, Any]], name: str, digits: int) -> str:
-    said = estimate([each[name] for each in runs])
+def _estimate(runs: list[Measurement], name: str, digits: int) -> str:
+    said = estimate(values(runs, name))
     return f"{said.median:.{digits}f} [{said.lower:.{digits}f}, {said.upper:.{digits}f}]"

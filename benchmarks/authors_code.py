@@ -10,24 +10,14 @@ from types import ModuleType
 
 @dataclass(frozen=True)
 class Checkout:
-    """A checkout of a public repository that an environment variable names.
-
-    Attributes:
-        variable: of the environment.
-        source: what to check out.
-        file: one of its files, by which a wrong folder is told.
-    """
+    """A checkout of a public source that an environment variable names; by one of its files a wrong one is told."""
 
     variable: str
     source: str
     file: str
 
     def missing(self) -> str | None:
-        """Return what to do where the variable is not set; None where the checkout is there.
-
-        Raises:
-            FileNotFoundError: if the variable names another folder.
-        """
+        """Return what to do where the variable is not set; None where the checkout is there. Refuse another folder."""
         named = os.environ.get(self.variable)
         if not named:
             return f"not played: set {self.variable} to a checkout of {self.source}"
@@ -38,21 +28,13 @@ class Checkout:
         return None
 
     def folder(self) -> Path:
-        """Return the checkout.
-
-        Raises:
-            FileNotFoundError: if there is none, with what to do.
-        """
+        """Return the checkout; without one FileNotFoundError says what to do."""
         if reason := self.missing():
             raise FileNotFoundError(reason)
         return Path(os.environ[self.variable]).resolve()
 
     def modules(self, *names: str) -> list[ModuleType]:
-        """Import modules of the checkout by their names there, and leave no trace under those names.
-
-        Raises:
-            FileNotFoundError: if there is no checkout, with what to do.
-        """
+        """Import modules of the checkout by their names there, and leave no trace under those names."""
         folder = str(self.folder())
         before = set(sys.modules)
         sys.path.insert(0, folder)

@@ -21,13 +21,7 @@ _SEED = 123
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What all players know.
-
-    Attributes:
-        lengthscale: of the Gaussian kernel exp(−‖s − s'‖² / (2 lengthscale²)).
-        regularization: λ, in reward units squared.
-        multiplier: of σ/√λ, in reward units; 0.1 in the authors' code.
-    """
+    """What all players know: of exp(−‖s − s'‖² / (2 lengthscale²)), λ, and the multiplier of σ/√λ, theirs 0.1."""
 
     lengthscale: float
     regularization: float
@@ -77,7 +71,7 @@ class Player(ABC):
 
     @abstractmethod
     def _choose(self, points: Array) -> int:
-        """Return which of the points (A, d) to play, when some reward is known."""
+        """Return which of the points (A, d) to play when some reward is known."""
 
     @abstractmethod
     def _start(self, reward: float) -> None:
@@ -109,9 +103,7 @@ class AuthorsKUCB(Player):
 class Projected(Player):
     """A posterior on a dictionary Z, by Λ = (K_ZS K_SZ + λ K_ZZ)⁻¹, K_ZZ⁻¹ and K_ZS y.
 
-    Args:
-        surrogate: what all players know.
-        jitter: added to the diagonal of K_ZZ where it is inverted afresh.
+    ``jitter`` is added to the diagonal of K_ZZ where it is inverted afresh.
     """
 
     def __init__(self, surrogate: Surrogate, jitter: float = 0.0) -> None:
@@ -163,13 +155,9 @@ class AuthorsEKUCB(Projected):
 
     Their score of a point is (1 + ε)/μ times what the dictionary with the point explains of it; the paper's, equation
     (41), is (1 + ε)/μ times what it leaves. So theirs is 1.5/μ where nothing is left and 1.5/(μ (1 + μ)) in a new
-    direction.
-
-    Args:
-        surrogate: what all players know.
-        oversampling: γ; in their code 0.001, 0.02, 0.05 and 0.1 times λ.
-        projection: μ, in reward units squared.
-        scores_what_is_left: whether the score is the paper's.
+    direction. The kernel of the points against the dictionary is kept, with room to grow: with the paper's score this
+    is the fastest plain NumPy of EK-UCB known to us.
+    ``oversampling`` is γ, 0.001, 0.02, 0.05 and 0.1 times λ in their code, and ``projection`` μ.
     """
 
     def __init__(
@@ -177,6 +165,7 @@ class AuthorsEKUCB(Projected):
     ) -> None:
         super().__init__(surrogate)
         self._oversampling, self._projection, self._is_papers = oversampling, projection, scores_what_is_left
+        self._crossed = np.ones((1, 1))
 
     def _start(self, reward: float) -> None:
         super()._start(reward)
@@ -192,6 +181,9 @@ class AuthorsEKUCB(Projected):
 
     def _learn(self, point: Array, reward: float) -> None:
         values, probability = self.surrogate.gram(self.dictionary, point), self.chance(point[0])
+        number, size = len(self._points) + 1, len(self.dictionary)
+        self._make_room(number, size + 1)
+        self._crossed[number - 1, :size] = values[:, 0]
         self._condition(values, reward)
         if self._random.random_sample() >= probability:
             return
@@ -199,21 +191,26 @@ class AuthorsEKUCB(Projected):
         self._shares = _bordered(self._shares, weight * self._weights * values, weight**2 + self._projection)
         self._weights = np.append(self._weights, [[weight]], axis=0)
         points, rewards = np.concatenate([self._points, point]), np.append(self._rewards, reward)
-        column = self.surrogate.gram(points, point)
-        crossed = self.surrogate.gram(self.dictionary, points) @ column
-        border = crossed + self.surrogate.regularization * values
+        column = self._crossed[:number, size, None] = self.surrogate.gram(points, point)
+        border = self._crossed[:number, :size].T @ column + self.surrogate.regularization * values
         self._precision = _bordered(self._precision, border, (column.T @ column).item() + self.surrogate.regularization)
         self._inverse = _bordered(self._inverse, values, 1.0)
         self._moment = np.append(self._moment, column[:, 0] @ rewards)
         self.dictionary = np.concatenate([self.dictionary, point])
 
+    def _make_room(self, rows: int, columns: int) -> None:
+        """Double what is kept where it is used up."""
+        shape = self._crossed.shape
+        if rows > shape[0] or columns > shape[1]:
+            larger = np.zeros((max(2 * rows, shape[0]), max(2 * columns, shape[1])))
+            larger[: shape[0], : shape[1]] = self._crossed
+            self._crossed = larger
+
 
 class AuthorsCBKB(Projected):
     """CBKB: before each reward is learned Z is drawn from the points played before it, of which the first always is in.
 
-    Args:
-        surrogate: what all players know.
-        oversampling: q̄; 10 in their code.
+    ``oversampling`` is q̄, 10 in their code.
     """
 
     def __init__(self, surrogate: Surrogate, oversampling: float = 10.0) -> None:
@@ -230,11 +227,7 @@ class AuthorsCBBKB(Projected):
 
     Rewards are learned at once, at the dictionary there is: a batch is what lies between two draws of Z, and nothing is
     kept aside. ``keeps_means`` leaves the means as they were when Z was drawn, as BBKB does.
-
-    Args:
-        surrogate: what all players know.
-        threshold: C; q̄ is 10 C in their code.
-        keeps_means: whether a batch changes variances alone.
+    ``threshold`` is C; q̄ is 10 C in their code.
     """
 
     def __init__(self, surrogate: Surrogate, threshold: float, *, keeps_means: bool = False) -> None:
@@ -265,16 +258,12 @@ class AuthorsSupKernelUCB(Player):
 
     So their stages are kept by the place of the action, where the paper's are by the stage that asked for it; and the
     posterior of a stage has 10⁻⁶ on the diagonal of K in place of λ, while its deviation is over √λ.
-
-    Args:
-        surrogate: what all players know.
-        horizon: T; below the width 1/√T nothing is played to learn.
-        factor: of the multiplier; 1 and 10 in their code.
+    ``horizon`` is T: below the width 1/√T nothing is played to learn.
     """
 
-    def __init__(self, surrogate: Surrogate, horizon: int, factor: float = 1.0) -> None:
+    def __init__(self, surrogate: Surrogate, horizon: int) -> None:
         super().__init__(surrogate)
-        self._least, self._width = horizon**-0.5, factor * surrogate.multiplier
+        self._least = horizon**-0.5
         self._stages, self._stage = np.zeros(0, dtype=np.intp), -1
 
     @property
@@ -302,7 +291,7 @@ class AuthorsSupKernelUCB(Player):
         inverse = np.linalg.inv(self.surrogate.gram(there, there) + 1e-6 * np.eye(len(there)))
         values = self.surrogate.gram(points, there)
         score = (1.0 - np.einsum("an,an->a", values @ inverse, values)) / self.surrogate.regularization
-        return values @ (inverse @ self._rewards[known]), self._width * np.sqrt(np.maximum(score, 0.0))
+        return values @ (inverse @ self._rewards[known]), self.surrogate.multiplier * np.sqrt(np.maximum(score, 0.0))
 
     def _start(self, reward: float) -> None:
         self._stages = np.array([-1])

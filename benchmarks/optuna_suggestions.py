@@ -1,61 +1,55 @@
-"""Seconds per suggestion of Optuna's samplers and ``KernelBanditSampler``, as the trials of a study accumulate."""
+"""Seconds per suggestion of Optuna's samplers and ours, as the trials of a study accumulate."""
 
 import statistics
 import time
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 import optuna
 import torch
-from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.samplers import GPSampler, TPESampler
 from optuna.study import Study
 from tqdm import tqdm
 
-from benchmarks.report import Report, Table, spread
+from benchmarks.runner import Found, Measurement, Table, benchmark, spread
 from torch_kbandits.environments import BoxFunction, synthetic_function
 from torch_kbandits.integrations.optuna import KernelBanditSampler
 
-_NOISE = 0.1
-_OURS = "KernelBanditSampler"
+OURS = "KernelBanditSampler"
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What is run: a study of ours as long as the largest number of trials; at each of them others are timed."""
+@benchmark(dimension=3, trials=(12, 14), window=2, repeats=(1, 1))
+def optuna_suggestions(
+    dimension: int = 6,
+    trials: tuple[int, ...] = (100, 200, 500, 1_000, 2_000),
+    window: int = 50,
+    repeats: tuple[int, int] = (10, 3),
+) -> Found:
+    """Play one study with ours, timed in a window before each number of trials; from these trials let others suggest.
 
-    dimension: int = 6
-    trials: tuple[int, ...] = (100, 200, 500, 1_000, 2_000)
-    window: int = 50
-    repeats_tpe: int = 10
-    repeats_gp: int = 3
-
-
-QUICK = Sizes(dimension=3, trials=(12, 14), window=2, repeats_tpe=1, repeats_gp=1)
-
-
-def run(quick: bool = False) -> Report:
-    """Play one study with ours; at each number of trials let the other samplers suggest from the same trials."""
-    sizes = QUICK if quick else Sizes()
+    Their first suggestion is left out, as it fills caches.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    environment = cast(BoxFunction, synthetic_function("hartmann", sizes.dimension, domain="box", seed=0))
+    environment = cast(BoxFunction, synthetic_function("hartmann", dimension, domain="box", seed=0))
     study = optuna.create_study(sampler=KernelBanditSampler(seed=0), direction="maximize")
-    seconds: list[float] = []
-    measurements: list[dict[str, Any]] = []
-    for number in tqdm(range(max(sizes.trials) + 1), desc="optuna_suggestions", unit="trial"):
-        if number in sizes.trials:
-            measurements.append(_measurement(_OURS, number, seconds[-sizes.window :]))
-            others = ((TPESampler(seed=0), sizes.repeats_tpe), (GPSampler(seed=0), sizes.repeats_gp))
-            measurements += [_reference(sampler, repeats, study, environment) for sampler, repeats in others]
-        seconds.append(_play(study, environment))
-    return Report(
-        "optuna_suggestions",
-        asdict(sizes) | {"optuna": optuna.__version__},
-        [_table(measurements, sizes)],
-        measurements,
-    )
+    seconds, found, rows = list[float](), list[Measurement](), list[list[str]]()
+    for number in tqdm(range(max(trials) + 1), "optuna_suggestions"):
+        if number in trials:
+            here = {OURS: seconds[-window:]}
+            for sampler, most in zip((TPESampler(seed=0), GPSampler(seed=0)), repeats, strict=True):
+                other = optuna.create_study(sampler=sampler, direction="maximize")
+                other.add_trials(study.trials)
+                here[type(sampler).__name__] = [_suggested(other, environment) for _ in range(most + 1)][1:]
+            found += [{"sampler": name, "trials": number, "seconds": times} for name, times in here.items()]
+            ours, theirs = (statistics.fmean(here[name]) for name in (OURS, "GPSampler"))
+            first, *others = (spread(times, 3) for times in here.values())
+            rows.append([f"{number:,}", first, f"{ours:.3f}", *others, f"{theirs / ours:.1f}"])
+        seconds.append(_suggested(study, environment))
+    title = f"Seconds per suggestion, d = {dimension}, floats, noise 0.1; ours: the {window} trials before"
+    columns = ["trials", OURS, "its mean, fits included", "TPESampler", "GPSampler", "GPSampler / ours, means"]
+    return [Table(title, columns, rows)], found
 
 
-def _play(study: Study, environment: BoxFunction) -> float:
+def _suggested(study: Study, environment: BoxFunction) -> float:
     """Play one trial and return the seconds of its suggestion, which for every sampler include learning the last."""
     start = time.perf_counter()
     trial = study.ask()
@@ -63,34 +57,6 @@ def _play(study: Study, environment: BoxFunction) -> float:
     seconds = time.perf_counter() - start
     low, high = environment.bounds
     point = low + torch.tensor([x], dtype=torch.float64) * (high - low)
-    noise = _NOISE * torch.randn((), generator=torch.Generator().manual_seed(trial.number), dtype=torch.float64)
+    noise = 0.1 * torch.randn((), generator=torch.Generator().manual_seed(trial.number), dtype=torch.float64)
     study.tell(trial, float(environment.mean(point) + noise))
     return seconds
-
-
-def _reference(sampler: BaseSampler, repeats: int, played: Study, environment: BoxFunction) -> dict[str, Any]:
-    """Time a sampler on the trials that were played; the first of its suggestions is left out, as it fills caches."""
-    study = optuna.create_study(sampler=sampler, direction="maximize")
-    study.add_trials(played.trials)
-    number = len(played.trials)
-    _play(study, environment)
-    return _measurement(type(sampler).__name__, number, [_play(study, environment) for _ in range(repeats)])
-
-
-def _measurement(sampler: str, trials: int, seconds: list[float]) -> dict[str, Any]:
-    return {"sampler": sampler, "trials": trials, "seconds": seconds}
-
-
-def _table(measurements: list[dict[str, Any]], sizes: Sizes) -> Table:
-    rows = []
-    for trials in sizes.trials:
-        here = {run["sampler"]: run["seconds"] for run in measurements if run["trials"] == trials}
-        ours, gp = (statistics.fmean(here[name]) for name in (_OURS, "GPSampler"))
-        rows.append(
-            [f"{trials:,}", spread(here[_OURS], 3), f"{ours:.3f}"]
-            + [spread(here[name], 3) for name in ("TPESampler", "GPSampler")]
-            + [f"{gp / ours:.1f}"]
-        )
-    title = f"Seconds per suggestion, d = {sizes.dimension}, floats, noise 0.1; ours: the {sizes.window} trials before"
-    columns = ["trials", _OURS, "its mean, fits included", "TPESampler", "GPSampler", "GPSampler / ours, means"]
-    return Table(title, columns, rows)

@@ -38,15 +38,7 @@ class Learned(NamedTuple):
 
 
 def about(places: np.ndarray, missing: np.ndarray, at: Sequence[float], at_most: int, taken: set[int]) -> list[int]:
-    """Return the 28 stations nearest to a point of those that are not taken and miss few days.
-
-    Args:
-        places: (S, 2), degrees east and north.
-        missing: (S,), days that each misses.
-        at: the point.
-        at_most: how many days a station may miss.
-        taken: stations that are left out.
-    """
+    """Return the 28 stations nearest to a point, of those at places (S, 2) that are not taken and miss few days."""
     far = np.hypot(np.cos(np.radians(at[1])) * (places[:, 0] - at[0]), places[:, 1] - at[1])
     there = [int(i) for i in np.argsort(far, kind="stable") if missing[i] <= at_most and int(i) not in taken]
     return there[:_STATIONS]
@@ -65,19 +57,6 @@ def _misfit(logs: np.ndarray, squares: np.ndarray, values: np.ndarray) -> float:
     length, variance, noise = np.exp(logs)
     factor = np.linalg.cholesky(variance * np.exp(-squares / (2 * length**2)) + noise * np.eye(len(squares)))
     return float(len(values) * np.log(factor.diagonal()).sum() + (np.linalg.solve(factor, values.T) ** 2).sum() / 2)
-
-
-def norms(places: np.ndarray, values: np.ndarray, learned: Learned) -> tuple[float, float]:
-    """Return the largest norm of a day's posterior mean given its readings, and the mean norm of its daily change."""
-    squares = ((places[:, None] - places[None]) ** 2).sum(-1)
-    covariance = learned.variance * np.exp(-squares / (2 * learned.lengthscale**2))
-    noisy = covariance + learned.regularization * np.eye(len(squares))
-    weights = np.linalg.solve(noisy, (values - learned.center).T).T
-
-    def norm(weights: np.ndarray) -> np.ndarray:
-        return np.sqrt(((weights @ covariance) * weights).sum(1))
-
-    return float(norm(weights).max()), float(norm(np.diff(weights, axis=0)).mean())
 
 
 def main() -> None:
@@ -119,11 +98,7 @@ def _references(values: np.ndarray, noise: float) -> str:
 def looked(lost: np.ndarray, questions: float, noise: float, draws: int = 1000) -> float:
     """Return the average regret of who reads some stations each day and plays the one that reads highest.
 
-    Args:
-        lost: (T, A), the regret of each station.
-        questions: ⌈questions ln t⌉ stations are read in day t, by lot; at least one and at most all.
-        noise: the variance of a reading.
-        draws: over which to average.
+    Of the regrets of stations (T, A) ⌈questions ln t⌉, one at least, are read in day t, by lot and with noise.
     """
     generator = np.random.default_rng(0)
     totals = []
@@ -136,12 +111,17 @@ def looked(lost: np.ndarray, questions: float, noise: float, draws: int = 1000) 
 
 
 def _settings(where: np.ndarray, values: np.ndarray, learned: Learned) -> str:
-    largest, change = norms(where, values, learned)
+    # The largest norm of a day's posterior mean given its readings, and the mean norm of its daily change.
+    squares = ((where[:, None] - where[None]) ** 2).sum(-1)
+    covariance = learned.variance * np.exp(-squares / (2 * learned.lengthscale**2))
+    noisy = covariance + learned.regularization * np.eye(len(squares))
+    weights = np.linalg.solve(noisy, (values - learned.center).T).T
+    norms, changes = (np.sqrt(((each @ covariance) * each).sum(1)) for each in (weights, np.diff(weights, axis=0)))
     length, variance = f"{learned.lengthscale:.4g}", f"{learned.variance:.4g}"
     return f"""kernel = {{ name = "rbf", lengthscale = {length}, outputscale = {variance} }}
 regularization = {learned.regularization:.4g}
 noise_scale = {learned.regularization**0.5:.4g}
-norm_bound = {largest:.2f}  # a day's norm changes by {change:.2f} on average"""
+norm_bound = {norms.max():.2f}  # a day's norm changes by {changes.mean():.2f} on average"""
 
 
 def _write(path: Path, head: list[str], names: list[str], values: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """What the package is measured against, in NumPy and SciPy alone: no line is shared with the package.
 
-Both use the Gaussian kernel exp(−‖x − x'‖² / (2 lengthscale²)), whose prior variance is 1.
+All use the Gaussian kernel exp(−‖x − x'‖² / (2 lengthscale²)), whose prior variance is 1.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,7 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Problem:
-    """Arms and the constants of the surrogate.
-
-    Attributes:
-        arms: (A, d).
-        lengthscale: of the Gaussian kernel.
-        regularization: λ, in reward units squared.
-        beta: multiplier of the posterior standard deviation.
-    """
+    """Arms (A, d), the length scale, λ in reward units squared, and the multiplier of the standard deviation."""
 
     arms: Array
     lengthscale: float
@@ -46,11 +39,7 @@ def bkb_posterior(problem: Problem, dictionary: Rows, played: Rows, rewards: Arr
 
     Source: Calandriello et al., COLT 2019, between (3) and (4), in reward units squared.
 
-    Args:
-        problem: the arms and the surrogate.
-        dictionary: rows of the arms in the dictionary, (m,).
-        played: row of the arm played in each round, (n,).
-        rewards: (n,).
+    ``dictionary`` (m,) and ``played`` (n,) are rows of arms.
 
     Cost: O(A m² + n m² + m³) time, O(A m) memory.
     """
@@ -85,16 +74,9 @@ class AuthorsBKB:
     Variances are in units of λ, the embedding drops directions of K_ZZ that are rounding alone, and an arm played c
     times is in the next dictionary if a uniform of its own is below q̄ c σ²/λ, the variance as it was when the arm was
     chosen. The multiplier is the problem's in place of the code's formula.
+    If no arm is below, ``tell`` stops as that code does. ``oversampling`` is q̄, ``seed`` that of the uniforms.
 
     Source: github.com/luigicarratino/batch-bkb, ``BKB``.
-
-    Args:
-        problem: the arms and the surrogate.
-        oversampling: q̄.
-        seed: of the uniforms.
-
-    Raises:
-        RuntimeError: in a ``tell``, if no arm is below; the code stops there as well.
     """
 
     def __init__(self, problem: Problem, oversampling: float, seed: int) -> None:
@@ -138,12 +120,8 @@ class ExactGPUCB:
     """GP-UCB with the exact posterior of every arm, grown by one row of the Cholesky factor a round.
 
     The rows of L⁻¹ K_nA are kept for all arms, so that a round costs O(A n). Equal scores are ordered by a permutation
-    that is drawn once; before any reward all scores are equal, so the first arm is random.
-
-    Args:
-        problem: the arms and the surrogate.
-        horizon: most rewards that will be told.
-        seed: of the order among equals.
+    that is drawn once; before any reward all scores are equal, so the first arm is random. At most ``horizon`` rewards
+    are told.
     """
 
     def __init__(self, problem: Problem, horizon: int, seed: int) -> None:
@@ -181,113 +159,3 @@ def _cholesky(matrix: Array) -> Array:
         except np.linalg.LinAlgError:
             continue
     return cholesky(matrix + 1e-8 * identity, lower=True, check_finite=False)
-
-
-class IncrementalEKUCB:
-    """EK-UCB with KORS as its paper updates it, all actions of a round at once: the fastest plain NumPy known to us.
-
-    The authors' code evaluates one action after another in JAX. Inverses are kept and changed by the formulas of
-    Sherman and Morrison and of the Schur complement, which nothing refines: where points nearly coincide they drift.
-
-    Source: Zenati et al., AISTATS 2022, §4, Alg. 1 and 5.
-
-    Args:
-        lengthscale: of the Gaussian kernel.
-        regularization: λ, in reward units squared, also the μ of KORS.
-        beta: multiplier of the posterior standard deviation.
-        oversampling: γ of KORS.
-        seed: of its draws.
-    """
-
-    def __init__(self, lengthscale: float, regularization: float, beta: float, oversampling: float, seed: int) -> None:
-        self._scale, self._noise, self._beta, self._gamma = -0.5 / lengthscale**2, regularization, beta, oversampling
-        self._random = np.random.default_rng(seed)
-        self.dictionary, self._square = np.zeros((0, 0)), np.zeros(0)
-        self._inverse = self._ridge = self._shares = np.zeros((0, 0))
-        self._weights, self._moment = np.zeros(0), np.zeros(0)
-        # Kept with room to grow: points, rewards, and the kernel of the points against the dictionary.
-        self._number, self._room = 0, (0, 0)
-        self._points, self._rewards, self._crossed = np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0))
-
-    def _values(self, points: Array, first: int = 0) -> Array:
-        """Return the kernel of points (k, d) against the dictionary from a point on, (k, m)."""
-        distances = points @ (-2.0 * self.dictionary[first:].T)
-        distances += self._square[first:]
-        distances += np.einsum("kd,kd->k", points, points)[:, None]
-        return np.exp(self._scale * np.maximum(distances, 0.0))
-
-    def choose(self, points: Array) -> int:
-        """Return which of the joint points (A, d) of a round has the highest upper confidence bound."""
-        if not len(self.dictionary):
-            return 0
-        values = self._values(points)
-        quadratic = np.einsum("am,am->a", values @ (self._noise * self._ridge - self._inverse), values)
-        bounds = values @ (self._ridge @ self._moment) + self._beta * np.sqrt(np.maximum(1.0 + quadratic, 0.0))
-        return int(bounds.argmax())
-
-    def tell(self, point: Array, reward: float) -> None:
-        """Learn the reward of a joint point (d,)."""
-        if not len(self.dictionary):
-            self._make_room(point)
-            self._crossed[0, 0] = 1.0
-            self._note(point, reward)
-            self.dictionary, self._square = point[None], np.array([point @ point])
-            self._inverse, self._ridge = np.ones((1, 1)), np.array([[1.0 / (1.0 + self._noise)]])
-            self._shares, self._weights = np.array([[1.0 / (1.0 + self._noise)]]), np.ones(1)
-            self._moment = np.array([reward])
-            return
-        self._make_room(point)
-        values = self._crossed[self._number, : len(self.dictionary)] = self._values(point[None])[0]
-        self._note(point, reward)
-        weighted = self._weights * values
-        solved = self._shares @ weighted
-        left = 1.0 - weighted @ solved
-        share = 1.5 / self._noise * (left - left * left / (left + self._noise))
-        probability = min(1.0, self._gamma * share)
-        self._ridge -= np.outer(step := self._ridge @ values, step) / (1.0 + values @ step)
-        self._moment += reward * values
-        if self._random.random() >= probability:
-            return
-        weight = probability**-0.5
-        self._shares = _bordered(self._shares, weight * solved, weight**2 * left + self._noise)
-        self._inverse = _bordered(self._inverse, solved := self._inverse @ values, 1.0 - values @ solved)
-        self.dictionary = np.concatenate([self.dictionary, point[None]])
-        self._square = np.append(self._square, point @ point)
-        self._weights = np.append(self._weights, weight)
-        number, size = self._number, len(self.dictionary)
-        self._crossed[:number, size - 1] = self._values(self._points[:number], size - 1)[:, 0]
-        crossed = self._crossed[:number, :size]
-        products = crossed[:, :-1].T @ crossed[:, -1] + self._noise * values
-        solved = self._ridge @ products
-        corner = crossed[:, -1] @ crossed[:, -1] + self._noise - products @ solved
-        self._ridge = _bordered(self._ridge, solved, corner)
-        self._moment = np.append(self._moment, crossed[:, -1] @ self._rewards[:number])
-
-    def _make_room(self, point: Array) -> None:
-        """Double the room of what is kept where it is used up."""
-        rows, columns = self._room
-        if self._number < rows and len(self.dictionary) < columns:
-            return
-        self._room = max(64, 2 * self._number), max(64, 2 * len(self.dictionary))
-        for name, shape in (
-            ("_points", (self._room[0], len(point))),
-            ("_rewards", self._room[:1]),
-            ("_crossed", self._room),
-        ):
-            larger, old = np.zeros(shape), getattr(self, name)
-            larger[tuple(map(slice, old.shape))] = old
-            setattr(self, name, larger)
-
-    def _note(self, point: Array, reward: float) -> None:
-        self._points[self._number], self._rewards[self._number] = point, reward
-        self._number += 1
-
-
-def _bordered(inverse: Array, solved: Array, corner: float) -> Array:
-    """Return the inverse of a matrix with a border b, given its inverse A⁻¹, A⁻¹b and the Schur complement."""
-    size = len(inverse)
-    larger = np.empty((size + 1, size + 1))
-    larger[:size, :size] = inverse + np.outer(solved, solved) / corner
-    larger[:size, size] = larger[size, :size] = -solved / corner
-    larger[size, size] = 1.0 / corner
-    return larger

@@ -1,7 +1,7 @@
 """Recorded rewards of many arms, found in Python packages: a part that is known, and the part after it to play on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Literal, NamedTuple, cast
@@ -19,12 +19,10 @@ Kind = Literal["arms", "phases", "contexts"]
 
 
 class Rounds(NamedTuple):
-    """Some rounds.
+    """Contexts (T, c), and what a pull of each arm returns in each round and what regret is counted in, both (T, A).
 
-    Attributes:
-        contexts: (T, c); c = 0 where nothing is told, and one column of whole numbers from 0 where it is a phase.
-        rewards: (T, A), what a pull of each arm returns in each round.
-        means: (T, A), what regret is counted in: the rewards, unless more is known of the arm in that round.
+    c = 0 where nothing is told; a phase is one column of whole numbers from 0. Means are the rewards, unless more is
+    known of the arm in that round.
     """
 
     contexts: Tensor
@@ -43,52 +41,29 @@ class Rounds(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """A stretch of what was recorded.
+    """A stretch of what was recorded: what is known beforehand, of every arm, and what is played after it.
 
-    Attributes:
-        name: of the replay.
-        seed: which of its stretches.
-        kind: what a bandit is told before it chooses.
-        arms: (A, d): what the arms are, or their positions (A, 1), or with contexts rows of the identity.
-        train: what is known beforehand, of every arm.
-        play: what comes after it.
+    Arms (A, d) are what they are, or their positions (A, 1), or with contexts rows of the identity.
     """
 
-    name: str
     seed: int
     kind: Kind
     arms: Tensor
     train: Rounds
     play: Rounds
 
-    def shortened(self, rounds: int) -> "Replay":
-        """Return it with so many rounds to play at most."""
-        return replace(self, play=self.play.rows(slice(rounds)))
+    @classmethod
+    def of(cls, seed: int, kind: Kind, arms: Tensor, rounds: Rounds, known: int) -> "Replay":
+        """Return the replay of rounds of which the first are known."""
+        return cls(seed, kind, arms, rounds.rows(slice(known)), rounds.rows(slice(known, None)))
 
 
 class Source(NamedTuple):
-    """Where a replay comes from.
-
-    Attributes:
-        make: takes a stretch's number, and whether it is for choosing, to the stretch.
-        stretches: how many stretches judge.
-        choosing: how many there are to choose on, of which nothing is played on those.
-    """
+    """What makes a stretch of its number and whether it is for choosing; how many judge, and how many are for that."""
 
     make: Callable[[int, bool], Replay]
     stretches: int
     choosing: int
-
-
-def stretch(name: str, seed: int, *, choosing: bool = False) -> Replay:
-    """Return a stretch of a replay.
-
-    Args:
-        name: of ``REPLAYS``.
-        seed: which of the stretches.
-        choosing: whether it is one of others, on which nothing is judged.
-    """
-    return REPLAYS[name].make(seed, choosing)
 
 
 # ---------------------------------------------------------------- arms
@@ -99,7 +74,7 @@ def _oxides(seed: int, choosing: bool) -> Replay:
     values = filled(_table("robustbase", "ambientNOxCH").iloc[:, 2:].to_numpy(float))
     kept = torch.randperm(values.shape[1], generator=generator_for(seed, 0, "sites"))[:10].sort().values
     middle, end = (110, 183) if choosing else (183, 303)
-    return _readings("nitrogen oxides, days", seed, torch.from_numpy(np.log(values))[:end, kept], middle)
+    return _readings(seed, torch.from_numpy(np.log(values))[:end, kept], middle)
 
 
 def _days(seed: int, choosing: bool) -> Replay:
@@ -109,7 +84,7 @@ def _days(seed: int, choosing: bool) -> Replay:
     before, start = (182, 0) if choosing else (365, 182 * seed)
     values = values[start : start + before + 120]
     # Nobody in a day: the counter was off.
-    return _readings("pedestrians, days", seed, _counts(np.where(values == 0.0, np.nan, values)), before)
+    return _readings(seed, _counts(np.where(values == 0.0, np.nan, values)), before)
 
 
 def _employment(seed: int, choosing: bool) -> Replay:
@@ -121,33 +96,24 @@ def _employment(seed: int, choosing: bool) -> Replay:
     wide = table.pivot_table(index="Month", columns="Title", values="Employed")
     months = [text.split() for text in wide.index]
     order = np.argsort([12 * int(year) + _MONTHS.index(month) for year, month in months])
-    names = [name for name in wide.columns if name.startswith("Durable Goods: ")] if choosing else list(_SECTORS)
+    names = (
+        [name for name in wide.columns if name.startswith("Durable Goods: ")]
+        if choosing
+        else _SECTORS.replace("\n", "").split("|")
+    )
     values = np.log(wide[names].to_numpy(float)[order])
     growth = 100.0 * (values[12:] - values[:-12])
     growth = growth[np.isfinite(growth).all(1)]
     start = 108 * seed
-    return _readings("employment, months", seed, torch.from_numpy(growth[start : start + 198]), 90)
+    return _readings(seed, torch.from_numpy(growth[start : start + 198]), 90)
 
 
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 #: Sectors that are known from 1939 on and have no part in common.
-_SECTORS = (
-    "Mining and Logging",
-    "Construction",
-    "Durable Goods",
-    "Nondurable Goods",
-    "Wholesale Trade",
-    "Retail Trade",
-    "Information",
-    "Financial Activities",
-    "Professional and Business Services",
-    "Education and Health Services",
-    "Leisure and Hospitality",
-    "Other Services",
-    "Government: Federal, Except U.S. Postal Service",
-    "Government: U.S. Postal Service",
-)
+_SECTORS = """Mining and Logging|Construction|Durable Goods|Nondurable Goods|Wholesale Trade|Retail Trade|Information|
+Financial Activities|Professional and Business Services|Education and Health Services|Leisure and Hospitality|
+Other Services|Government: Federal, Except U.S. Postal Service|Government: U.S. Postal Service"""
 
 
 def _stocks(seed: int, choosing: bool) -> Replay:
@@ -155,7 +121,7 @@ def _stocks(seed: int, choosing: bool) -> Replay:
     prices = _table("datasets", "EuStockMarkets").iloc[:, 1:].to_numpy(float)
     returns = 100.0 * np.diff(np.log(prices), axis=0)
     start = 0 if choosing else 240 + 202 * seed
-    return _readings("stocks, days", seed, torch.from_numpy(returns[start : start + 202]), 102)
+    return _readings(seed, torch.from_numpy(returns[start : start + 202]), 102)
 
 
 def _networks(seed: int, choosing: bool) -> Replay:
@@ -170,7 +136,7 @@ def _networks(seed: int, choosing: bool) -> Replay:
     rows = torch.randperm(len(arms), generator=generator)[:200]
     parts = [_trainings(name, rows, number, generator) for name, number in ((first, 60), (second, 60), (third, 60))]
     train = Rounds(*(torch.cat(pair) for pair in zip(*parts[:2], strict=True)))
-    return Replay("networks, trainings", seed, "arms", arms[rows], train, parts[2])
+    return Replay(seed, "arms", arms[rows], train, parts[2])
 
 
 def _trainings(dataset: str, rows: Tensor, number: int, generator: torch.Generator) -> Rounds:
@@ -190,7 +156,7 @@ def _hours(seed: int, choosing: bool) -> Replay:
     start = seed * 24 * 90
     here = slice(start, start + 24 * 7 * 5)
     hours = torch.tensor([int(text.split(":")[0]) for text in table["hour"][here]])
-    return _readings("pedestrians, hours", seed, _counts(table[names].to_numpy(float)[here]), 24 * 7 * 4, hours)
+    return _readings(seed, _counts(table[names].to_numpy(float)[here]), 24 * 7 * 4, hours)
 
 
 def _ozone(seed: int, choosing: bool) -> Replay:
@@ -205,8 +171,8 @@ def _ozone(seed: int, choosing: bool) -> Replay:
     grid = readings.reshape(72, 3, 8, 3, 8)[:, rows, :, columns].reshape(72, -1)
     months = torch.arange(len(grid)) % 12
     if choosing:
-        return _readings("ozone, months", seed, grid[:36], 24, months[:36])
-    return _readings("ozone, months", seed, grid, 36, months)
+        return _readings(seed, grid[:36], 24, months[:36])
+    return _readings(seed, grid, 36, months)
 
 
 # ---------------------------------------------------------------- contexts
@@ -228,11 +194,9 @@ def _flights(seed: int, choosing: bool) -> Replay:
     means = np.array([[np.mean(flights) for flights in row] for row in cells.to_numpy()])
     seen = weather.reindex(cells.index).to_numpy(float)
     contexts = np.column_stack([[part for _, part in cells.index], np.nan_to_num(seen, nan=float(np.nanmean(seen)))])
-    known = slice(200)
-    contexts = (contexts - contexts[known].mean(0)) / (contexts[known].std(0) + 1e-9)
+    contexts = (contexts - contexts[:200].mean(0)) / (contexts[:200].std(0) + 1e-9)
     rounds = Rounds(*(torch.from_numpy(each) for each in (contexts, rewards, means)))
-    arms = torch.eye(rewards.shape[1], dtype=torch.float64)
-    return Replay("flights", seed, "contexts", arms, rounds.rows(known), rounds.rows(slice(200, None)))
+    return Replay.of(seed, "contexts", torch.eye(rewards.shape[1], dtype=torch.float64), rounds, 200)
 
 
 @cache
@@ -256,10 +220,7 @@ def _digits(seed: int, choosing: bool) -> Replay:
     start = 199 * (8 if choosing else seed)
     here = slice(start, start + 199)
     rewards = torch.nn.functional.one_hot(images.labels[here], 10).double()
-    rounds = Rounds(images.contexts[here], rewards, rewards)
-    return Replay(
-        "digits", seed, "contexts", torch.eye(10).double(), rounds.rows(slice(89)), rounds.rows(slice(89, None))
-    )
+    return Replay.of(seed, "contexts", torch.eye(10).double(), Rounds(images.contexts[here], rewards, rewards), 89)
 
 
 #: The replays, by name.
@@ -289,13 +250,12 @@ def _pedestrians(loader: str, years: list[int]) -> tuple[Any, list[str]]:
     return table, [name for name in table.columns if name not in ("date", "hour", "year")]
 
 
-def _readings(name: str, seed: int, readings: Tensor, middle: int, phases: Tensor | None = None) -> Replay:
+def _readings(seed: int, readings: Tensor, known: int, phases: Tensor | None = None) -> Replay:
     """Return the replay of readings (T, A) of which the first are known, each arm a position."""
     contexts = torch.empty(len(readings), 0).double() if phases is None else phases.double().unsqueeze(-1)
-    rounds = Rounds(contexts, readings, readings)
     positions = torch.arange(readings.shape[1], dtype=torch.float64).unsqueeze(-1)
     kind: Kind = "arms" if phases is None else "phases"
-    return Replay(name, seed, kind, positions, rounds.rows(slice(middle)), rounds.rows(slice(middle, None)))
+    return Replay.of(seed, kind, positions, Rounds(contexts, readings, readings), known)
 
 
 def _counts(values: np.ndarray) -> Tensor:

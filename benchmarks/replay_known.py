@@ -31,11 +31,11 @@ class Known:
     """
 
     def __init__(self, replay: Replay) -> None:
-        self.replay, self.seed, train = replay, replay.seed, replay.train
+        self.replay, train = replay, replay.train
         self.half, number = len(train.rewards) // 2, len(replay.arms)
         self.phases = int(torch.cat([train.phases, replay.play.phases]).max()) + 1 if replay.kind == "phases" else 1
         self.profile, self.first = (_profile(rounds, self.phases) for rounds in (train, train.rows(slice(self.half))))
-        played = torch.randint(number, (len(train.rewards),), generator=generator_for(self.seed, 0, "log"))
+        played = torch.randint(number, (len(train.rewards),), generator=generator_for(replay.seed, 0, "log"))
         self.contexts, self.X = train.contexts, replay.arms[played]
         self.played, self.Y = played, train.rewards.gather(1, played.unsqueeze(-1)).squeeze(-1)
         self.fitted = cache(self._fitted)
@@ -94,7 +94,7 @@ class Known:
             first=self.Y[half : half + 10],
             expected=self.first[phases[half:], self.played[half:]],
             memory=memory,
-            seed=self.seed,
+            seed=self.replay.seed,
         )
         return replace(prior, mean=self.mean()), memory
 

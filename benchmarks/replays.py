@@ -11,22 +11,20 @@ two pages recommend for it as they stood; see ``RECOMMENDED``. On every replay b
 On stocks nobody has less regret than random play: no interval of a difference lies below 0.
 """
 
-import json
+import dataclasses
 import statistics
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretch
+from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
-from benchmarks.report import Report, Table
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, kinds, mark, values
 from torch_kbandits import Bandit, LearnedPrior, algorithms
 from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.experiments.summary import Difference, difference, estimate
@@ -40,58 +38,34 @@ from torch_kbandits.memory import (
     UncertaintyInjection,
 )
 
-#: Multiplier of the deviation for all; what (c) allows; where results are kept as they come.
-_BETA, _NEAR, _KEPT = 2.0, 0.05, Path("runs/benchmarks/replays.jsonl")
+#: Multiplier of the deviation for all; what (c) allows.
+_BETA, _NEAR = 2.0, 0.05
 
 _HISTORY, _HINDSIGHT, _NO_MEMORY = "best historical mean", "best arm in hindsight", "GP-UCB, mean=profile"
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What is run: replays, at most so many stretches of each, rounds, and whether on those for choosing."""
-
-    replays: tuple[str, ...] = tuple(REPLAYS)
-    stretches: int = 12
-    rounds: int = 120
-    choosing: bool = False
-
-
-QUICK = Sizes(replays=("stocks, days", "ozone, months", "digits"), stretches=1, rounds=4)
-
 
 # ---------------------------------------------------------------- players
 
 
-def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb", **words: Any) -> Bandit:
+def _given(known: Known, memory: Memory | None = None, name: str = "k-ucb") -> Bandit:
     """Return a bandit with all that the known part says: the profile as its mean, and what was fitted."""
     prior, memory = known.fitted(memory)
-    words |= {} if memory is None else {"memory": memory}
+    words = {} if memory is None else {"memory": memory}
+    words |= {"horizon": len(known.replay.play.rewards)} if name == "bob-gp-ucb" else {}
     words |= {} if name == "gp-ei" else {"beta": _BETA}
-    return algorithms.build(name, candidates=known.candidates(), prior=prior, seed=known.seed, **words)
-
-
-def _over_bandits(known: Known) -> Bandit:
-    """Return one that chooses its window, for as many rounds as there are."""
-    return _given(known, name="bob-gp-ucb", horizon=len(known.replay.play.rewards))
+    return _bandit(known, name, False, prior=prior, **words)
 
 
 def _learned(known: Known, name: str = "k-ucb", profile: bool = False, told: bool = False) -> Bandit:
     """Return a bandit that fits its prior as it plays, with the profile as its mean, or the log told beforehand."""
     mean, kernel = (known.mean(), known.kernel()) if profile else (None, known.kernel_of_levels())
-    prior = LearnedPrior(kernel, mean=mean)
     words: dict[str, Any] = {} if name == "gp-ei" else {"beta": _BETA}
-    bandit = algorithms.build(name, candidates=known.candidates(), prior=prior, seed=known.seed, **words)
-    return _told(bandit, known) if told else bandit
+    return _bandit(known, name, told, prior=LearnedPrior(kernel, mean=mean), **words)
 
 
-def _linear(known: Known) -> Bandit:
-    """Return LinUCB with the width of its paper, told the log."""
-    return _told(algorithms.build("lin-ucb", candidates=known.candidates(), seed=known.seed), known)
-
-
-def _told(bandit: Bandit, known: Known) -> Bandit:
-    context = None if known.replay.kind == "arms" else known.contexts
-    bandit.tell(known.X, known.Y, context=context)
+def _bandit(known: Known, name: str, told: bool, **words: Any) -> Bandit:
+    bandit = algorithms.build(name, candidates=known.candidates(), seed=known.replay.seed, **words)
+    if told:
+        bandit.tell(known.X, known.Y, context=None if known.replay.kind == "arms" else known.contexts)
     return bandit
 
 
@@ -108,7 +82,7 @@ _MEMORIES: dict[str, Memory] = {
 _REMEMBERING: dict[str, Make] = {
     **{f"{name}, mean=profile": partial(_given, memory=memory) for name, memory in _MEMORIES.items()},
     "ET, mean=profile": partial(_given, name="et-gp-ucb"),
-    "BOB, mean=profile": _over_bandits,
+    "BOB, mean=profile": partial(_given, name="bob-gp-ucb"),
     "DMS, mean=profile": partial(_given, name="dms-gp-ucb"),
     "DMS-TV, mean=profile": partial(_given, name="dms-tv-gp-ucb"),
 }
@@ -133,7 +107,7 @@ _OF_CONTEXTS: dict[str, Make] = {
     "K-UCB, LearnedPrior(mean=ridge)": partial(_learned, profile=True),
     "EK-UCB, LearnedPrior, told the log": partial(_learned, name="ek-ucb", told=True),
     "CBBKB, LearnedPrior, told the log": partial(_learned, name="cbbkb", told=True),
-    "LinUCB, told the log": _linear,
+    "LinUCB, told the log": partial(_bandit, name="lin-ucb", told=True),
 }
 
 _PLAYERS = {"arms": _OF_ARMS, "phases": _OF_PHASES, "contexts": _OF_CONTEXTS}
@@ -191,87 +165,81 @@ def relative_regret(rounds: Rounds, chosen: Tensor) -> float:
 # ---------------------------------------------------------------- run
 
 
-def run(quick: bool = False) -> Report:
-    """Play every player on every stretch; what was played by an earlier call is not played again."""
-    return measured(QUICK) if quick else measured(Sizes(), _KEPT)
-
-
-def measured(sizes: Sizes, kept: Path | None = None) -> Report:
-    """Play what is not in the file of results yet, of which a line is added for each run."""
-    lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
-    runs = [run for line in lines if (run := json.loads(line))["replay"] in sizes.replays]
-    done = {(run["replay"], run["stretch"], run["player"]) for run in runs}
-    for name in sizes.replays:
+@benchmark(replays=("stocks, days", "ozone, months", "digits"), stretches=1, rounds=4)
+def replays(
+    parts: Parts,
+    replays: tuple[str, ...] = tuple(REPLAYS),
+    stretches: int = 12,
+    rounds: int = 120,
+    choosing: bool = False,
+) -> Found:
+    """Play every player on every stretch, of a replay at most so many, or on those for choosing."""
+    found = list[Measurement]()
+    for name in replays:
         source = REPLAYS[name]
-        number = min(sizes.stretches, source.choosing if sizes.choosing else source.stretches)
-        for seed in tqdm(range(number), desc=name):
-            replay = stretch(name, seed, choosing=sizes.choosing).shortened(sizes.rounds)
-            known = Known(replay)
-            players: dict[str, Make | Tensor] = {**fixed_players(replay, known), **_PLAYERS[replay.kind]}
-            for player, choices in players.items():
-                if (name, seed, player) in done:
-                    continue
-                with warnings.catch_warnings():
-                    # That a kernel explains nothing of stocks is as it should be.
-                    warnings.simplefilter("ignore", KernelBanditWarning)
-                    chosen = choices if isinstance(choices, Tensor) else play(choices(known), replay)
-                regret = relative_regret(replay.play, chosen)
-                runs.append(run := {"replay": name, "stretch": seed, "player": player, "regret": regret})
-                if kept is not None:
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    with kept.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(run) + "\n")
-    tables = [_claims(runs, sizes.replays), *(_table(runs, name) for name in sizes.replays)]
-    return Report("replays", asdict(sizes), [*tables, _memories(runs, sizes.replays)], runs)
+        for seed in tqdm(range(min(stretches, source.choosing if choosing else source.stretches)), name):
+            replay = source.make(seed, choosing)
+            replay = dataclasses.replace(replay, play=replay.play.rows(slice(rounds)))
+            known, key = Known(replay), {"replay": name, "stretch": seed}
+            for player, rows in fixed_players(replay, known).items():
+                found.append(key | {"player": player, "regret": relative_regret(replay.play, rows)})
+            for player, make in _PLAYERS[replay.kind].items():
+                measure = partial(_measured, make, replay, known)
+                found.append(parts.measured(key | {"player": player}, measure))
+    return [_claims(found), *(_table(found, name) for name in replays), _memories(found)], found
 
 
-def _of(runs: list[dict[str, Any]], replay: str) -> dict[str, list[float]]:
-    """Return the regrets of each player, by stretch."""
-    there = sorted((run for run in runs if run["replay"] == replay), key=lambda run: run["stretch"])
-    players = dict.fromkeys(run["player"] for run in there)
-    return {player: [run["regret"] for run in there if run["player"] == player] for player in players}
+def _measured(make: Make, replay: Replay, known: Known) -> Measurement:
+    with warnings.catch_warnings():
+        # That a kernel explains nothing of stocks is as it should be.
+        warnings.simplefilter("ignore", KernelBanditWarning)
+        return {"regret": relative_regret(replay.play, play(make(known), replay))}
 
 
-def _less(mine: list[float], theirs: list[float]) -> list[float]:
-    return [a - b for a, b in zip(mine, theirs, strict=True)]
+def _less(found: list[Measurement], replay: str, player: str, other: str) -> Difference:
+    """Return what a player has more than another, stretch by stretch."""
+    mine, theirs = (values(found, "regret", replay=replay, player=each) for each in (player, other))
+    return difference([one - another for one, another in zip(mine, theirs, strict=True)])
 
 
-def _table(runs: list[dict[str, Any]], replay: str) -> Table:
-    regrets, rows = _of(runs, replay), []
-    for player, mine in regrets.items():
-        less = difference(_less(mine, regrets[_HISTORY]))
+def _table(found: list[Measurement], replay: str) -> Table:
+    here, rows = chosen(found, replay=replay), list[list[str]]()
+    for player in kinds(here, "player"):
+        mine, less = estimate(values(here, "regret", player=player)), _less(here, replay, player, _HISTORY)
         paired = ["", ""] if player == _HISTORY else [str(less), f"{less.wins} of {less.pairs}"]
         bold = f"**{player}**" if player == RECOMMENDED[replay] else player
-        rows.append([bold, str(estimate(mine)), estimate(mine).mean_and_error, *paired])
-    title = f"{replay.capitalize()}: regret over that of random play, {len(regrets[_HISTORY])} stretches"
+        rows.append([bold, str(mine), mine.mean_and_error, *paired])
+    stretches = len(chosen(here, player=_HISTORY))
+    title = f"{replay.capitalize()}: regret over that of random play, {stretches} stretches"
     head = ["player", "median [quartiles]", "mean", f"less that of the {_HISTORY}", "below it"]
     return Table(title, head, rows)
 
 
-def _memories(runs: list[dict[str, Any]], replays: tuple[str, ...]) -> Table:
+def _memories(found: list[Measurement]) -> Table:
     """Return what each memory has more than none, all with the profile as their mean."""
-    there = [name for name in replays if _NO_MEMORY in _of(runs, name)]
-    rows = []
+    there, rows = kinds(chosen(found, player=_NO_MEMORY), "replay"), list[list[str]]()
     for player in _REMEMBERING:
-        less = [difference(_less(_of(runs, name)[player], _of(runs, name)[_NO_MEMORY])) for name in there]
+        less = [_less(found, name, player, _NO_MEMORY) for name in there]
         rows.append([player.partition(",")[0], *(f"{each}; {each.wins} of {each.pairs}" for each in less)])
     return Table("Memories: regret less that without one, median [95% interval]; below it", ["memory", *there], rows)
 
 
-def _claims(runs: list[dict[str, Any]], replays: tuple[str, ...]) -> Table:
-    rows, bandits = [], {player for players in _PLAYERS.values() for player in players}
-    for name in replays:
-        regrets = _of(runs, name)
-        played = [player for player in regrets if player in bandits]
-        best = min(played, key=lambda player: statistics.fmean(regrets[player]))
-        mine, random = regrets[RECOMMENDED[name]], [1.0] * len(regrets[best])
-        less = [difference(_less(mine, other)) for other in (random, regrets[_HISTORY], regrets[best])]
+def _claims(found: list[Measurement]) -> Table:
+    rows, bandits = list[list[str]](), {player for players in _PLAYERS.values() for player in players}
+    for name in kinds(found, "replay"):
+        regrets = {player: values(found, "regret", replay=name, player=player) for player in bandits}
+        best = min(filter(regrets.get, regrets), key=lambda player: statistics.fmean(regrets[player]))
+        less_random = {
+            player: difference([each - 1.0 for each in regret]) for player, regret in regrets.items() if regret
+        }
+        mine = RECOMMENDED[name]
+        less = [less_random[mine], *(_less(found, name, mine, other) for other in (_HISTORY, best))]
         if name.startswith("stocks"):
-            verdicts = [not any(_is_below(difference(_less(regrets[player], random))) for player in played), None, None]
+            marks = [mark(not any(map(_is_below, less_random.values()))), "", ""]
         else:
-            verdicts = [_is_below(less[0]), less[1].lower is None or less[1].lower <= 0.0, less[2].median <= _NEAR]
-        marks = ["" if verdict is None else " ✓" if verdict else " ✗" for verdict in verdicts]
-        rows.append([name, RECOMMENDED[name], *(f"{a}{b}" for a, b in zip(less, marks, strict=True)), best])
+            not_above = less[1].lower is None or less[1].lower <= 0.0
+            marks = [mark(_is_below(less[0])), mark(not_above), mark(less[2].median <= _NEAR)]
+        rows.append([name, mine, *(f"{a}{b}" for a, b in zip(less, marks, strict=True)), best])
     head = ["replay", "recommended", "(a) less random", f"(b) less {_HISTORY}", "(c) less the best bandit", "which is"]
     return Table("What was claimed: differences in regret, median [95% interval]", head, rows)
 

@@ -23,14 +23,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
+from botorch.acquisition import UpperConfidenceBound
+from botorch.models import SingleTaskGP, SingleTaskVariationalGP
+from botorch.optim import optimize_acqf_discrete
+from gpytorch.likelihoods import GaussianLikelihood
+from torch import Tensor
 from tqdm import tqdm
 
 import torch_kbandits
 from benchmarks.arm_bandits import BETA, OVERSAMPLING, REGULARIZATION, kernel
-from benchmarks.bandwidth import product_ms
-from benchmarks.peer_rounds import Steps, offered, peers, reward
-from benchmarks.report import ROOT, Report, Table, spread
+from benchmarks.contextual_players import AuthorsEKUCB, Surrogate
+from benchmarks.references import Problem, bkb_round
+from benchmarks.runner import ROOT, Found, Measurement, Table, benchmark, chosen, kinds, product_ms, seconds_of, spread
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, LearnedPrior, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, EKUCB
 from torch_kbandits.bandit import GlobalBatchRule
@@ -42,6 +48,10 @@ ANY, STAYS, GAINS, LOSES = CHANGES = ("any", "stays", "gains a point", "loses po
 
 #: Measures cases with the package of a folder; ``benchmarks`` are those of this checkout.
 _SERVE = "import sys, benchmarks; sys.path.insert(0, sys.argv[1]); from benchmarks.rounds import serve; serve()"
+
+
+#: The milliseconds of each round, and what returns the points that the model is at then.
+Steps = Iterator[tuple[float, Callable[[], Any]]]
 
 
 @dataclass(frozen=True)
@@ -59,8 +69,11 @@ class Sizes:
     example: bool = True
     repeats: int = 3
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in asdict(self).items())
 
-QUICK = Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
+
+FULL, QUICK = Sizes(), Sizes((10, 30, 40), 200, 2, 4, (5, 10), False, 2)
 
 
 @dataclass(frozen=True)
@@ -76,21 +89,22 @@ class Case:
     dtype: torch.dtype = torch.float64
 
 
-def run(quick: bool = False, million: bool = False, against: Path | None = None, only: str = "") -> Report:
+@benchmark(sizes=QUICK)
+def rounds(sizes: Sizes = FULL, million: bool = False, against: str | None = None, only: str = "") -> Found:
     """Play the cases with names that contain ``only``, here and maybe with another checkout in turns."""
-    sizes, threads, measurements = QUICK if quick else Sizes(), torch.get_num_threads(), list[dict[str, Any]]()
+    threads, found = torch.get_num_threads(), list[Measurement]()
     others = peers(_uniform(sizes.arms[2]), 10 * sizes.first, sizes.rounds)
-    played = cases(sizes, quick or million) | {name: Case(steps) for name, steps in others.items()}
+    played = cases(sizes, million or sizes == QUICK) | {name: Case(steps) for name, steps in others.items()}
     torch.set_num_threads(2)
     try:
-        with nullcontext(lambda _: None) if against is None else _other(against, quick) as there:
+        with nullcontext(lambda _: None) if against is None else _other(Path(against), sizes == QUICK) as there:
             turns = list(product((name for name in played if only in name), range(sizes.repeats)))
-            for name, _ in tqdm(turns, desc="rounds", unit="case"):
-                found = {"here": measure(played[name]), "there": None if name in others else there(name)}
-                measurements.append({"case": name} | found)
+            for name, _ in tqdm(turns, "rounds"):
+                both = {"here": measure(played[name]), "there": None if name in others else there(name)}
+                found.append({"case": name} | both)
     finally:
         torch.set_num_threads(threads)
-    return Report("rounds", asdict(sizes), [_table(measurements, against is not None)], measurements)
+    return [_table(found, against is not None)], found
 
 
 # -------------------------------------------------------------------- what is played
@@ -136,7 +150,18 @@ def cases(sizes: Sizes, million: bool) -> dict[str, Case]:
     return found
 
 
-def _uniform(number: int) -> torch.Tensor:
+def reward(X: Tensor, context: Tensor | None = None) -> Tensor:
+    """Return mean rewards (q,) of arms X (q, d), or of actions X (q, c) in a context (c,)."""
+    return torch.sin(7.0 * X).sum(-1) if context is None else torch.exp(-(context - X).square().sum(-1))
+
+
+def offered(t: int) -> dict[str, Tensor]:
+    """Return the context (3,) and the ten actions (10, 3) of a round."""
+    drawn = torch.rand(11, 3, generator=torch.Generator().manual_seed(t), dtype=torch.float64)
+    return {"context": drawn[0], "candidates": drawn[1:]}
+
+
+def _uniform(number: int) -> Tensor:
     return torch.rand(number, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
@@ -169,22 +194,19 @@ def _rounds(make: Callable[[], Bandit], rounds: int) -> Steps:
         yield 1e3 * (asked + time.perf_counter() - start), lambda: bandit.inducing_points
 
 
-def _told(make: Callable[[], Bandit], arms: torch.Tensor, number: int) -> Steps:
+def _told(make: Callable[[], Bandit], arms: Tensor, number: int) -> Steps:
     rows = torch.randint(len(arms), (number,), generator=torch.Generator().manual_seed(1))
     for bandit in (make() for _ in range(3)):
-        start = time.perf_counter()
-        bandit.tell(arms[rows], reward(arms[rows]))
-        yield 1e3 * (time.perf_counter() - start), partial(getattr, bandit, "inducing_points")
+        tell = partial(bandit.tell, arms[rows], reward(arms[rows]))
+        yield 1e3 * seconds_of(tell), partial(getattr, bandit, "inducing_points")
 
 
 def _replayed(make: Callable[[], Bandit], rounds: int) -> Steps:
     played, bandit = make(), make()
     for _ in _rounds(lambda: played, rounds):
         pass
-    history = played.history
-    start = time.perf_counter()
-    bandit.replay(history)
-    yield 1e3 * (time.perf_counter() - start) / rounds, lambda: bandit.inducing_points
+    replay = partial(bandit.replay, played.history)
+    yield 1e3 * seconds_of(replay) / rounds, lambda: bandit.inducing_points
 
 
 def _example(starts: int) -> Steps:
@@ -193,11 +215,113 @@ def _example(starts: int) -> Steps:
     folder = Path(torch_kbandits.__file__).parents[1]
     with TemporaryDirectory() as cache:
         environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": cache}
-        start = 0.0
-        for _ in range(starts):
-            start = time.perf_counter()
-            subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True, capture_output=True)
-        yield 1e3 * (time.perf_counter() - start), tuple
+        words = {"cwd": folder, "env": environment, "check": True, "capture_output": True}
+        play = partial(subprocess.run, [sys.executable, "-c", code], **words)
+        *_, last = [seconds_of(play) for _ in range(starts)]
+        yield 1e3 * last, tuple
+
+
+# -------------------------------------------------------------------- what others play
+
+#: Arms whose posterior is computed at a time: of 512, 2,048 and all, this was the fastest for the exact model.
+_BLOCK = 512
+
+#: Points of a dictionary, observations of an exact model, and the length scale, of rounds on many arms.
+_POINTS, _OBSERVATIONS, _LENGTHSCALE = 350, (500, 2_000), 0.025
+
+
+def peers(arms: Tensor, first: int, rounds: int) -> dict[str, Callable[[], Steps]]:
+    """Return by name rounds over arms (A, d), and rounds with contexts after the first."""
+    points = arms[:_POINTS]
+    rows, rewards = np.arange(len(points)), reward(points).numpy()
+    problem, rng = Problem(arms.numpy(), _LENGTHSCALE, REGULARIZATION, BETA), np.random.default_rng(0)
+    afresh = partial(bkb_round, problem, rows, rows, rewards, OVERSAMPLING, rng)
+    variational = variational_blocks(arms, points, _LENGTHSCALE)
+    found = {"NumPy, BKB from scratch": _calls(afresh, points), "BoTorch, variational": _calls(variational, points)}
+    for n in _OBSERVATIONS:
+        known = arms[:n], reward(arms[:n]), _LENGTHSCALE
+        found[f"BoTorch, exact, posterior in blocks, n = {n:,}"] = _calls(exact_blocks(arms, *known), known[0])
+        found[f"BoTorch, exact, optimize_acqf_discrete, n = {n:,}"] = _calls(exact_search(arms, *known), known[0])
+    found = {f"{name}, {len(arms):,} arms": steps for name, steps in found.items()}
+    for scale in (1.2, 0.7):
+        found[f"NumPy, EK-UCB, 10 actions, length scale {scale}"] = partial(_ek_ucb, scale, first, rounds)
+    return found
+
+
+def _ek_ucb(lengthscale: float, first: int, rounds: int) -> Steps:
+    """Play the updates of EK-UCB's paper in NumPy, which make choices of their own."""
+    player = AuthorsEKUCB(Surrogate(lengthscale, 1.0), 1.0, 1.0, scores_what_is_left=True)
+    rng = np.random.default_rng(1)
+    for t in range(first + rounds):
+        context, actions = offered(t).values()
+        joint = torch.cat([context.expand(len(actions), -1), actions], dim=1).numpy()
+        start = time.perf_counter()
+        row = player.choose(joint)
+        chosen = time.perf_counter() - start
+        y = float(reward(actions[row], context)) + 0.1 * rng.standard_normal()
+        start = time.perf_counter()
+        player.tell(joint[row], y)
+        if t >= first:
+            yield 1e3 * (chosen + time.perf_counter() - start), lambda: player.dictionary
+
+
+def _calls(play: Callable[[], object], points: Tensor, number: int = 3) -> Callable[[], Steps]:
+    """Return what plays the same round some times, at points (m, d)."""
+    return lambda: ((1e3 * seconds_of(play), lambda: points) for _ in range(number))
+
+
+def exact_search(arms: Tensor, X: Tensor, Y: Tensor, lengthscale: float) -> Callable[[], Tensor]:
+    """Return a round of the exact GP: condition on X (n, d), Y (n,), then ``optimize_acqf_discrete`` over arms (A, d).
+
+    Hyperparameters are fixed, so nothing is fitted. BoTorch's UCB multiplies the standard deviation by √beta.
+    """
+
+    def play() -> Tensor:
+        acquisition = UpperConfidenceBound(_exact(X, Y, lengthscale), beta=BETA**2)
+        best, _ = optimize_acqf_discrete(acquisition, q=1, choices=arms)
+        return best
+
+    return play
+
+
+def exact_blocks(arms: Tensor, X: Tensor, Y: Tensor, lengthscale: float) -> Callable[[], Tensor]:
+    """Return the same round with the posterior taken in blocks of arms: the fastest way that was found."""
+    return lambda: _best_of_blocks(_exact(X, Y, lengthscale), arms)
+
+
+def variational_blocks(arms: Tensor, inducing_points: Tensor, lengthscale: float) -> Callable[[], Tensor]:
+    """Return a round of the sparse variational GP without its training: only the posterior and UCB of all arms (A, d).
+
+    The variational distribution is left where it starts, since its values do not change what a search costs. What
+    depends on the inducing points alone is cached before. ``optimize_acqf_discrete`` is not used: with 350 inducing
+    points it solves a system for every single arm and takes a hundred times as long.
+    """
+    model = SingleTaskVariationalGP(
+        inducing_points,
+        likelihood=GaussianLikelihood().to(arms),
+        covar_module=kernel(lengthscale),
+        inducing_points=inducing_points,
+        learn_inducing_points=False,
+        outcome_transform=None,
+    ).eval()
+    _best_of_blocks(model, arms[:10])
+    return lambda: _best_of_blocks(model, arms)
+
+
+def _exact(X: Tensor, Y: Tensor, lengthscale: float) -> SingleTaskGP:
+    train_Y = Y.unsqueeze(-1)
+    noise = torch.full_like(train_Y, REGULARIZATION)
+    model = SingleTaskGP(X, train_Y, noise, covar_module=kernel(lengthscale), outcome_transform=None)
+    return model.eval()
+
+
+@torch.no_grad()
+def _best_of_blocks(model: SingleTaskGP | SingleTaskVariationalGP, arms: Tensor) -> Tensor:
+    scores = []
+    for block in arms.split(_BLOCK):
+        posterior = model.posterior(block)
+        scores.append(posterior.mean + BETA * posterior.variance.sqrt())
+    return arms[torch.cat(scores).argmax(), None]
 
 
 # -------------------------------------------------------------------- how it is measured and shown
@@ -231,7 +355,7 @@ def measure(case: Case) -> dict[str, Any]:
 def serve() -> None:
     """Measure the cases whose names come in, a line each; null for one that cannot be played."""
     torch.set_num_threads(2)
-    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else Sizes(), True), sys.stdout, sys.stderr
+    known, out, sys.stdout = cases(QUICK if "quick" in sys.argv else FULL, True), sys.stdout, sys.stderr
     for name in sys.stdin:
         try:
             found = measure(known[name.rstrip("\n")])
@@ -252,10 +376,10 @@ def _other(folder: Path, quick: bool) -> Iterator[Callable[[str], dict[str, Any]
         yield there
 
 
-def _table(measurements: list[dict[str, Any]], compares: bool) -> Table:
+def _table(found: list[Measurement], compares: bool) -> Table:
     rows, median = [], statistics.median
-    for name, change in product(dict.fromkeys(run["case"] for run in measurements), CHANGES):
-        here, there = ([run[at] for run in measurements if run["case"] == name and run[at]] for at in ("here", "there"))
+    for name, change in product(kinds(found, "case"), CHANGES):
+        here, there = ([run[at] for run in chosen(found, case=name) if run[at]] for at in ("here", "there"))
         ours, theirs = ([run["rounds"][change] for run in runs if change in run["rounds"]] for runs in (here, there))
         if ours:
             mean, points = median(map(statistics.fmean, ours)), median(run["points"] for run in here)
@@ -277,7 +401,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description="Time rounds.")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that everything runs")
     parser.add_argument("--million", action="store_true", help="a million arms, too")
-    parser.add_argument("--against", type=Path, help="another checkout, whose package plays in turns")
+    parser.add_argument("--against", help="another checkout, whose package plays in turns")
     parser.add_argument("--only", default="", help="what the names of the cases contain")
-    for table in run(**vars(parser.parse_args())).tables:
+    for table in rounds.run(**vars(parser.parse_args())).tables:
         print(table.markdown())

@@ -27,10 +27,7 @@ _LATEST = 30
 class Course:
     """What a tool tries in one study, what it would use, and the processor time between two trials.
 
-    Args:
-        objective: what is tuned.
-        trials: how many there are.
-        asked: after how many of them the tool says which configuration it would use.
+    ``asked`` says after how many of them the tool says which configuration it would use.
     """
 
     def __init__(self, objective: Objective, trials: int, asked: tuple[int, ...]) -> None:
@@ -44,21 +41,16 @@ class Course:
     def play(self, configuration: Configuration) -> float:
         """Evaluate the next trial and return what the tool is told."""
         self.seconds.append(time.process_time() - self._since)
-        told = self.objective.told(configuration, len(self.tried))
+        self.told.append(self.objective.told(configuration, len(self.tried)))
         self.tried.append(dict(configuration))
-        self.told.append(told)
         self._since = time.process_time()
-        return told
+        return self.told[-1]
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether the tool is to say now which configuration it would use."""
-        return len(self.tried) in self.asked
-
-    def choose(self, configuration: Configuration) -> None:
-        """Note what the tool would use now; how long that took it does not count."""
-        self._chosen[len(self.tried)] = configuration
-        self._since = time.process_time()
+    def choose(self, says: Callable[[], Configuration]) -> None:
+        """Note what the tool would use, if it is asked now; how long that took it does not count."""
+        if len(self.tried) in self.asked:
+            self._chosen[len(self.tried)] = says()
+            self._since = time.process_time()
 
     def chosen(self, number: int) -> Configuration:
         """Return what the tool would use after so many trials: what it said, else the best that it was told."""
@@ -66,25 +58,20 @@ class Course:
 
 
 class Tuner(NamedTuple):
-    """A tool.
+    """A tool, and what it plays: "all" problems, the "moving" ones, "training", or "few", since a trial takes it long.
 
-    Attributes:
-        play: plays a course with a seed.
-        on: what it plays: "all" problems, the "moving" ones, "training", or "few", since a trial takes it long.
+    ``play`` plays a course with a seed.
     """
 
     play: Callable[[Course, int], None]
     on: Literal["all", "moving", "training", "few"] = "all"
 
 
-# ---------------------------------------------------------------- Optuna
-
-
-def _with_optuna(make: Callable[[int], BaseSampler], latest: int | None = None) -> Callable[[Course, int], None]:
+def _with_optuna(make: Callable[..., BaseSampler], latest: int | None = None, **words: Any) -> Any:
     """Return what plays the trials of a sampler, which sees all of them or the latest ones in a study of their own."""
 
     def play(course: Course, seed: int) -> None:
-        sampler = make(seed)
+        sampler = make(seed=seed, **words)
         study = optuna.create_study(sampler=sampler)
         for _ in range(course.trials):
             if latest is not None:
@@ -93,8 +80,8 @@ def _with_optuna(make: Callable[[int], BaseSampler], latest: int | None = None) 
                 study.add_trials(finished)
             trial = study.ask()
             study.tell(trial, course.play(_suggested(trial, course.objective.space)))
-            if course.is_asked and isinstance(sampler, KernelBanditSampler):
-                course.choose(sampler.recommend(study).params)
+            if isinstance(sampler, KernelBanditSampler):
+                course.choose(lambda study=study, sampler=sampler: sampler.recommend(study).params)
 
     return play
 
@@ -102,21 +89,16 @@ def _with_optuna(make: Callable[[int], BaseSampler], latest: int | None = None) 
 def _suggested(trial: Trial, space: ParameterSpace) -> Configuration:
     """Return a configuration of a space, whose parameters are suggested in their order."""
     found: dict[str, Any] = {}
-    for name, parameter in space.parameters.items():
-        if any(found.get(other) not in values for other, values in parameter.when):
+    for name, each in space.parameters.items():
+        if any(found.get(other) not in values for other, values in each.when):
             continue
-        if isinstance(parameter, Categorical):
-            found[name] = trial.suggest_categorical(name, list(parameter.choices))
-        elif isinstance(parameter, Integer):
-            found[name] = trial.suggest_int(name, parameter.low, parameter.high, log=parameter.log)
-        elif isinstance(parameter, Float):
-            found[name] = trial.suggest_float(
-                name, parameter.low, parameter.high, step=parameter.step, log=parameter.log
-            )
+        if isinstance(each, Categorical):
+            found[name] = trial.suggest_categorical(name, list(each.choices))
+        elif isinstance(each, Integer):
+            found[name] = trial.suggest_int(name, each.low, each.high, log=each.log)
+        elif isinstance(each, Float):
+            found[name] = trial.suggest_float(name, each.low, each.high, step=each.step, log=each.log)
     return found
-
-
-# ---------------------------------------------------------------- scikit-learn
 
 
 class _Played(BaseEstimator):
@@ -143,21 +125,11 @@ def _with_sklearn(course: Course, seed: int) -> None:
     """Play a ``KernelBanditSearchCV``; its one split is the trial, which has folds of its own where it needs them."""
     rows = np.arange(2)
 
-    # A function is not copied with the estimator, as a method would be.
-    def play(configuration: Configuration) -> float:
+    def play(configuration: Configuration) -> float:  # not copied with the estimator, as a method would be
         return course.play(configuration)
 
-    KernelBanditSearchCV(
-        _Played(play),
-        course.objective.space.parameters,
-        n_iter=course.trials,
-        cv=[(rows, rows)],
-        refit=False,
-        random_state=seed,
-    ).fit(np.zeros((2, 1)))
-
-
-# ---------------------------------------------------------------- Ax
+    words: dict[str, Any] = {"n_iter": course.trials, "cv": [(rows, rows)], "refit": False, "random_state": seed}
+    KernelBanditSearchCV(_Played(play), course.objective.space.parameters, **words).fit(np.zeros((2, 1)))
 
 
 def _with_ax(ours: bool) -> Callable[[Course, int], None]:
@@ -165,17 +137,14 @@ def _with_ax(ours: bool) -> Callable[[Course, int], None]:
 
     def play(course: Course, seed: int) -> None:
         client = Client(random_seed=seed)
-        client.configure_experiment(
-            parameters=[_config(name, each) for name, each in course.objective.space.parameters.items()]
-        )
+        client.configure_experiment(parameters=[_config(*each) for each in course.objective.space.parameters.items()])
         client.configure_optimization(objective="-loss")
         if ours:
             client.set_generation_strategy(kernel_bandit_strategy(seed=seed))
         for _ in range(course.trials):
             for index, parameters in client.get_next_trials(max_trials=1).items():
                 client.complete_trial(index, raw_data={"loss": course.play(parameters)})
-            if course.is_asked:
-                course.choose(recommend(client) if ours else client.get_best_parameterization()[0])
+            course.choose(lambda: recommend(client) if ours else client.get_best_parameterization()[0])
 
     return play
 
@@ -194,28 +163,20 @@ def _config(name: str, parameter: Any) -> RangeParameterConfig | ChoiceParameter
     )
 
 
-# ---------------------------------------------------------------- all of them
-
-SAMPLER, WINDOW, SEARCH, STRATEGY = (
-    "KernelBanditSampler",
-    f"KernelBanditSampler, latest {_LATEST}",
-    "KernelBanditSearchCV",
-    "kernel_bandit_strategy",
-)
+SAMPLER, WINDOW = "KernelBanditSampler", f"KernelBanditSampler, latest {_LATEST}"
+SEARCH, STRATEGY = "KernelBanditSearchCV", "kernel_bandit_strategy"
 GP, GP_WINDOW, AX, TPE, RANDOM = "GPSampler", f"GPSampler, latest {_LATEST}", "Ax's default", "TPESampler", "random"
 
 TUNERS = {
-    SAMPLER: Tuner(_with_optuna(lambda seed: KernelBanditSampler(seed=seed))),
-    WINDOW: Tuner(
-        _with_optuna(lambda seed: KernelBanditSampler(memory=SlidingWindow(_LATEST), seed=seed)), on="moving"
-    ),
-    SEARCH: Tuner(_with_sklearn, on="training"),
-    STRATEGY: Tuner(_with_ax(ours=True), on="few"),
-    GP: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed))),
-    GP_WINDOW: Tuner(_with_optuna(lambda seed: GPSampler(seed=seed), latest=_LATEST), on="moving"),
-    AX: Tuner(_with_ax(ours=False), on="few"),
-    TPE: Tuner(_with_optuna(lambda seed: TPESampler(seed=seed))),
-    RANDOM: Tuner(_with_optuna(lambda seed: RandomSampler(seed=seed))),
+    SAMPLER: Tuner(_with_optuna(KernelBanditSampler)),
+    WINDOW: Tuner(_with_optuna(KernelBanditSampler, memory=SlidingWindow(_LATEST)), "moving"),
+    SEARCH: Tuner(_with_sklearn, "training"),
+    STRATEGY: Tuner(_with_ax(ours=True), "few"),
+    GP: Tuner(_with_optuna(GPSampler)),
+    GP_WINDOW: Tuner(_with_optuna(GPSampler, _LATEST), "moving"),
+    AX: Tuner(_with_ax(ours=False), "few"),
+    TPE: Tuner(_with_optuna(TPESampler)),
+    RANDOM: Tuner(_with_optuna(RandomSampler)),
 }
 
 

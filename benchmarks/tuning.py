@@ -15,21 +15,15 @@ median lies below 0, behind where it lies above.
 """
 
 import statistics
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from typing import Any
+from itertools import product
 
-import optuna
+import numpy as np
 from tqdm import tqdm
 
-from benchmarks.parts import Parts
-from benchmarks.report import Report, Table
+from benchmarks.runner import Found, Measurement, Parts, Table, benchmark, chosen, values
 from benchmarks.tuners import GP, SAMPLER, TUNERS, WINDOW, Course, played
 from benchmarks.tuning_problems import PROBLEMS
 from torch_kbandits.experiments.summary import Difference, difference, estimate
-
-#: By problem and tool, the measurement of each seed.
-Studies = dict[tuple[str, str], dict[int, dict[str, Any]]]
 
 #: After so many trials, of those at which studies are looked at, tables show values.
 _SHOWN = (10, 20, 40, 60)
@@ -38,166 +32,147 @@ _SHOWN = (10, 20, 40, 60)
 _RECENT = 10
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What is run. Seeds are of the problem, its noise and the tool.
+@benchmark(
+    problems=("wells", "drift"),
+    seeds=(0,),
+    checkpoints=(6, 10, 12),
+    trials=12,
+    few_problems=("wells",),
+    few_seeds=1,
+    few_trials=6,
+)
+def tuning(
+    parts: Parts,
+    problems: tuple[str, ...] = tuple(PROBLEMS),
+    seeds: tuple[int, ...] = tuple(range(500, 509)),
+    checkpoints: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 60),
+    trials: int | None = None,
+    few_problems: tuple[str, ...] = ("slices", "cells"),
+    few_seeds: int = 3,
+    few_trials: int = 30,
+) -> Found:
+    """Play a study with each tool on each problem and seed, which is of the problem, its noise and the tool.
 
-    A problem has its own number of trials unless ``trials`` says otherwise. The tools of Ax play few problems and
-    seeds, and fewer trials.
+    Seeds come last, so that a run may stop after any of them. A problem has its own number of trials unless ``trials``
+    says otherwise. The tools of Ax play few problems and seeds, and fewer trials.
     """
-
-    problems: tuple[str, ...] = tuple(PROBLEMS)
-    seeds: tuple[int, ...] = tuple(range(500, 509))
-    checkpoints: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 60)
-    trials: int | None = None
-    few_problems: tuple[str, ...] = ("slices", "cells")
-    few_seeds: int = 3
-    few_trials: int = 30
-
-    def of(self, problem: str, few: bool = False) -> tuple[int, ...]:
-        """Return the numbers of trials after which a study is looked at; the last is its end."""
-        trials = self.few_trials if few else self.trials or PROBLEMS[problem].trials
-        return tuple(number for number in self.checkpoints if number <= trials)
+    few = {"problems": few_problems, "seeds": seeds[:few_seeds], "trials": few_trials}
+    keys = studies(problems, seeds, trials, few)
+    found = [parts.measured(key, lambda key=key: measured(key, checkpoints)) for key in tqdm(keys, "tuning")]
+    return tables(found, few), found
 
 
-QUICK = Sizes(("wells", "drift"), (0,), (6, 10, 12), 12, ("wells",), 1, 6)
-
-
-def run(quick: bool, parts: Parts) -> Report:
-    """Play a study with each tool on each problem and seed; seeds come last, so that a run may stop after any of them.
-
-    Args:
-        quick: whether to play next to nothing.
-        parts: where studies are kept, and taken from.
-    """
-    sizes = QUICK if quick else Sizes()
-    measurements = [
-        parts.measured(key, lambda key=key: measured(key, sizes))
-        for key in tqdm(studies(sizes), desc="tuning", unit="study")
-    ]
-    versions = {"optuna": optuna.__version__, "ax": version("ax-platform")}
-    return Report("tuning", asdict(sizes) | versions, tables(measurements, sizes), measurements)
-
-
-def studies(sizes: Sizes) -> list[dict[str, Any]]:
+def studies(
+    problems: tuple[str, ...], seeds: tuple[int, ...], trials: int | None, few: Measurement
+) -> list[Measurement]:
     """Return what is played: each problem, tool, seed and number of trials."""
     found = []
-    for seed in sizes.seeds:
-        for name in sizes.problems:
-            problem, few = PROBLEMS[name], name in sizes.few_problems and seed in sizes.seeds[: sizes.few_seeds]
-            on = {"all": True, "moving": problem.moves, "training": problem.trains, "few": few}
-            found += [
-                {"problem": name, "tool": tool, "seed": seed, "trials": sizes.of(name, how.on == "few")[-1]}
-                for tool, how in TUNERS.items()
-                if on[how.on]
-            ]
+    for seed, name in product(seeds, problems):
+        problem, is_few = PROBLEMS[name], name in few["problems"] and seed in few["seeds"]
+        on = {"all": True, "moving": problem.moves, "training": problem.trains, "few": is_few}
+        for tool, how in TUNERS.items():
+            if on[how.on]:
+                number = few["trials"] if how.on == "few" else trials or problem.trials
+                found.append({"problem": name, "tool": tool, "seed": seed, "trials": number})
     return found
 
 
-def measured(key: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
+def measured(key: Measurement, checkpoints: tuple[int, ...]) -> Measurement:
     """Play a study and return what it is judged by, all of it without noise.
 
-    Returns:
-        By the numbers of trials, as texts, the values of what the tool would use then, or where values move the means
-        of the last trials; ``judged``, the last of these, or the mean of all trials after the first ten; and the median
-        of the processor seconds from one trial to the next.
+    ``values`` are, by the numbers of trials, those of what the tool would use then, or where they move the means of the
+    last trials; ``judged`` is the last, or the mean of all after the first ten.
     """
     problem = PROBLEMS[key["problem"]]
-    asked = tuple(number for number in sizes.checkpoints if number <= key["trials"])
+    asked = tuple(number for number in checkpoints if number <= key["trials"])
     objective = problem.make(key["seed"])
     course = played(key["tool"], Course(objective, key["trials"], () if problem.moves else asked), key["seed"])
     if problem.moves:
         paid = [objective.value(each, number) for number, each in enumerate(course.tried)]
-        values = {str(number): statistics.fmean(paid[max(0, number - _RECENT) : number]) for number in asked}
+        shown = {str(number): statistics.fmean(paid[max(0, number - _RECENT) : number]) for number in asked}
         judged = statistics.fmean(paid[_RECENT:])
     else:
-        values = {str(number): objective.value(course.chosen(number), number) for number in asked}
-        judged = values[str(key["trials"])]
-    return {"values": values, "judged": judged, "seconds": statistics.median(course.seconds)}
+        shown = {str(number): objective.value(course.chosen(number), number) for number in asked}
+        judged = shown[str(asked[-1])]
+    return {"values": shown, "judged": judged, "seconds": statistics.median(course.seconds)}
 
 
 # ---------------------------------------------------------------- what is shown
 
 
-def tables(measurements: list[dict[str, Any]], sizes: Sizes) -> list[Table]:
+def tables(found: list[Measurement], few: Measurement) -> list[Table]:
     """Return who is ahead, a table for each problem, that with Ax, and the seconds."""
-    studies_of: Studies = {}
-    for each in measurements:
-        studies_of.setdefault((each["problem"], each["tool"]), {})[each["seed"]] = each
-    of_problems = [_of_problem(problem, studies_of, sizes) for problem in sizes.problems]
-    return [_ahead(studies_of, sizes), *of_problems, _few(studies_of, sizes), _seconds(studies_of, sizes)]
+    problems = list(dict.fromkeys(each["problem"] for each in found))
+    shown = [_of_problem(problem, chosen(found, problem=problem)) for problem in problems]
+    return [_ahead(found, problems), *shown, _few(found, few), _seconds(found, problems)]
 
 
-def ours(problem: str) -> str:
+def _ours(problem: str) -> str:
     """Return which of our tools the others are compared with."""
     return WINDOW if PROBLEMS[problem].moves else SAMPLER
 
 
-def _paired(studies_of: Studies, problem: str, one: str, other: str) -> Difference | None:
+def _paired(here: list[Measurement], one: str, other: str) -> Difference | None:
     """Return what the first tool is judged by less the second's, seed by seed; None where there are no such pairs."""
-    first, second = (studies_of.get((problem, name), {}) for name in (one, other))
-    pairs = [(first[seed]["judged"], second[seed]["judged"]) for seed in first if seed in second]
-    return difference([left - right for left, right in pairs]) if pairs else None
+    first, second = ({each["seed"]: each["judged"] for each in chosen(here, tool=name)} for name in (one, other))
+    pairs = [value - second[seed] for seed, value in first.items() if seed in second]
+    return difference(pairs) if pairs else None
 
 
-def _ahead(studies_of: Studies, sizes: Sizes) -> Table:
-    rows = []
-    others = [name for name, tool in TUNERS.items() if tool.on != "few"]
-    for problem in sizes.problems:
-        cells = []
+def _ahead(found: list[Measurement], problems: list[str]) -> Table:
+    others, rows = [name for name, tool in TUNERS.items() if tool.on != "few"], list[list[str]]()
+    for problem in problems:
+        us, cells = _ours(problem), list[str]()
         for name in others:
-            found = None if name == ours(problem) else _paired(studies_of, problem, ours(problem), name)
-            cells.append("–" if found is None else f"{_verdict(found)}{found.wins} of {found.pairs}")
-        rows.append([problem, ours(problem), *cells])
+            less = None if name == us else _paired(chosen(found, problem=problem), us, name)
+            cells.append("–" if less is None else f"{_verdict(less)}{less.wins} of {less.pairs}")
+        rows.append([problem, us, *cells])
     title = "Who is ahead at the end: the interval of paired differences, and in how many seeds ours is below"
     return Table(title, ["problem", "ours", *(f"against {name}" for name in others)], rows)
 
 
-def _verdict(found: Difference) -> str:
-    if found.lower is None or found.upper is None:
+def _verdict(less: Difference) -> str:
+    if less.lower is None or less.upper is None:
         return ""
-    return "ahead, " if found.upper < 0.0 else "behind, " if found.lower > 0.0 else "level, "
+    return "ahead, " if less.upper < 0.0 else "behind, " if less.lower > 0.0 else "level, "
 
 
-def _of_problem(problem: str, studies_of: Studies, sizes: Sizes) -> Table:
-    moves, us = PROBLEMS[problem].moves, ours(problem)
-    shown = [number for number in sizes.of(problem) if number in _SHOWN]
-    rows = []
-    for name, tool in TUNERS.items():
-        of = studies_of.get((problem, name), {}).values()
-        if not of or tool.on == "few":
-            continue
+def _of_problem(problem: str, here: list[Measurement]) -> Table:
+    moves, us, rows = PROBLEMS[problem].moves, _ours(problem), list[list[str]]()
+    shown = [number for number in _SHOWN if str(number) in chosen(here, tool=us)[0]["values"]]
+    for name in [name for name, tool in TUNERS.items() if tool.on != "few" and chosen(here, tool=name)]:
+        of = chosen(here, tool=name)
         cells = [str(estimate([each["values"][str(number)] for each in of])) for number in shown]
-        if moves:
-            cells.append(str(estimate([each["judged"] for each in of])))
-        found = None if name == us else _paired(studies_of, problem, name, us)
-        cells += ["–", "–"] if found is None else [str(found), f"{found.wins} of {found.pairs}"]
-        rows.append([name, *cells])
-    heads = [f"to {number}" if moves else f"after {number}" for number in shown]
-    title = f"{problem}: {PROBLEMS[problem].measure}, medians [quartiles] of {len(sizes.seeds)} seeds"
-    columns = ["tool", *heads, *([f"all after {_RECENT}"] if moves else []), f"less that of {us} [95%]", "below it"]
-    return Table(title, columns, rows)
+        cells += [str(estimate(values(of, "judged")))] * moves
+        less = None if name == us else _paired(here, name, us)
+        rows.append([name, *cells, *(["–", "–"] if less is None else [str(less), f"{less.wins} of {less.pairs}"])])
+    heads = [f"to {number}" if moves else f"after {number}" for number in shown] + [f"all after {_RECENT}"] * moves
+    title = f"{problem}: {PROBLEMS[problem].measure}, medians [quartiles] of {len(chosen(here, tool=us))} seeds"
+    return Table(title, ["tool", *heads, f"less that of {us} [95%]", "below it"], rows)
 
 
-def _few(studies_of: Studies, sizes: Sizes) -> Table:
-    end, seeds = str(sizes.few_trials), sizes.seeds[: sizes.few_seeds]
-    rows = []
-    for name, tool in TUNERS.items():
-        if tool.on in ("all", "few"):
-            of = [[studies_of[problem, name][seed] for seed in seeds] for problem in sizes.few_problems]
-            rows.append([name, *(str(estimate([each["values"][end] for each in studies])) for studies in of)])
-    title = f"With Ax: values after {end} trials, medians [range] of seeds {seeds[0]} to {seeds[-1]}"
-    return Table(title, ["tool", *(f"{name}: {PROBLEMS[name].measure}" for name in sizes.few_problems)], rows)
+def _few(found: list[Measurement], few: Measurement) -> Table:
+    rows, (problems, seeds, trials) = [], few.values()
+    for name in [name for name, tool in TUNERS.items() if tool.on in ("all", "few")]:
+        of = [
+            [each for each in chosen(found, tool=name, problem=problem) if each["seed"] in seeds]
+            for problem in problems
+        ]
+        rows.append([name, *(str(estimate([each["values"][str(trials)] for each in runs])) for runs in of)])
+    title = f"With Ax: values after {trials} trials, medians [range] of seeds {seeds[0]} to {seeds[-1]}"
+    return Table(title, ["tool", *(f"{name}: {PROBLEMS[name].measure}" for name in problems)], rows)
 
 
-def _seconds(studies_of: Studies, sizes: Sizes) -> Table:
+def _seconds(found: list[Measurement], problems: list[str]) -> Table:
     rows = []
     for name in TUNERS:
         cells = []
-        for problem in sizes.problems:
-            of, gp = studies_of.get((problem, name), {}), studies_of[problem, GP]
-            ratios = [each["seconds"] / gp[seed]["seconds"] for seed, each in of.items()]
-            cells.append(f"{statistics.median(ratios):.2g}" if ratios else "–")
+        for problem in problems:
+            mine, gp = (
+                {each["seed"]: each["seconds"] for each in chosen(found, problem=problem, tool=tool)}
+                for tool in (name, GP)
+            )
+            cells.append(f"{np.median([mine[seed] / gp[seed] for seed in mine]):.2g}" if mine else "–")
         rows.append([name, *cells])
     title = f"Processor seconds from one trial to the next, over {GP}'s: medians of studies' medians, paired by seed"
-    return Table(title, ["tool", *sizes.problems], rows)
+    return Table(title, ["tool", *problems], rows)

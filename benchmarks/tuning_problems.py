@@ -38,12 +38,9 @@ _SCALERS: dict[str, Callable[[], Any]] = {
 
 
 class Objective(NamedTuple):
-    """What is to be minimised. Both functions take a configuration and the number of a trial, and draw nothing else.
+    """What is to be minimised: what a trial returns, with its noise, and what the configuration is worth then without.
 
-    Attributes:
-        space: of the configurations.
-        told: what a trial returns, with its noise.
-        value: what the configuration is worth at the time of the trial, without noise.
+    Both functions take a configuration and the number of a trial, and draw nothing else.
     """
 
     space: ParameterSpace
@@ -52,15 +49,7 @@ class Objective(NamedTuple):
 
 
 class TuningProblem(NamedTuple):
-    """A problem.
-
-    Attributes:
-        make: takes a seed to the objective.
-        measure: what a value is.
-        moves: whether values change from trial to trial.
-        trains: whether a trial is a cross-validation.
-        trials: how many a study has.
-    """
+    """What makes an objective of a seed; what a value is, whether it moves from trial to trial or a trial trains."""
 
     make: Callable[[int], Objective]
     measure: str
@@ -73,11 +62,7 @@ class TuningProblem(NamedTuple):
 
 
 def wells(seed: int) -> Objective:
-    """Return a function of eight parameters with many wells; its least value is 0.
-
-    Ackley's function of four numbers, of which a choice of five moves two, plus bowls of a number on steps, a
-    whole number and a logarithmic one, and a step for all choices but one.
-    """
+    """Return Ackley's function of four numbers, two of which a choice of five moves, and bowls of three; least 0."""
     draw = np.random.default_rng(seed)
     centre, shifts = draw.uniform(-0.6, 0.6, 4), draw.uniform(-0.3, 0.3, (5, 2))
     offsets = draw.permutation([0.0, 0.5, 1.0, 1.5, 2.0])
@@ -98,10 +83,9 @@ def wells(seed: int) -> Objective:
 
 
 def drift(seed: int) -> Objective:
-    """Return a bowl of three numbers whose centre walks to and fro, with a choice of three; its least value is 0.
+    """Return a bowl of three numbers whose centre walks to and fro, by 0.005 to 0.015 a trial; its least value is 0.
 
-    In a trial the centre moves by 0.005 to 0.015 in each number of [0, 1], and turns back at the ends. What each choice
-    adds goes up and down in 120 trials, each a third of the way behind the one before.
+    What each of three choices adds goes up and down in 120 trials, each a third of the way behind the one before.
     """
     draw = np.random.default_rng(seed)
     start, speed, phase = draw.uniform(0.0, 2.0, 3), draw.uniform(0.005, 0.015, 3), draw.uniform(0.0, 1.0)
@@ -161,21 +145,14 @@ def _network(dataset: str, seed: int) -> Objective:
     Source: Klein and Hutter, arXiv:1905.04970, as ``environments.hpolib`` has it.
     """
     table: Any = environments.build("hpolib", dataset=dataset, seed=seed)
-    tables: Any = HPOLib
-    levels = [len(values) for values in tables.search_space.values()]
-    words = {name: tables.param_types[name] is str for name in tables.search_space}
-    space = {
-        name: Categorical(list(values)) if words[name] else Integer(0, len(values) - 1)
-        for name, values in tables.search_space.items()
-    }
+    levels: dict[str, list[Any]] = {name: list(values) for name, values in HPOLib.search_space.items()}
+    words = {name for name in levels if HPOLib.param_types[name] is str}
+    space = {name: Categorical(each) if name in words else Integer(0, len(each) - 1) for name, each in levels.items()}
     best = float(table.means.max())
 
     def row(given: Configuration) -> int:
-        place = [
-            list(values).index(given[name]) if words[name] else given[name]
-            for name, values in tables.search_space.items()
-        ]
-        return int(np.ravel_multi_index(place, levels))
+        place = [each.index(given[name]) if name in words else given[name] for name, each in levels.items()]
+        return int(np.ravel_multi_index(place, [len(each) for each in levels.values()]))
 
     def told(given: Configuration, number: int) -> float:
         at = row(given)
@@ -194,13 +171,14 @@ def switch(seed: int) -> Objective:
     before, after = _network("naval_propulsion", seed), _network("protein_structure", seed)
     at = int(np.random.default_rng(seed).integers(25, 36))
 
-    def told(given: Configuration, number: int) -> float:
-        return (before if number < at else after).told(given, number)
+    def now(number: int) -> Objective:
+        return before if number < at else after
 
-    def value(given: Configuration, number: int) -> float:
-        return (before if number < at else after).value(given, number)
-
-    return Objective(before.space, told, value)
+    return Objective(
+        before.space,
+        lambda given, number: now(number).told(given, number),
+        lambda given, number: now(number).value(given, number),
+    )
 
 
 # ---------------------------------------------------------------- trainings
@@ -232,7 +210,7 @@ def cells(seed: int) -> Objective:
         parts = PCA(given["components"], whiten=given["whiten"], random_state=0)
         return make_pipeline(_SCALERS[given["scaler"]](), parts, machine)
 
-    return _trained(space, model, X, y, "roc_auc", lambda score: 1.0 - score, seed)
+    return _trained(space, model, (X, y), "roc_auc", lambda score: 1.0 - score, seed)
 
 
 def machine_or_forest(seed: int) -> Objective:
@@ -263,7 +241,7 @@ def machine_or_forest(seed: int) -> Objective:
             return make_pipeline(StandardScaler(), SVR(max_iter=5_000, **words))
         return RandomForestRegressor(n_estimators=20, random_state=0, **words)
 
-    return _trained(space, model, X, y, "r2", lambda score: min(1.0 - score, 2.0), seed)
+    return _trained(space, model, (X, y), "r2", lambda score: min(1.0 - score, 2.0), seed)
 
 
 def meats(seed: int) -> Objective:
@@ -297,14 +275,13 @@ def meats(seed: int) -> Objective:
         parts = PCA(given["components"], whiten=given["whiten"], random_state=0)
         return make_pipeline(StandardScaler(), parts, learner)
 
-    return _trained(space, model, X, y, "r2", lambda score: math.log10(min(1.0 - score, 2.0)), seed)
+    return _trained(space, model, (X, y), "r2", lambda score: math.log10(min(1.0 - score, 2.0)), seed)
 
 
 def _trained(
     space: dict[str, Any],
     model: Callable[[Configuration], Any],
-    X: np.ndarray,
-    y: np.ndarray,
+    data: tuple[np.ndarray, np.ndarray],
     scoring: str,
     error: Callable[[float], float],
     seed: int,
@@ -319,17 +296,16 @@ def _trained(
         before = np.random.get_state()  # noqa: NPY002
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of searches that end after so many steps
-            found = float(cross_val_score(learner, X, y, cv=folds, scoring=scoring).mean())
+            found = float(cross_val_score(learner, *data, cv=folds, scoring=scoring).mean())
         np.random.set_state(before)  # noqa: NPY002
         return error(found)
 
-    known: dict[tuple[Any, ...], float] = {}
+    @cache
+    def judged(*items: tuple[str, Any]) -> float:
+        return float(np.mean([scored(dict(items), 1, judge) for judge in range(_JUDGES)]))
 
     def value(given: Configuration, number: int) -> float:
-        key = tuple(sorted(given.items()))
-        if key not in known:
-            known[key] = float(np.mean([scored(given, 1, judge) for judge in range(_JUDGES)]))
-        return known[key]
+        return judged(*sorted(given.items()))
 
     return Objective(ParameterSpace(space), lambda given, number: scored(given, 0, number), value)
 

@@ -1,4 +1,4 @@
-"""Plays uitvbo on a moving box: for a Python of its own, with the PyTorch, GPyTorch and BoTorch that its code needs.
+"""Plays uitvbo on a peak that swings: for a Python of its own, with the PyTorch, GPyTorch and BoTorch of its code.
 
     PYTHON -m benchmarks.uitvbo_driver < task.json
 
@@ -7,6 +7,7 @@ reads a ``task`` and prints the points that were played after the first ones, an
 
 import contextlib
 import json
+import math
 import os
 import pickle
 import sys
@@ -18,16 +19,24 @@ from typing import Any
 import torch
 from gpytorch.priors import GammaPrior
 
-from benchmarks.moving_boxes import BOXES
-
 ROOT = Path(__file__).resolve().parent.parent
+
+#: A peak that swings on an interval: the length scale of the peak, exp(−(x − c)² / (2ℓ²)), the deviation of the noise,
+#: and what is taken off rewards before a model of prior mean zero learns them.
+INTERVAL, LENGTHSCALE, NOISE, CENTRE = (-50.0, 50.0), math.sqrt(10.0), 0.1, 1.5
+
+
+def swing(points: torch.Tensor, round: int) -> torch.Tensor:
+    """Return exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5 of points (n, 1): Mauduit et al., 2025, §4.1."""
+    x = points[:, 0]
+    return torch.exp(-0.05 * (x - 5.0 * math.sin(0.1 * round)) ** 2) + 0.5 * torch.cos(0.2 * x) + 1.5
 
 
 def play(task: dict[str, Any]) -> dict[str, Any]:
     """Let their time-varying Bayesian optimisation play, in its own loop, with constants that are given.
 
     Args:
-        task: ``folder`` of the checkout; ``box`` by name; ``seed`` of PyTorch; ``forgetting``, "B2P_OU" or "UI", and
+        task: ``folder`` of the checkout; ``seed`` of PyTorch; ``forgetting``, "B2P_OU" or "UI", and
             its ``factor``; the ``first`` points (m, d) and the ``noise`` (T,) of all rounds.
     """
     sys.path.insert(0, task["folder"])
@@ -35,13 +44,12 @@ def play(task: dict[str, Any]) -> dict[str, Any]:
 
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(task["seed"])
-    box, noise, first = BOXES[task["box"]], torch.tensor(task["noise"]), torch.tensor(task["first"])
-    bounds = torch.tensor(box.bounds).T
+    noise, first = torch.tensor(task["noise"]), torch.tensor(task["first"])
 
     def reward(points: torch.Tensor, times: torch.Tensor) -> torch.Tensor:
         rounds = [int(each) for each in times]
-        means = [box.means(points[row, None], round) for row, round in enumerate(rounds)]
-        return torch.cat(means) - box.centre + noise[rounds]
+        means = [swing(points[row, None], round) for row, round in enumerate(rounds)]
+        return torch.cat(means) - CENTRE + noise[rounds]
 
     class FromGivenPoints(TimeVaryingBOModel):
         def generate_initial_data(self, n_training_points: int, seed: int, start_time: int = 0) -> Any:
@@ -53,10 +61,10 @@ def play(task: dict[str, Any]) -> dict[str, Any]:
     player = FromGivenPoints(
         {
             "objective_function": reward,
-            "spatio_dimensions": len(box.bounds),
-            "noise_lvl": box.noise,
-            "scaling_factors": torch.ones(len(box.bounds)),
-            "feasible_set": bounds,
+            "spatio_dimensions": 1,
+            "noise_lvl": NOISE,
+            "scaling_factors": torch.ones(1),
+            "feasible_set": torch.tensor([INTERVAL]).T,
         },
         {
             "constrained_dimensions": [],
@@ -67,7 +75,7 @@ def play(task: dict[str, Any]) -> dict[str, Any]:
             "truncation_bounds": [0, 2],
             "prior_mean": 0.0,
             "lengthscale_constraint": None,
-            "lengthscale_hyperprior": GammaPrior(100.0 * box.lengthscale, 100.0),  # its mean is taken
+            "lengthscale_hyperprior": GammaPrior(100.0 * LENGTHSCALE, 100.0),  # its mean is taken
         },
         {},
         maximze_acq=True,

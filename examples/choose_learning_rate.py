@@ -12,29 +12,22 @@ choices, constant rates and cosine schedules. A bandit needs a single training a
 Writes ``record.json`` and ``figure.png`` to ``runs/choose_learning_rate``.
 """
 
-import argparse
 import math
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
-from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 import torch
-from choose_learning_rate_figure import draw
 from choose_learning_rate_training import MOMENTA, RATES, TOLERANCE, Training
+from common import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, Record, runs_of, spread
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from records import make_folder, versions, whole_number, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from torch_kbandits import algorithms
 from torch_kbandits.memory import LinearGrowth, Memory, SlidingWindow, UncertaintyInjection
-from torch_kbandits.plotting.style import write_figure
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].
 ARMS = torch.cartesian_prod(
@@ -48,65 +41,57 @@ DEVIATION, LENGTHSCALES, REGULARIZATION, BETA = 0.15, (0.3, 1.0), 0.001, 1.0
 #: Epochs after which the figure shows what each rate would bring.
 LOOKS = (0, 3, 20, 60)
 
-Chooser = Callable[[int], tuple[float, float]]
+MEMORIES: dict[str, Memory | None] = {
+    "bandit, static": None,
+    "bandit, window of 20": SlidingWindow(20),
+    "bandit, injection": UncertaintyInjection(LinearGrowth(0.0005)),
+}
+
+#: The contenders in the order of the table.
+NAMES = [*MEMORIES, "random"] + [f"{kind} {rate}" for kind in ("constant", "cosine") for rate in (0.01, 0.1, 1.0)]
+
+#: How a rate and a momentum are chosen before an epoch, and what is done with its reward.
+Contender = tuple[Callable[[int], tuple[float, float]], Callable[[float], None]]
 
 
-def bandit_chooser(memory: Memory | None, seed: int) -> tuple[Chooser, Callable[[float], None]]:
+def bandit(memory: Memory | None, seed: int) -> Contender:
     """Return how a bandit chooses, and how it learns the reward of its choice."""
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
     kernel.outputscale = torch.tensor(DEVIATION**2, dtype=torch.float64)
     kernel.base_kernel.lengthscale = torch.tensor([LENGTHSCALES], dtype=torch.float64)
-    bandit = algorithms.EKUCB(
-        candidates=ARMS, kernel=kernel, regularization=REGULARIZATION, beta=BETA, memory=memory, seed=seed
-    )
+    prior = {"kernel": kernel, "regularization": REGULARIZATION}
+    player = algorithms.EKUCB(candidates=ARMS, beta=BETA, memory=memory, seed=seed, **prior)
 
     def choose(epoch: int) -> tuple[float, float]:
-        place, fraction = bandit.ask()[0].tolist()
+        place, fraction = player.ask()[0].tolist()
         return RATES[round(place * (len(RATES) - 1))], MOMENTA[round(fraction * (len(MOMENTA) - 1))]
 
-    return choose, lambda reward: bandit.tell(bandit.pending, torch.tensor([reward], dtype=torch.float64))
+    return choose, lambda reward: player.tell(player.pending, reward)
 
 
-def contender(name: str, epochs: int, seed: int) -> tuple[Chooser, Callable[[float], None]]:
+def contender(name: str, epochs: int, seed: int) -> Contender:
     """Return how a contender chooses before each epoch, and what it does with the reward."""
-    memories = {
-        "bandit, static": None,
-        "bandit, window of 20": SlidingWindow(20),
-        "bandit, injection": UncertaintyInjection(LinearGrowth(0.0005)),
+    if name in MEMORIES:
+        return bandit(MEMORIES[name], seed)
+    generator, (kind, _, peak) = np.random.default_rng(seed), name.partition(" ")
+    choose: dict[str, Callable[[int], tuple[float, float]]] = {
+        "random": lambda epoch: (float(generator.choice(RATES)), float(generator.choice(MOMENTA))),
+        "constant": lambda epoch: (float(peak), 0.9),
+        "cosine": lambda epoch: (float(peak) * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs)), 0.9),
     }
-    if name in memories:
-        return bandit_chooser(memories[name], seed)
-    if name == "random":
-        generator = np.random.default_rng(seed)
-        return lambda epoch: (float(generator.choice(RATES)), float(generator.choice(MOMENTA))), lambda reward: None
-    kind, peak = name.split()
-    if kind == "constant":
-        return lambda epoch: (float(peak), 0.9), lambda reward: None
-    return lambda epoch: (float(peak) * 0.5 * (1.0 + math.cos(math.pi * epoch / epochs)), 0.9), lambda reward: None
+    return choose[kind], lambda reward: None
 
 
-#: The contenders in the order of the table.
-NAMES = (
-    "bandit, static",
-    "bandit, window of 20",
-    "bandit, injection",
-    "random",
-    *(f"constant {rate}" for rate in (0.01, 0.1, 1.0)),
-    *(f"cosine {rate}" for rate in (0.01, 0.1, 1.0)),
-)
-
-
-def run(seed: int, epochs: int) -> dict[str, Any]:
+def run(seed: int, epochs: int) -> Record:
     """Let every contender train the same network on the same digits, and return the record of it."""
     torch.set_num_threads(1)
-    record: dict[str, Any] = {"seed": seed, "contenders": {}, "looks": {}}
+    record: Record = {"seed": seed, "contenders": {}, "looks": {}}
     for name in NAMES:
-        training = Training(seed)
-        choose, learn = contender(name, epochs, seed)
-        played: dict[str, Any] = {"rate": [], "momentum": [], "reward": [], "test_loss": []}
+        training, (choose, learn) = Training(seed), contender(name, epochs, seed)
+        played: Record = {"rate": [], "momentum": [], "reward": [], "test_loss": []}
         seconds = 0.0
         for epoch in range(epochs):
-            if name == "bandit, static" and epoch in LOOKS:
+            if name == NAMES[0] and epoch in LOOKS:
                 record["looks"][epoch] = training.improvements()
             started = time.perf_counter()
             rate, momentum = choose(epoch)
@@ -115,114 +100,109 @@ def run(seed: int, epochs: int) -> dict[str, Any]:
             started = time.perf_counter()
             learn(reward)
             seconds += time.perf_counter() - started
-            played["rate"].append(rate)
-            played["momentum"].append(momentum)
-            played["reward"].append(reward)
-            played["test_loss"].append(training.loss(training.digits.test))
-        record["contenders"][name] = played | {
-            "accuracy": training.accuracy(),
-            "undone": training.undone,
-            "deciding_seconds": seconds,
-        }
+            for key, value in zip(played, (rate, momentum, reward, training.loss("test")), strict=True):
+                played[key].append(value)
+        ends = {"accuracy": training.accuracy(), "undone": training.undone, "deciding_seconds": seconds}
+        record["contenders"][name] = played | ends
     return record
-
-
-def report(record: dict[str, Any], output: Path) -> None:
-    """Print what each contender reached, and how the bandits compare."""
-    runs, epochs = record["runs"], record["settings"]["epochs"]
-    title = f"{epochs} epochs, mean ± sd of {len(runs)} run(s)"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
-    headings = ("", "test loss,\nwhole training", "test loss,\nend", "test accuracy,\nend", "epochs\nundone")
-    for column in headings:
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name in NAMES:
-        played = [one["contenders"][name] for one in runs]
-        table.add_row(
-            name,
-            spread([whole(each) for each in played]),
-            spread([each["test_loss"][-1] for each in played]),
-            spread([each["accuracy"] for each in played]),
-            f"{np.mean([each['undone'] for each in played]):.1f}",
-        )
-    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
-    console.print(table)
-    console.print("Whole training: the geometric mean of the test loss after each epoch.")
-    for name in NAMES[:3]:
-        for other in ("random", "bandit, static", "constant 0.1", "cosine 1.0"):
-            if other != name:
-                console.print(verdict(name, other, runs), highlight=False)
-    console.print(f"{record['seconds']:.0f} seconds in all.", highlight=False)
-    console.print(f"Wrote {output / 'record.json'} and {output / 'figure.png'}.", highlight=False, soft_wrap=True)
-
-
-def verdict(name: str, other: str, runs: Sequence[dict[str, Any]]) -> str:
-    """Say by how much the test loss of one contender over the whole training is below that of another."""
-    ratios = np.log([whole(one["contenders"][name]) / whole(one["contenders"][other]) for one in runs])
-    text = f"{name} on {other}: test loss {np.expm1(ratios.mean()):+.1%}, lower in {(ratios < 0).sum()} of {len(runs)}"
-    if len(runs) == 1:
-        return f"{text} run."
-    error = ratios.std(ddof=1) / len(runs) ** 0.5
-    return f"{text} runs{', too little to tell them apart' if abs(ratios.mean()) <= 2.0 * error else ''}."
-
-
-def whole(played: dict[str, Any]) -> float:
-    """Return the geometric mean of the test loss over the epochs."""
-    return float(np.exp(np.mean(np.log(played["test_loss"]))))
-
-
-def spread(values: Sequence[float]) -> str:
-    """Return mean ± standard deviation."""
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Let all contenders train in every run, and write record and figure."""
-    options = parse_arguments(arguments)
-    started = time.perf_counter()
-    seeds = range(options.seed, options.seed + options.runs)
-    if options.runs == 1:
-        runs = [run(options.seed, options.epochs)]
-    else:
-        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            runs = list(pool.map(run, seeds, repeat(options.epochs)))
-    record = {
-        "settings": {
-            "epochs": options.epochs,
-            "seed": options.seed,
-            "rates": RATES,
-            "momenta": MOMENTA,
-            "tolerance": TOLERANCE,
-            "deviation": DEVIATION,
-            "lengthscales": LENGTHSCALES,
-            "regularization": REGULARIZATION,
-            "beta": BETA,
-        },
-        "versions": versions(),
-        "seconds": time.perf_counter() - started,
-        "runs": runs,
-    }
-    write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(record))
-    report(record, options.output)
+    parser = common.options_of("choose_learning_rate", __doc__)
+    common.sized(parser, "epochs", 80, 6, "epochs of a training, a choice before each", runs=8)
+    options = common.parse(parser, arguments)
+    settings = {"epochs": options.size, "seed": options.seed, "rates": RATES, "tolerance": TOLERANCE}
+    record = {"settings": settings, "runs": common.play(run, options)}
+    common.finish(options, record, report, figure=draw)
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, and make the folder to write to."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--epochs", type=whole_number(), default=80, help="epochs of a training, a choice before each")
-    parser.add_argument(
-        "--runs", type=whole_number(), default=8, help="how often all contenders start anew, two runs at a time"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
-    parser.add_argument("--quick", action="store_true", help="one run of 6 epochs")
-    parser.add_argument("--output", type=Path, default=Path("runs/choose_learning_rate"), help="folder to write to")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.epochs, options.runs = 6, 1
-    make_folder(parser, options.output)
-    return options
+def whole(played: Record) -> float:
+    """Return the geometric mean of the test loss over the epochs."""
+    return float(np.exp(np.mean(np.log(played["test_loss"]))))
+
+
+def report(record: Record) -> list[Any]:
+    """Say what each contender reached, and how the bandits compare."""
+    runs, rows, said = record["runs"], [], []
+    for name in NAMES:
+        played = [one["contenders"][name] for one in runs]
+        ends = [each["test_loss"][-1] for each in played], [each["accuracy"] for each in played]
+        undone = f"{np.mean([each['undone'] for each in played]):.1f}"
+        rows.append([name, spread([*map(whole, played)]), *map(spread, ends), undone])
+    for name in MEMORIES:
+        for other in ("random", "bandit, static", "constant 0.1", "cosine 1.0"):
+            both = [[whole(one["contenders"][each]) for one in runs] for each in (name, other)]
+            logs = np.log(both[0]) - np.log(both[1])
+            text = f"{name} on {other}: test loss {np.expm1(logs.mean()):+.1%}, lower in {(logs < 0).sum()} of "
+            is_unclear = len(runs) > 1 and bool(abs(logs.mean()) <= 2.0 * logs.std(ddof=1) / len(runs) ** 0.5)
+            said += [f"{text}{runs_of(runs)}{', too little to tell them apart' * is_unclear}."] * (other != name)
+    columns = ["", "test loss,\nwhole training", "test loss,\nend", "test accuracy,\nend", "epochs\nundone"]
+    table = common.table(f"{record['settings']['epochs']} epochs, mean ± sd of {runs_of(runs)}", columns, rows)
+    return [table, "Whole training: the geometric mean of the test loss after each epoch.", *said]
+
+
+# ---------------------------------------------------------------- figure
+
+STYLES = {
+    "bandit, static": (SKY, "-", 2.0),
+    "bandit, window of 20": (BLUE, "-", 2.4),
+    "random": (ORANGE, "-", 1.6),
+    "constant 0.01": ("0.55", ":", 1.6),
+    "constant 0.1": ("0.3", ":", 1.6),
+    "cosine 1.0": (GREEN, "--", 1.6),
+}
+
+
+def draw(record: Record) -> Figure:
+    """Return three panels: what each rate brings at several times, test losses, and the rates chosen."""
+    figure = Figure(figsize=(14.0, 4.4), layout="constrained")
+    drift, losses, chosen = figure.subplots(1, 3)
+    draw_drift(drift, record)
+    draw_losses(losses, record["runs"])
+    draw_chosen(chosen, record["runs"])
+    common.tidy([drift, losses, chosen], "abc")
+    return figure
+
+
+def draw_drift(axes: Axes, record: Record) -> None:
+    """Draw by how much the next epoch would lower the loss for each rate, at several times of the static bandit."""
+    for epoch, colour in zip(record["runs"][0]["looks"], (PURPLE, YELLOW, GREEN, BLUE), strict=False):
+        curve = np.mean([one["looks"][epoch] for one in record["runs"]], axis=0)
+        axes.plot(RATES, curve, color=colour, marker="o", markersize=3.5, label=f"after {epoch} epochs")
+    axes.axhline(0.0, color="0.5", linewidth=0.8)
+    axes.set(xscale="log", xlabel="learning rate of the next epoch", ylabel="log loss before − log loss after")
+    axes.set_yscale("symlog", linthresh=0.1)
+    ticks = [-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.5, 1.0, 2.0]
+    axes.set_yticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+    axes.set_title("What an epoch brings")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def draw_losses(axes: Axes, runs: list[Record]) -> None:
+    """Draw the test losses, geometric means over the runs."""
+    for name, (colour, line, width) in STYLES.items():
+        curves = np.log([one["contenders"][name]["test_loss"] for one in runs])
+        numbers = np.arange(1, curves.shape[1] + 1)
+        axes.plot(numbers, np.exp(curves.mean(0)), color=colour, linestyle=line, linewidth=width, label=name)
+    ticks = [0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0]
+    axes.set(xscale="log", yscale="log", xlabel="epochs", ylabel="test loss")
+    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.set_title(f"Test loss, mean of {runs_of(runs)}")
+    axes.legend(frameon=False, fontsize=9)
+
+
+def draw_chosen(axes: Axes, runs: list[Record]) -> None:
+    """Draw the rates that two bandits chose in the first run, larger where the momentum was 0.9."""
+    for name, shift in (("bandit, static", -0.2), ("bandit, window of 20", 0.2)):
+        played = runs[0]["contenders"][name]
+        sizes = [26 if momentum else 9 for momentum in played["momentum"]]
+        numbers = np.arange(1, len(sizes) + 1) + shift
+        axes.scatter(numbers, played["rate"], s=sizes, color=STYLES[name][0], alpha=0.85, label=name, linewidths=0)
+    axes.set(yscale="log", xlabel="epoch", ylabel="learning rate", ylim=(6e-4, 5.0))
+    axes.set_title("Chosen in run 1; large: momentum 0.9")
+    axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,26 +20,17 @@ RATES = tuple(float(rate) for rate in np.geomspace(1e-3, 1.0, 13))
 MOMENTA = (0.0, 0.9)
 
 
-@dataclass(frozen=True)
-class Digits:
-    """Images (n, 64) in [-1, 1] and labels (n,), in three parts."""
-
-    training: tuple[Tensor, Tensor]
-    validation: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
-
-    @classmethod
-    def load(cls, seed: int) -> "Digits":
-        """Divide the digits at random."""
-        images, labels = load_digits(return_X_y=True)
-        parts = []
-        for size in (TRAINING_SIZE, VALIDATION_SIZE, None):
-            part, left = np.arange(len(labels)), np.arange(0)
-            if size is not None:
-                part, left = train_test_split(part, train_size=size, stratify=labels, random_state=seed)
-            parts.append((torch.tensor(images[part] / 8.0 - 1.0, dtype=torch.float32), torch.tensor(labels[part])))
-            images, labels = images[left], labels[left]
-        return cls(*parts)
+def load(seed: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return images (n, 64) in [-1, 1] and labels (n,) in three parts, divided at random."""
+    images, labels = load_digits(return_X_y=True)
+    parts = {}
+    for name, size in (("training", TRAINING_SIZE), ("validation", VALIDATION_SIZE), ("test", None)):
+        part, left = np.arange(len(labels)), np.arange(0)
+        if size is not None:
+            part, left = train_test_split(part, train_size=size, stratify=labels, random_state=seed)
+        parts[name] = torch.tensor(images[part] / 8.0 - 1.0, dtype=torch.float32), torch.tensor(labels[part])
+        images, labels = images[left], labels[left]
+    return parts
 
 
 class Training:
@@ -51,26 +41,26 @@ class Training:
     """
 
     def __init__(self, seed: int) -> None:
-        self.digits = Digits.load(seed)
+        self.digits = load(seed)
         self.order = torch.Generator().manual_seed(seed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 10))
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=RATES[0], weight_decay=1e-3)
         self.undone = 0
-        self.validation_loss = self.loss(self.digits.validation)
+        self.validation_loss = self.loss("validation")
 
     def epoch(self, rate: float, momentum: float) -> float:
         """Train for an epoch and return log(validation loss before / after), at least -log TOLERANCE."""
         before, kept = self.validation_loss, self.state()
         for group in self.optimizer.param_groups:
             group["lr"], group["momentum"] = rate * (1.0 - momentum), momentum
-        images, labels = self.digits.training
+        images, labels = self.digits["training"]
         for batch in torch.randperm(TRAINING_SIZE, generator=self.order).split(BATCH_SIZE):
             self.optimizer.zero_grad()
             functional.cross_entropy(self.network(images[batch]), labels[batch]).backward()
             self.optimizer.step()
-        self.validation_loss = self.loss(self.digits.validation)
+        self.validation_loss = self.loss("validation")
         if not self.validation_loss <= TOLERANCE * before:  # nor is NaN
             self.restore(kept)
             self.validation_loss = before
@@ -79,15 +69,15 @@ class Training:
         return math.log(before / self.validation_loss)
 
     @torch.no_grad()
-    def loss(self, part: tuple[Tensor, Tensor]) -> float:
+    def loss(self, part: str) -> float:
         """Return the mean cross-entropy on a part of the digits."""
-        images, labels = part
+        images, labels = self.digits[part]
         return float(functional.cross_entropy(self.network(images), labels))
 
     @torch.no_grad()
     def accuracy(self) -> float:
         """Return the accuracy on the test digits."""
-        images, labels = self.digits.test
+        images, labels = self.digits["test"]
         return float((self.network(images).argmax(-1) == labels).double().mean())
 
     def state(self) -> tuple[dict, dict]:
@@ -102,15 +92,14 @@ class Training:
     def improvements(self, repeats: int = 3) -> list[float]:
         """Return what the next epoch would bring for each rate without momentum, mean over orders; nothing changes."""
         kept, loss, order, undone = self.state(), self.validation_loss, self.order.get_state(), self.undone
-        means = []
-        for rate in RATES:
-            rewards = []
-            for repeat in range(repeats):
-                self.restore(kept)
-                self.order.manual_seed(repeat)
-                self.validation_loss = loss
-                rewards.append(self.epoch(rate, 0.0))
-            means.append(float(np.mean(rewards)))
+
+        def brought(rate: float, repeat: int) -> float:
+            self.restore(kept)
+            self.order.manual_seed(repeat)
+            self.validation_loss = loss
+            return self.epoch(rate, 0.0)
+
+        means = [float(np.mean([brought(rate, repeat) for repeat in range(repeats)])) for rate in RATES]
         self.restore(kept)
         self.validation_loss, self.undone = loss, undone
         self.order.set_state(order)

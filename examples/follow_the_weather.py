@@ -6,8 +6,7 @@ temperature was what one had prepared for, by 0.61 if it was 5 °C off, hardly i
 those that were measured in Seattle from 2013 to 2015; only the takings are computed from them.
 
 A bandit that forgets nothing is compared with two memories, with one that needs no rate of change and, because in a
-café somebody does look at the thermometer, with one that is told yesterday's maximum as a context
-(``follow_the_weather_policies.py``).
+café somebody does look at the thermometer, with one that is told yesterday's maximum as a context.
 
     python examples/follow_the_weather.py              # about a minute
     python examples/follow_the_weather.py --quick      # a few seconds
@@ -16,180 +15,248 @@ café somebody does look at the thermometer, with one that is told yesterday's m
 Writes ``record.json``, ``seasons.png`` and ``figure.png`` to ``runs/follow_the_weather``.
 """
 
-import argparse
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
-from pathlib import Path
+from datetime import date
+from functools import partial
 from typing import Any
 
+import common
 import numpy as np
 import torch
-from follow_the_weather_figure import write_figures
-from follow_the_weather_policies import BETA, FADING, GROWTH, POLICIES, TRIED, WINDOW
-from records import make_folder, versions, whole_number, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from common import BLACK, BLUE, DASHED, GREEN, GREY, ORANGE, PURPLE, Record, below, runs_of, spread
+from gpytorch.kernels import RBFKernel
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from torch_kbandits import Bandit
+from torch_kbandits import Bandit, ContextualActions, History, algorithms
 from torch_kbandits.environments import SeattleWeather
+from torch_kbandits.plotting import plot_line
 
 #: The first day that counts, 2013-01-01; the year before is for choosing settings.
 FIRST = 366
 
+#: The multiplier of σ of all bandits.
+BETA = 2.0
 
-def play(bandit: Bandit, problem: SeattleWeather, days: range) -> dict[str, list[float]]:
+# ---------------------------------------------------------------- the bandits
+
+
+def bandit(name: str, seed: int, problem: SeattleWeather, **words: Any) -> Bandit:
+    """Return a bandit on the temperatures that may be prepared for, told takings alone."""
+    known = {"kernel": problem.kernel, "regularization": problem.regularization}
+    return algorithms.build(name, candidates=problem.arms, beta=BETA, seed=seed, **known, **words)
+
+
+def with_context(seed: int, problem: SeattleWeather, lengthscale: float = 12.0, noise: float = 0.01) -> Bandit:
+    """Return BKB on yesterday's maximum and what is prepared for: it forgets nothing and sees what moves."""
+    kernel = RBFKernel(ard_num_dims=2).double()
+    kernel.lengthscale = torch.tensor([[lengthscale, 5.0]], dtype=torch.float64)
+    actions = ContextualActions(problem.arms, context_dim=1)
+    return algorithms.CBKB(candidates=actions, kernel=kernel, regularization=noise, beta=BETA, seed=seed)
+
+
+Make = Callable[[int, SeattleWeather], Bandit]
+
+#: What was tried on 2012 for those that have a setting.
+TRIED: dict[str, Make] = {
+    **{f"window {size}": partial(bandit, "sw-gp-ucb", window=size) for size in (10, 20, 40, 80, 160)},
+    **{
+        f"growth {growth:g}": partial(bandit, "ui-gp-ucb", growth=growth)
+        for growth in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
+    },
+    **{
+        f"context {length:g} °C, λ {noise:g}": partial(with_context, lengthscale=length, noise=noise)
+        for length in (8.0, 12.0, 18.0)
+        for noise in (0.003, 0.01, 0.03)
+    },
+}
+
+STATIC, FADING = "IGP-UCB, forgets nothing", "UI-GP-UCB, memory that fades"
+
+POLICIES: dict[str, Make] = {
+    STATIC: partial(bandit, "igp-ucb"),
+    "SW-GP-UCB, last 80 days": TRIED["window 80"],
+    FADING: TRIED["growth 0.001"],
+    # It starts anew when a reward surprises it.
+    "ET-GP-UCB, rate unknown": lambda seed, problem: bandit(
+        "et-gp-ucb", seed, problem, noise_scale=problem.noise_scale
+    ),
+    "BKB told yesterday's maximum": with_context,
+}
+
+# ---------------------------------------------------------------- days
+
+
+def live(policy: Bandit, problem: SeattleWeather, days: range) -> dict[str, list[float]]:
     """Prepare for a temperature on each day and learn the takings of the evening; return what was done and lost."""
     prepared, rewards, regret = [], [], []
     for day in days:
         told: dict[str, Any] = {}
-        if bandit.candidates.is_contextual:
+        if policy.candidates.is_contextual:
             told = {"context": torch.tensor([problem.temperatures[day - 1]], dtype=torch.float64)}
-        x = bandit.ask(**told)
+        x = policy.ask(**told)
         takings = problem.pull(x, day)
-        bandit.tell(x, takings, **told)
+        policy.tell(x, takings, **told)
         prepared.append(float(x))
         rewards.append(float(takings))
         regret.append(float(problem.regret(x, day)))
     return {"prepared": prepared, "rewards": rewards, "regret": regret}
 
 
-def run(seed: int, days: int) -> dict[str, Any]:
+def run(seed: int, days: int) -> Record:
     """Let every policy live through the same days, and return the record of it."""
     torch.set_num_threads(1)
-    problem = SeattleWeather(seed=seed)
-    record: dict[str, Any] = {"seed": seed, "policies": {}}
+    problem, policies = SeattleWeather(seed=seed), {}
     for name, make in POLICIES.items():
         started = time.perf_counter()
-        bandit = make(seed, problem)
-        played = play(bandit, problem, range(FIRST, FIRST + days))
-        record["policies"][name] = played | {"seconds": time.perf_counter() - started}
-    return record
+        played = live(make(seed, problem), problem, range(FIRST, FIRST + days))
+        policies[name] = played | {"seconds": time.perf_counter() - started}
+    return {"seed": seed, "policies": policies}
 
 
 def without_learning(days: int) -> dict[str, float]:
     """Return what would be lost in a day, in the mean, by some who do not learn, or know more than takings."""
-    problem = SeattleWeather(seed=0)
-    period = range(FIRST, FIRST + days)
+    problem, period = SeattleWeather(seed=0), range(FIRST, FIRST + days)
     losses = torch.stack([problem.regret(problem.arms, day) for day in period])
     known = [problem.arms[(problem.arms - problem.temperatures[day - 1]).abs().argmin(), None] for day in period]
+    yesterday = [float(problem.regret(x, day)) for x, day in zip(known, period, strict=True)]
     return {
         "always the same, had one known which": float(losses.mean(0).min()),
         "any, by lot": float(losses.mean()),
-        "yesterday's maximum, as it was": float(
-            np.mean([float(problem.regret(x, day)) for x, day in zip(known, period, strict=True)])
-        ),
+        "yesterday's maximum, as it was": float(np.mean(yesterday)),
     }
-
-
-def report(record: dict[str, Any], output: Path) -> None:
-    """Print what each policy lost."""
-    runs, days = record["runs"], record["settings"]["days"]
-    table = Table(
-        title=f"{days:,} days from {record['dates'][0]}, mean ± sd of {len(runs)} run{'s' * (len(runs) > 1)}",
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for column in ("", "lost in a day", "in the last year", "ms a day"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name in POLICIES:
-        played = [one["policies"][name] for one in runs]
-        losses = [np.mean(one["regret"]) for one in played]
-        latest = [np.mean(one["regret"][-365:]) for one in played]
-        milliseconds = np.mean([1e3 * one["seconds"] / days for one in played])
-        table.add_row(name, spread(losses), spread(latest), f"{milliseconds:.1f}")
-    table.add_section()
-    for name, loss in record["without_learning"].items():
-        table.add_row(name, f"{loss:.3f}", "", "")
-    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
-    console.print(table)
-    console.print(
-        "Lost: the best takings of the day less the expected ones of what was prepared for; the best are 1. Runs "
-        f"differ in the noise of the takings, not in the weather. {record['seconds']:.0f} seconds in all.",
-        highlight=False,
-    )
-    names = [str(output / name) for name in ("record.json", "seasons.png", "figure.png")]
-    console.print(f"Wrote {names[0]}, {names[1]} and {names[2]}.", highlight=False, soft_wrap=True)
-
-
-def spread(values: Sequence[Any]) -> str:
-    """Return mean ± standard deviation."""
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
 def choose(seeds: Sequence[int] = (100, 101, 102)) -> None:
     """Print what the settings that were tried lose on 2012, with other seeds than the runs have."""
-    torch.set_num_threads(1)
     for name, make in TRIED.items():
-        losses = [_lost_in_2012(make, seed) for seed in seeds]
-        print(f"{name:24} {spread(losses)}", flush=True)
-
-
-def _lost_in_2012(make: Callable[[int, SeattleWeather], Bandit], seed: int) -> float:
-    problem = SeattleWeather(seed=seed)
-    return float(np.mean(play(make(seed, problem), problem, range(1, FIRST))["regret"]))
+        problems = [SeattleWeather(seed=seed) for seed in seeds]
+        years = [live(make(seed, each), each, range(1, FIRST)) for seed, each in zip(seeds, problems, strict=True)]
+        print(f"{name:24} {spread([np.mean(year['regret']) for year in years])}", flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Let all policies live through the days in every run, and write record and figure."""
-    options = parse_arguments(arguments)
-    if options.choose:
-        choose()
-        return
-    started = time.perf_counter()
-    seeds = range(options.seed, options.seed + options.runs)
-    if options.runs == 1:
-        runs = [run(options.seed, options.days)]
-    else:
-        with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-            runs = list(pool.map(run, seeds, repeat(options.days)))
+    """Let all policies live through the days in every run, and write record and figures."""
     problem = SeattleWeather(seed=0)
-    period = slice(FIRST, FIRST + options.days)
+    longest = problem.rounds - FIRST  # pyright: ignore[reportOptionalOperand]
+    parser = common.options_of("follow_the_weather", __doc__)
+    common.sized(parser, "days", longest, 60, "days from the first of January 2013", runs=4, most=longest)
+    parser.add_argument("--choose", action="store_true", help="print how settings do on 2012, and do nothing else")
+    options = common.parse(parser, arguments)
+    if options.choose:
+        return choose()
+    runs, period = common.play(run, options), slice(FIRST, FIRST + options.size)
     record = {
-        "settings": {
-            "days": options.days,
-            "seed": options.seed,
-            "beta": BETA,
-            "window": WINDOW,
-            "growth": GROWTH,
-            "shown": FADING,
-        },
-        "versions": versions(),
-        "seconds": time.perf_counter() - started,
+        "settings": {"days": options.size, "seed": options.seed, "beta": BETA, "shown": FADING},
         "dates": problem.dates[period],
         "temperatures": problem.temperatures[period],
-        "without_learning": without_learning(options.days),
+        "without_learning": without_learning(options.size),
         "runs": runs,
     }
-    write_record(options.output / "record.json", record)
-    write_figures(options.output, record)
-    report(record, options.output)
+    common.finish(options, record, report, seasons=draw_seasons, figure=draw)
+    return None
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, and make the folder to write to."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    longest = SeattleWeather(seed=0).rounds - FIRST  # pyright: ignore[reportOptionalOperand]
-    parser.add_argument(
-        "--days", type=whole_number(most=longest), default=longest, help="days from the first of January 2013"
-    )
-    parser.add_argument(
-        "--runs", type=whole_number(), default=4, help="how often all policies start anew, two runs at a time"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
-    parser.add_argument("--quick", action="store_true", help="one run of 60 days")
-    parser.add_argument("--choose", action="store_true", help="print how settings do on 2012, and do nothing else")
-    parser.add_argument("--output", type=Path, default=Path("runs/follow_the_weather"), help="folder to write to")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.days, options.runs = 60, 1
-    make_folder(parser, options.output)
-    return options
+def report(record: Record) -> list[Any]:
+    """Say what each policy lost."""
+    runs, days = record["runs"], record["settings"]["days"]
+    rows: list[list[str] | None] = []
+    for name in POLICIES:
+        played = [one["policies"][name] for one in runs]
+        losses, latest = ([np.mean(one["regret"][-last:]) for one in played] for last in (days, 365))
+        milliseconds = np.mean([1e3 * one["seconds"] / days for one in played])
+        rows.append([name, spread(losses), spread(latest), f"{milliseconds:.1f}"])
+    rows += [None, *([name, f"{loss:.3f}", "", ""] for name, loss in record["without_learning"].items())]
+    title = f"{days:,} days from {record['dates'][0]}, mean ± sd of {runs_of(runs)}"
+    return [
+        common.table(title, ["", "lost in a day", "in the last year", "ms a day"], rows),
+        "Lost: the best takings of the day less the expected ones of what was prepared for; the best are 1. Runs "
+        "differ in the noise of the takings, not in the weather.",
+    ]
+
+
+# ---------------------------------------------------------------- figures
+
+#: Of the policies, so that they differ in print, too.
+LOOKS = ((ORANGE, DASHED), (PURPLE, (0, (6, 1.5, 1, 1.5))), (BLUE, "solid"), (BLACK, (0, (2, 1))), (GREEN, (0, (8, 2))))
+#: Days over which what was prepared for is averaged, as are the temperatures.
+SMOOTH = 14
+#: How many days before the last one the first belief is shown: from December to July.
+APART = 160
+
+
+def draw_seasons(record: Record) -> Figure:
+    """Return one panel: measured maxima and what two policies prepared for in run 1, as means of two weeks."""
+    figure = Figure(figsize=(10.0, 4.2), layout="constrained")
+    axes = figure.subplots()
+    days: list[Any] = [date.fromisoformat(day) for day in record["dates"]]
+    width, policies = min(SMOOTH, len(days)), record["runs"][0]["policies"]
+    lines = [
+        ("the daily maximum, which no bandit is told", record["temperatures"], "0.6", "solid", 5.0),
+        ("IGP-UCB, which forgets nothing", policies[STATIC]["prepared"], ORANGE, DASHED, 2.0),
+        ("UI-GP-UCB, in whose memory the old fades", policies[FADING]["prepared"], BLUE, "solid", 2.0),
+    ]
+    for name, values, colour, style, thickness in lines:
+        smooth = np.convolve(values, np.ones(width) / width, mode="valid")
+        axes.plot(days[width - 1 :], smooth, color=colour, linestyle=style, linewidth=thickness, label=name)
+    locator = AutoDateLocator()
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    axes.set(ylabel="temperature (°C), mean of two weeks", xlim=(days[0], days[-1]))
+    axes.set_title("Told only each evening's noisy takings, a bandit that forgets follows the seasons", loc="left")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return figure
+
+
+def draw(record: Record) -> Figure:
+    """Return three panels: regret, and what the memory that fades believes on two days."""
+    figure = Figure(figsize=(12.5, 10.0), layout="constrained")
+    panels = figure.subplot_mosaic("aa;bc")
+    draw_regret(panels["a"], record)
+    draw_beliefs([panels["b"], panels["c"]], record)
+    common.tidy([*panels.values()], "abc", plain=[panels["b"], panels["c"]])
+    return figure
+
+
+def draw_regret(axes: Axes, record: Record) -> None:
+    """Draw the mean cumulative regret of each policy, each run thinly, and those who do not learn."""
+    runs, handles = record["runs"], []
+    numbers = np.arange(1, record["settings"]["days"] + 1)
+    for name, (colour, style) in zip(POLICIES, LOOKS, strict=True):
+        curves = np.cumsum([run["policies"][name]["regret"] for run in runs], axis=1)
+        axes.plot(numbers, curves.T, color=colour, linewidth=0.6, alpha=0.4)
+        handles += axes.plot(numbers, curves.mean(0), color=colour, linewidth=2.2, linestyle=style, label=name)
+    for (name, loss), style in zip(record["without_learning"].items(), (DASHED, None, (0, (1, 1.5))), strict=True):
+        if style is not None:  # chance would leave the others no room
+            handles += axes.plot(numbers, loss * numbers, color=GREY, linewidth=1.6, linestyle=style, label=name)
+    axes.set(xlabel=f"days since {record['dates'][0]}", ylabel="regret (days of best takings)")
+    axes.set(title=f"Cumulative regret, mean of {runs_of(runs)}", xlim=(0, len(numbers)), ylim=(0, None))
+    below(axes, handles)
+
+
+def draw_beliefs(panels: Sequence[Axes], record: Record) -> None:
+    """Draw what the memory that fades believes on two mornings of run 1, and what would have been true that day."""
+    played, days = record["runs"][0]["policies"][FADING], record["settings"]["days"]
+    X, Y = (torch.tensor(played[name], dtype=torch.float64) for name in ("prepared", "rewards"))
+    for axes, day in zip(panels, (max(days - APART, days // 2), days - 1), strict=True):
+        policy, rounds = POLICIES[FADING](record["runs"][0]["seed"], SeattleWeather(seed=0)), torch.arange(day)
+        policy.replay(History(X[:day, None], Y[:day], rounds, None, rounds.double()))
+        plot_line(policy, names=["prepared for (°C)"], reward="takings (share of the best)", ax=axes)
+        x = np.linspace(-5.0, 40.0, 200)
+        truth = np.exp(-((x - record["temperatures"][day]) ** 2) / 50.0)
+        legend: Any = axes.get_legend()
+        handles = [Line2D([], [], color=GREY, linewidth=1.6, linestyle=DASHED, label="true of that day")]
+        axes.plot(x, truth, color=GREY, linewidth=1.6, linestyle=DASHED)
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            handle.set_label(text.get_text())
+        axes.set_title("", loc="left")
+        axes.set_title(f"Believed on the morning of {record['dates'][day]}")
+        axes.set_ylim(-1.1, 1.5)
+        below(axes, [*legend.legend_handles, *handles])
 
 
 if __name__ == "__main__":

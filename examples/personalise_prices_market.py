@@ -34,11 +34,7 @@ CHANNELS = ("app", "website", "kiosk")
 
 #: What is known of a traveller. Partners' names are no levels: a bandit must cope with those that it never saw.
 TRAVELLER = ColumnSpec(
-    [
-        Number("hours", 1, 8, log=True),
-        Number("fare", 50, 1_000, log=True),
-        Category("channel", CHANNELS, other=True),
-    ]
+    [Number("hours", 1, 8, log=True), Number("fare", 50, 1_000, log=True), Category("channel", CHANNELS, other=True)]
 )
 
 #: What may be chosen.
@@ -110,15 +106,3 @@ def travellers(number: int, seed: int) -> list[Traveller]:
         )
         for hours, fare, channel, luck, patience in draws
     ]
-
-
-def settings() -> dict[str, Any]:
-    """Return what defines the market, for the record."""
-    return {
-        "prices": list(PRICES),
-        "cost": COST,
-        "interest": INTEREST,
-        "spread": SPREAD,
-        "minutes_per_offer": MINUTES_PER_OFFER,
-        "shares": _SHARES,
-    }

@@ -1,7 +1,6 @@
 """A batch reactor, simulated: what set-points do to its peak temperature and its yield. Nothing here is learned."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,12 +26,9 @@ SET_POINTS = torch.tensor([[feed, jacket] for feed in FEEDS for jacket in JACKET
 
 
 def temperature(set_points: Tensor, water: float, age: float) -> Tensor:
-    """Return the peak temperatures of batches, (q,), in °C.
+    """Return the peak temperatures of batches at set-points (q, 2), (q,), in °C.
 
-    Args:
-        set_points: feed and jacket temperature, (q, 2).
-        water: the temperature of the feed water, in °C.
-        age: of the catalyst, 0 when it is new and 1 at the end of its life.
+    The feed water has a temperature, in °C, and the catalyst an age, 0 when it is new and 1 at the end of its life.
     """
     mixture, converted, spoilt = _reaction(set_points, water, age)
     return mixture + 0.6 * set_points[:, 0] * converted * (1.0 + 3.0 * spoilt)
@@ -99,16 +95,3 @@ def course(batches: int, seed: int) -> Course:
         yield_noise=YIELD_NOISE * random.standard_normal(batches),
         known=np.where(random.random(batches) < LOST, -1, known),
     )
-
-
-def settings() -> dict[str, Any]:
-    """Return what is simulated, for the record."""
-    return {
-        "limit": LIMIT,
-        "temperature_noise": TEMPERATURE_NOISE,
-        "yield_noise": YIELD_NOISE,
-        "delays": DELAYS,
-        "lost": LOST,
-        "feeds": FEEDS,
-        "jackets": JACKETS,
-    }

@@ -8,8 +8,8 @@ another order than they began. All of it is replayed from trainings that were re
 The settings are in a file. A bandit that knows neither kernel nor noise chooses by data set, hurry and setting
 together, learns from the latest 500 rewards, and is saved every fifty jobs. Stop this script whenever you like: run
 again, it goes on where it was saved last, and ends as if it had not been stopped. It is compared with one that forgets
-nothing, with one whose prior was fitted beforehand and with chance (``train_networks_policies.py``), and with the
-setting that is best for all jobs together, had one known it.
+nothing, with one whose prior was fitted beforehand and with chance, and with the setting that is best for all jobs
+together, had one known it.
 
     python examples/train_networks.py                  # minutes on one core; stop it and go on as you like
     python examples/train_networks.py --quick          # a minute
@@ -19,76 +19,120 @@ Writes ``record.json`` and ``figure.png`` to ``runs/train_networks``, and to ``b
 and one of each bandit.
 """
 
-import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 import torch
-from records import make_folder, versions, whole_number, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from train_networks_figure import draw
-from train_networks_jobs import EVERY, SECONDS_PER_JOB, TABLES, Job, jobs, settings, write_settings
-from train_networks_policies import BANDITS, RANDOM, AnySetting, Contextual, Policy, described
+from common import BLUE, GREEN, GREY, ORANGE, PURPLE, Record
+from matplotlib.figure import Figure
+from train_networks_jobs import EVERY, JOB, SECONDS_PER_JOB, SETTING, Job, jobs, settings, write_settings
 
-from torch_kbandits import Bandit
+from torch_kbandits import Bandit, ColumnSpec, ContextualActions, LearnedPrior, Prior, algorithms, fit_prior
 from torch_kbandits.files import write_text
-from torch_kbandits.plotting.style import write_figure
+from torch_kbandits.memory import Memory, SlidingWindow
+from torch_kbandits.priors import default_kernel
 
 #: A bandit is saved after so many jobs.
 JOBS_PER_SAVE = 50
+
+#: Rewards that count: the latest.
+WINDOW = SlidingWindow(500, "observations")
+
+#: The most points of a dictionary, which says what a choice among tens of thousands of settings costs.
+MAX_DICTIONARY = 100
+
+#: Multiplier of the standard deviation. With 2, in 400 jobs of another stream on one in sixteen settings and with a
+#: dictionary of 100, a job lost 0.55 in the mean where it lost 0.39.
+BETA = 1.0
+
+#: Trainings of random settings, of another stream of jobs, from which the prior of ``known`` is.
+LOGGED, LOG_SEED = 400, 1_000
+
+
+def bandit(path: Path, seed: int, prior: Prior | LearnedPrior, memory: Memory | None) -> Bandit:
+    """Return CBKB on the joint points of a job and a setting of a file."""
+    mapped = np.load(path, mmap_mode="r")
+    return algorithms.CBKB(
+        candidates=ContextualActions(mapped, context_columns=JOB, action_columns=SETTING),
+        prior=prior,
+        memory=memory,
+        resampling="growth",
+        max_dictionary=MAX_DICTIONARY,
+        when_full="stop",
+        beta=BETA,
+        seed=seed,
+    )
+
+
+def known(path: Path) -> Prior:
+    """Return kernel, noise and mean as trainings of another year tell them."""
+    earlier, rng = jobs(LOGGED, LOG_SEED), np.random.default_rng(LOG_SEED)
+    offered = torch.from_numpy(np.load(path))
+    rows = torch.from_numpy(rng.integers(len(offered), size=LOGGED))
+    X = torch.cat([JOB.encode([job.row for job in earlier]), offered[rows]], dim=-1)
+    rewards = [job.reward(row) for job, row in zip(earlier, rows.tolist(), strict=True)]
+    joint = ColumnSpec([*JOB.columns, *SETTING.columns])
+    return fit_prior(X, rewards, kernel=default_kernel(joint.width, joint.groups))
+
+
+BANDITS: dict[str, Callable[[Path, int], Bandit]] = {
+    "CBKB, prior learned, last 500": lambda path, seed: bandit(path, seed, LearnedPrior(), WINDOW),
+    "CBKB, prior learned, all": lambda path, seed: bandit(path, seed, LearnedPrior(), None),
+    "CBKB, prior known, last 500": lambda path, seed: bandit(path, seed, known(path), WINDOW),
+}
+RANDOM = "random settings"
 
 
 class Course:
     """What one policy did so far, kept in a folder so that it goes on from there.
 
-    Args:
-        name: of the policy.
-        folder: with the settings; the bandit's own files are beside them.
-        seed: of the run.
-        stream: the jobs.
+    A bandit numbers what it asks, from 0, as jobs are numbered, so that rewards are told by the numbers of their jobs:
+    neither the job nor the setting need be kept. The log is written before the bandit: it has all of its jobs, or more.
+    The folder has the settings, and the bandit's own files beside them.
     """
 
     def __init__(self, name: str, folder: Path, seed: int, stream: Sequence[Job]) -> None:
-        self.stream, self._log = stream, folder / f"{name}, seed {seed}.json"
-        self._file = self._log.with_suffix(".kb") if name in BANDITS else None
+        self.stream, self.seed, self._log = stream, seed, folder / f"{name}, seed {seed}.json"
+        self._file, self._number, self.bandit = self._log.with_suffix(".kb"), len(settings()), None
         self.played: list[int] = []
+        self.open: list[int] = []
         self.times: dict[str, list[float]] = {"choose": [], "learn": [], "save": []}
-        self.policy: Policy = AnySetting(seed, len(settings()))
-        started = 0
-        if self._file is not None:
-            bandit = Bandit.load(self._file) if self._file.exists() else BANDITS[name](folder / "settings.npy", seed)
-            self.policy = Contextual(bandit, folder / "settings.npy")
-            self.open = [number for number in bandit.pending_ids if number < len(stream)]
-            started = len(bandit.history.X) + len(bandit.pending_ids)
-        else:
-            self.open = []
-        if started:  # the log was written before the bandit, so that it has all of its jobs, or more
-            known = json.loads(self._log.read_text(encoding="utf-8"))
-            self.played = known["played"][: min(started, len(stream))]
-            self.times = {
-                name: spent[: started if name == "choose" else None] for name, spent in known["times"].items()
-            }
+        if name == RANDOM:
+            return
+        path = folder / "settings.npy"
+        self._settings = torch.from_numpy(np.load(path))
+        self.bandit = Bandit.load(self._file) if self._file.exists() else BANDITS[name](path, seed)
+        self.open = [number for number in self.bandit.pending_ids if number < len(stream)]
+        if started := len(self.bandit.history.X) + len(self.bandit.pending_ids):
+            log = json.loads(self._log.read_text(encoding="utf-8"))
+            self.played = log["played"][: min(started, len(stream))]
+            self.times = {what: spent[: started if what == "choose" else None] for what, spent in log["times"].items()}
 
     def go_on(self, until: int) -> None:
-        """Choose settings for jobs up to a number."""
+        """Choose settings for jobs up to a number; learn what came of them when their trainings have ended."""
         for job in self.stream[len(self.played) : until]:
-            now = job.number * SECONDS_PER_JOB
             ended = sorted((self.ends(number), number) for number in self.open)
-            known = [number for end, number in ended if end <= now]
-            if known:
-                rewards = [self.stream[number].reward(self.played[number]) for number in known]
-                self._timed("learn", lambda known=known, rewards=rewards: self.policy.learn(known, rewards))
-                self.open = [number for number in self.open if number not in known]
-            self.played.append(self._timed("choose", lambda job=job: self.policy.choose(job)))
+            told = [number for end, number in ended if end <= job.number * SECONDS_PER_JOB]
+            if told and self.bandit is not None:
+                rewards = [self.stream[number].reward(self.played[number]) for number in told]
+                self._timed("learn", partial(self.bandit.tell, ids=told, y=rewards))
+            self.open = [number for number in self.open if number not in told]
+            self.played.append(self._timed("choose", partial(self.choose, job)))
             self.open.append(job.number)
             if len(self.played) % JOBS_PER_SAVE == 0:
                 self._timed("save", self.save)
+
+    def choose(self, job: Job) -> int:
+        """Return the row of a setting: ask in the context of the job, a row that goes in as it is, or draw."""
+        if self.bandit is None:
+            return int(np.random.default_rng([self.seed, job.number]).integers(self._number))
+        return int((self._settings == self.bandit.ask(context=job.row)).all(-1).nonzero()[0])
 
     def ends(self, number: int) -> float:
         """Return when a job ends, in seconds."""
@@ -96,107 +140,104 @@ class Course:
 
     def save(self) -> None:
         """Write what was played, then the bandit."""
-        if self._file is not None and isinstance(self.policy, Contextual):
+        if self.bandit is not None:
             write_text(self._log, json.dumps({"played": self.played, "times": self.times}))
-            self.policy.bandit.save(self._file)
+            self.bandit.save(self._file)
 
-    def _timed(self, what: str, do: Any) -> Any:
+    def _timed(self, what: str, do: Callable[[], Any]) -> Any:
         started = time.process_time()
         result = do()
         self.times[what].append(time.process_time() - started)
         return result
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         """Return what was played and lost, how many trainings ran at once, and what a job took."""
         expected = [job.expected() for job in self.stream]
-        regret = [float(each.max() - each[setting]) for each, setting in zip(expected, self.played, strict=True)]
         ends = np.array([self.ends(number) for number in range(len(self.played))])
         starts = SECONDS_PER_JOB * np.arange(len(ends))
-        running = [int(((starts <= now) & (ends > now)).sum()) for now in starts]
-        found: dict[str, Any] = {"settings": self.played, "regret": regret, "running": running}
-        found["seconds"] = {what: sum(spent) for what, spent in self.times.items()}
-        found["median_choice"] = float(np.median(self.times["choose"]))
-        if isinstance(self.policy, Contextual):
-            prior, bandit = self.policy.bandit.prior, self.policy.bandit
-            found |= {"dictionary_size": len(bandit.inducing_points), "regularization": prior.regularization}
+        found: Record = {
+            "settings": self.played,
+            "regret": [float(each.max() - each[row]) for each, row in zip(expected, self.played, strict=True)],
+            "running": [int(((starts <= now) & (ends > now)).sum()) for now in starts],
+            "seconds": {what: sum(spent) for what, spent in self.times.items()},
+            "median_choice": float(np.median(self.times["choose"])),
+        }
+        if self.bandit is not None:
+            found["regularization"] = self.bandit.prior.regularization
         return found
 
 
-def best_for_all(stream: Sequence[Job]) -> dict[str, Any]:
-    """Return the setting that is best for the jobs together, and what it would have lost."""
-    expected = np.stack([job.expected() for job in stream])
+def best_for_all(stream: Sequence[Job]) -> Record:
+    """Return the setting with the largest mean over all jobs, and what it loses in each."""
+    expected = np.array([job.expected() for job in stream])
     best = int(expected.mean(0).argmax())
-    return {"setting": best, "values": settings()[best], "regret": (expected.max(1) - expected[:, best]).tolist()}
-
-
-def report(record: dict[str, Any], output: Path) -> None:
-    """Print what each policy lost, and what a job took."""
-    number = record["settings"]["jobs"]
-    last = slice(number - max(1, number // 4), number)
-    table = Table(title=f"{number:,} jobs, {record['settings']['offered']:,} settings", box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("", "regret per job", "last quarter", "ms to choose", "ms a job"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name, played in record["policies"].items():
-        regret, spent = np.array(played["regret"]), 1e3 * sum(played["seconds"].values()) / number
-        cells = (f"{regret.mean():.3f}", f"{regret[last].mean():.3f}", f"{1e3 * played['median_choice']:.1f}")
-        table.add_row(name, *cells, f"{spent:.1f}")
-    table.add_section()
-    fixed = np.array(record["best_for_all"]["regret"])
-    table.add_row("best setting for all, had one known it", f"{fixed.mean():.3f}", f"{fixed[last].mean():.3f}", "", "")
-    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
-    console.print(table)
-    console.print(
-        "Regret is in digits, from the means of four trainings; times are of the processor, to choose in the median, a "
-        "job in the mean with all that is told, fitted and saved. "
-        f"Up to {max(max(played['running']) for played in record['policies'].values())} trainings ran at once.",
-        highlight=False,
-    )
-    console.print(f"Wrote {output / 'record.json'} and {output / 'figure.png'}.", highlight=False, soft_wrap=True)
+    return {"setting": settings()[best], "regret": (expected.max(1) - expected[:, best]).tolist()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Let every policy choose for the same jobs, from where each was stopped, and write record and figure."""
-    options = parse_arguments(arguments)
+    parser = common.options_of("train_networks", __doc__)
+    parser.add_argument("--jobs", type=common.whole_number(12), default=700, help="in the stream, at least 12")
+    parser.add_argument("--stop-after", type=common.whole_number(), help="end after so many jobs, without a record")
+    parser.add_argument("--quick", action="store_true", help="80 jobs")
+    parser.set_defaults(quick_size=80, runs=1)
+    options = common.parse(parser, arguments)
+    number = options.size if options.quick else options.jobs
     torch.set_num_threads(1)
-    folder = options.output / "bandits"
+    folder, stream = options.output / "bandits", jobs(number, options.seed)
     folder.mkdir(exist_ok=True)
     if not (folder / "settings.npy").exists():  # a bandit goes on with the file that it was saved with
         write_settings(folder / "settings.npy")
-    stream = jobs(options.jobs, options.seed)
     courses = {name: Course(name, folder, options.seed, stream) for name in (*BANDITS, RANDOM)}
     for name, course in courses.items():
         print(f"{name}: from job {len(course.played)}", flush=True)
-        course.go_on(options.jobs if options.stop_after is None else options.stop_after)
+        course.go_on(number if options.stop_after is None else options.stop_after)
     if options.stop_after is not None:
         return
     record = {
-        "settings": {"jobs": options.jobs, "seed": options.seed, "offered": len(settings()), "every": EVERY}
-        | {"tables": list(TABLES), "seconds_per_job": SECONDS_PER_JOB}
-        | described(),
-        "versions": versions(),
+        "settings": {"jobs": number, "seed": options.seed, "every": EVERY, "max_dictionary": MAX_DICTIONARY},
         "best_for_all": best_for_all(stream),
         "policies": {name: course.record() for name, course in courses.items()},
     }
-    write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(record))
-    report(record, options.output)
+    common.finish(options, record, report, figure=draw)
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, and make the folder to write to."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--jobs", type=whole_number(12), default=700, help="in the stream, at least 12")
-    parser.add_argument("--seed", type=int, default=0, help="of jobs and policies")
-    parser.add_argument("--stop-after", type=whole_number(), help="end after so many jobs, without a record")
-    parser.add_argument("--quick", action="store_true", help="80 jobs")
-    parser.add_argument("--output", type=Path, default=Path("runs/train_networks"), help="folder to write to")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.jobs = 80
-    make_folder(parser, options.output)
-    return options
+def report(record: Record) -> list[Any]:
+    """Say what each policy lost, and what a job took."""
+    number, rows = record["settings"]["jobs"], []
+    last = slice(number - number // 4, number)
+    for name, played in record["policies"].items():
+        regret, spent = np.array(played["regret"]), 1e3 * sum(played["seconds"].values()) / number
+        cells = (f"{regret.mean():.3f}", f"{regret[last].mean():.3f}", f"{1e3 * played['median_choice']:.1f}")
+        rows.append([name, *cells, f"{spent:.1f}"])
+    fixed = np.array(record["best_for_all"]["regret"])
+    best = ["best setting for all, had one known it", f"{fixed.mean():.3f}", f"{fixed[last].mean():.3f}", "", ""]
+    most = max(max(played["running"]) for played in record["policies"].values())
+    columns = ["", "regret\nof a job", "in the last\nquarter", "ms to\nchoose", "ms\na job"]
+    return [
+        common.table(f"{number} jobs", columns, [*rows, None, best]),
+        "Regret is in digits, from the means of four trainings; times are of the processor, to choose in the median, a "
+        f"job in the mean with all that is told, fitted and saved. Up to {most} trainings ran at once.",
+    ]
+
+
+def draw(record: Record) -> Figure:
+    """Return two panels: cumulative regret, and how many trainings run."""
+    figure = Figure(figsize=(12.0, 4.6), layout="constrained")
+    regret, running = figure.subplots(1, 2)
+    highest = 0.0
+    for (name, played), colour in zip(record["policies"].items(), (BLUE, GREEN, ORANGE, PURPLE), strict=False):
+        numbers, lost = np.arange(1, len(played["regret"]) + 1), np.cumsum(played["regret"])
+        regret.plot(numbers, lost, color=colour, linewidth=2.0, label=name)
+        running.plot(numbers, played["running"], color=colour, linewidth=0.8, label=name)
+        highest = highest if name == RANDOM else max(highest, lost[-1])
+    fixed = np.cumsum(record["best_for_all"]["regret"])
+    regret.plot(np.arange(1, len(fixed) + 1), fixed, color=GREY, linestyle="--", label="best setting for all, if known")
+    regret.set(title="Cumulative regret", xlabel="jobs", ylabel="digits", ylim=(0, 1.3 * max(highest, fixed[-1])))
+    running.set(title="Trainings that run when a job comes in", xlabel="jobs", ylim=(0, None))
+    regret.legend(frameon=False, fontsize=9)
+    common.tidy([regret, running], "ab")
+    return figure
 
 
 if __name__ == "__main__":

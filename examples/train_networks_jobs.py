@@ -65,13 +65,9 @@ SETTING = ColumnSpec(
 
 @dataclass(frozen=True)
 class Job:
-    """A network that is wanted.
+    """A network that is wanted: for a data set, with a hurry, the digits of accuracy that a tenth of the time is worth.
 
-    Attributes:
-        number: of the job, from 0.
-        table: the data set.
-        hurry: digits of accuracy that a tenth of the time is worth.
-        training: which of the four recorded trainings it will get.
+    Jobs are numbered from 0; ``training`` says which of the four recorded trainings it will get.
     """
 
     number: int

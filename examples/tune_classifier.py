@@ -5,41 +5,38 @@ validation scores. No bandit class is involved: a ``NystromGP`` whose dictionary
 ``KernelUCB`` and BoTorch's ``optimize_acqf`` are all there is to BKB. The loop is :func:`tune`.
 
     python examples/tune_classifier.py                               # about two minutes
-    python examples/tune_classifier.py --evaluations 6 --runs 1      # a few seconds
+    python examples/tune_classifier.py --quick                       # a few seconds
 
 Both searches are run several times with the same budget, on other divisions of the data and with other seeds: a single
 run of each is decided by luck. Writes ``record.json`` (all that was played and found) and ``figure.png`` to
 ``runs/tune_classifier``.
 """
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models.utils.gpytorch_modules import get_covar_module_with_dim_scaled_prior
 from botorch.optim import optimize_acqf
 from botorch.utils.sampling import draw_sobol_samples, manual_seed
+from common import BLUE, DASHED, GREEN, GREY, ORANGE, Record, below, runs_of, spread
 from gpytorch.kernels import Kernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from records import make_folder, versions, whole_number, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
+from matplotlib.colors import BoundaryNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 from sklearn.neural_network import MLPClassifier
 from torch import Tensor
 from tqdm import tqdm
-from tune_classifier_figure import draw
-from tune_classifier_task import EPOCHS, REFITS, SPACE, Digits, RewardScale, network, numpy_seed, settings
+from tune_classifier_task import EPOCHS, LABELS, SPACE, VALIDATION_SIZE, Digits, RewardScale, network, numpy_seed
 
 from torch_kbandits import KernelUCB, NystromGP, RidgeLeverageSampling
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.plotting.style import write_figure
 
 #: Multiplier of the standard deviation. BKB's theorem asks for one about ten times larger, which explores long after
 #: there is anything to find; a constant near 2 is what works. BoTorch's ``UpperConfidenceBound`` calls this one 4.
@@ -51,58 +48,37 @@ OVERSAMPLING = 3.0
 #: The kernel's hyperparameters are fitted after the initial design and then after every so many evaluations.
 EVALUATIONS_PER_FIT = 10
 
+#: The unit cube, in which configurations are points.
+BOUNDS = torch.stack([torch.zeros(SPACE.dimension), torch.ones(SPACE.dimension)]).double()
 
-@dataclass
-class Evaluation:
-    """One training, and what the search made of all up to it.
 
-    Attributes:
-        recommended: index of the evaluation whose configuration the search would return now.
-        recommended_mean: the accuracy it expects there. For BKB it is the posterior mean; random search takes the
-            score at its word.
-        dictionary_size: number of dictionary points, BKB only.
-        effective_dimension: Σ_s τ̃(x_s), BKB only.
+class Search:
+    """What a search has played, and what it made of it.
+
+    An evaluation has its configuration and score; those after which the search could say so also which one it would
+    recommend, and the accuracy that it expects there, and of BKB the size of its dictionary and effective dimension.
     """
 
-    configuration: dict[str, float]
-    score: float
-    training_seconds: float
-    deciding_seconds: float
-    recommended: int | None = None
-    recommended_mean: float | None = None
-    dictionary_size: int | None = None
-    effective_dimension: float | None = None
-
-
-@dataclass
-class Search:
-    """What a search has played; ``advance`` is called after each evaluation."""
-
-    digits: Digits
-    seed: int
-    advance: Callable[[], object]
-    X: Tensor = field(default_factory=lambda: SPACE.bounds[:0])
-    evaluations: list[Evaluation] = field(default_factory=list)
+    def __init__(self, digits: Digits, advance: Callable[[], object]) -> None:
+        self.digits, self.advance = digits, advance
+        self.X, self.evaluations = BOUNDS[:0], list[Record]()
 
     @property
     def scores(self) -> list[float]:
         """The validation accuracies in order."""
-        return [evaluation.score for evaluation in self.evaluations]
+        return [evaluation["score"] for evaluation in self.evaluations]
 
-    @property
-    def recommended(self) -> int:
-        """Index of the evaluation whose configuration is recommended now."""
-        return next(e.recommended for e in reversed(self.evaluations) if e.recommended is not None)
-
-    def play(self, x: Tensor, deciding_seconds: float = 0.0) -> None:
+    def play(self, x: Tensor) -> None:
         """Evaluate the configuration at x (1, d)."""
-        started = time.perf_counter()
-        configuration = SPACE.decode(x[0])
-        score = self.digits.validate(configuration, self.seed, len(self.X))
-        seconds = time.perf_counter() - started
+        (configuration,) = SPACE.decode(x)
+        score = self.digits.validate(configuration, len(self.X))
         self.X = torch.cat([self.X, x])
-        self.evaluations.append(Evaluation(configuration, score, seconds, deciding_seconds))
+        self.evaluations.append({"configuration": configuration, "score": score})
         self.advance()
+
+    def recommended(self) -> dict[str, Any]:
+        """Return the configuration that is recommended at the end."""
+        return self.evaluations[self.evaluations[-1]["recommended"]]["configuration"]
 
 
 def tune(search: Search, budget: int) -> tuple[NystromGP, RewardScale]:
@@ -111,34 +87,26 @@ def tune(search: Search, budget: int) -> tuple[NystromGP, RewardScale]:
     Returns:
         The final posterior, and the scale of its rewards.
     """
-    seed = search.seed
+    seed = search.digits.seed
     design_size = min(10, max(2, budget // 3))
-    for x in draw_sobol_samples(SPACE.bounds, n=design_size, q=1, seed=numpy_seed(seed, 0, "design")):
+    for x in draw_sobol_samples(BOUNDS, n=design_size, q=1, seed=numpy_seed(seed, 0, "design")):
         search.play(SPACE.snap(x))
     scale = RewardScale.of_design(search.scores)
-    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=search.X.shape[-1], use_rbf_kernel=False).double()
-
+    kernel = get_covar_module_with_dim_scaled_prior(ard_num_dims=SPACE.dimension, use_rbf_kernel=False).double()
     while True:
-        started = time.perf_counter()
         n = len(search.X)
         Y = scale.rewards(search.scores)
         model = condition(search.X, Y, kernel, scale.regularization, seed)
         if (n - design_size) % EVALUATIONS_PER_FIT == 0:
             fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
             model = condition(search.X, Y, kernel, scale.regularization, seed)
-        recommend(search.evaluations[-1], search.X, model, scale)
+        search.evaluations[-1] |= recommendation(search.X, model, scale)
         if n == budget:
             return model, scale
+        words: dict[str, Any] = {"num_restarts": 4, "raw_samples": 128, "post_processing_func": SPACE.snap}
         with manual_seed(numpy_seed(seed, n, "acquisition")):
-            x, _ = optimize_acqf(
-                KernelUCB(model, beta=BETA),
-                SPACE.bounds,
-                q=1,
-                num_restarts=4,
-                raw_samples=128,
-                post_processing_func=SPACE.snap,
-            )
-        search.play(x, deciding_seconds=time.perf_counter() - started)
+            x, _ = optimize_acqf(KernelUCB(model, beta=BETA), BOUNDS, q=1, **words)
+        search.play(x)
 
 
 def condition(X: Tensor, Y: Tensor, kernel: Kernel, regularization: float, seed: int) -> NystromGP:
@@ -153,228 +121,226 @@ def condition(X: Tensor, Y: Tensor, kernel: Kernel, regularization: float, seed:
     )
 
 
-def recommend(evaluation: Evaluation, X: Tensor, model: NystromGP, scale: RewardScale) -> None:
-    """Note which played point has the highest posterior mean: the best score of many is mostly the luckiest."""
+def recommendation(X: Tensor, model: NystromGP, scale: RewardScale) -> Record:
+    """Return which played point has the highest posterior mean: the best score of many is mostly the luckiest."""
     with torch.no_grad():
         mean, best = model.posterior(X.unsqueeze(-2)).mean.flatten().max(0)
-    evaluation.recommended = int(best)
-    evaluation.recommended_mean = float(scale.accuracies(mean))
-    evaluation.dictionary_size = len(model.inducing_points)
-    evaluation.effective_dimension = float(model.effective_dimension())
+    sizes = {"dictionary_size": len(model.inducing_points), "effective_dimension": float(model.effective_dimension())}
+    return {"recommended": int(best), "recommended_mean": float(scale.accuracies(mean))} | sizes
 
 
 def search_at_random(search: Search, budget: int) -> None:
     """Play uniformly random points of the same box, and recommend the best score, as people do."""
     for index in range(budget):
-        generator = generator_for(search.seed, index, "random search")
-        search.play(SPACE.snap(torch.rand(1, len(SPACE.parameters), generator=generator, dtype=torch.float64)))
+        generator = generator_for(search.digits.seed, index, "random search")
+        search.play(SPACE.snap(torch.rand(1, SPACE.dimension, generator=generator, dtype=torch.float64)))
         luckiest = int(np.argmax(search.scores))
-        search.evaluations[-1].recommended = luckiest
-        search.evaluations[-1].recommended_mean = search.scores[luckiest]
+        search.evaluations[-1] |= {"recommended": luckiest, "recommended_mean": search.scores[luckiest]}
 
 
-def slice_of_mean(model: NystromGP, scale: RewardScale, recommended: Tensor, resolution: int = 60) -> dict[str, Any]:
+def slice_of_mean(model: NystromGP, scale: RewardScale, recommended: Tensor, resolution: int = 60) -> Record:
     """Return the posterior mean over the two hyperparameters it depends on most, the others as recommended.
 
     Dependence is the mean absolute derivative of the posterior mean over the unit cube.
     """
-    probes = draw_sobol_samples(SPACE.bounds, n=512, q=1, seed=0).requires_grad_()
+    probes = draw_sobol_samples(BOUNDS, n=512, q=1, seed=0).requires_grad_()
     (gradient,) = torch.autograd.grad(model.posterior(probes).mean.sum(), probes)
-    sensitivity = gradient.abs().mean(dim=(0, 1))
-    i, j = sorted(sensitivity.topk(2).indices.tolist())
+    i, j = sorted(gradient.abs().mean(dim=(0, 1)).topk(2).indices.tolist())
     axis = torch.linspace(0.0, 1.0, resolution, dtype=torch.float64)
     points = recommended.expand(resolution, resolution, -1).clone()
     points[..., i], points[..., j] = torch.meshgrid(axis, axis, indexing="xy")
     with torch.no_grad():
         mean = model.posterior(points.unsqueeze(-2)).mean.reshape(resolution, resolution)
-    x, y = (replace(SPACE.parameters[k], integer=False) for k in (i, j))
-    return {
-        "sensitivity": {p.name: float(s) for p, s in zip(SPACE.parameters, sensitivity, strict=True)},
-        "x": x.name,
-        "y": y.name,
-        "x_values": [x.decode(u) for u in axis.tolist()],
-        "y_values": [y.decode(u) for u in axis.tolist()],
-        "accuracy": scale.accuracies(mean).tolist(),
+    names = [[*SPACE.parameters][k] for k in (i, j)]
+    low, high = SPACE.decode(BOUNDS)
+    values = [np.geomspace(low[name], high[name], resolution).tolist() for name in names]
+    return {"names": names, "values": values, "accuracy": scale.accuracies(mean).tolist()}
+
+
+def contender(digits: Digits, name: str, configuration: dict[str, Any], make: Any, expected: float | None) -> Record:
+    """Return how well a classifier, which ``make`` makes of a seed, does on the held-out digits."""
+    held_out = digits.refit(make)
+    found = {"name": name, "configuration": configuration, "expected": expected, "held_out": held_out}
+    return found | {"mean": float(np.mean(held_out)), "sd": float(np.std(held_out, ddof=1))}
+
+
+def run(seed: int, budget: int) -> Record:
+    """Run both searches once and return their record."""
+    torch.set_num_threads(1)
+    digits, results = Digits(seed), []
+    with tqdm(total=2 * budget, desc=f"seed {seed}", unit="training") as bar:
+        searches = {"BKB": Search(digits, bar.update), "random search": Search(digits, bar.update)}
+        model, scale = tune(searches["BKB"], budget)
+        search_at_random(searches["random search"], budget)
+    for name, search in searches.items():
+        given, expected = search.recommended(), search.evaluations[-1]["recommended_mean"]
+        results.append(contender(digits, name, given, lambda state, given=given: network(given, state), expected))
+    # scikit-learn's default, which uses Adam rather than plain gradient descent.
+    own = MLPClassifier()
+    sizes = {"hidden_units": own.hidden_layer_sizes[0], "batch_size": 200, "learning_rate": own.learning_rate_init}
+    defaults = sizes | {"one_minus_momentum": 1.0 - own.beta_1, "weight_decay": own.alpha}
+    for epochs in (EPOCHS, own.max_iter):
+        words = {"max_iter": epochs}
+        make = lambda state, words=words: MLPClassifier(random_state=state, **words)  # noqa: E731
+        results.append(contender(digits, f"defaults, {epochs} passes", defaults, make, None))
+    played, dictionary = searches["BKB"].X, model.inducing_points
+    posterior = {
+        "dictionary": (played.unsqueeze(1) == dictionary).all(-1).any(-1).nonzero().flatten().tolist(),
+        "slice": slice_of_mean(model, scale, played[searches["BKB"].evaluations[-1]["recommended"]]),
     }
-
-
-@dataclass(frozen=True)
-class Contender:
-    """A way to choose the hyperparameters, and how well it did on the held-out digits.
-
-    Attributes:
-        expected: the accuracy that the search expects of its recommendation.
-        held_out: accuracy of each refit on all development digits.
-    """
-
-    name: str
-    configuration: dict[str, float]
-    expected: float | None
-    held_out: list[float]
-
-    @property
-    def mean(self) -> float:
-        """Mean held-out accuracy of the refits."""
-        return float(np.mean(self.held_out))
-
-    def summary(self) -> dict[str, Any]:
-        """Return what the record keeps."""
-        return asdict(self) | {"mean": self.mean, "sd": float(np.std(self.held_out, ddof=1))}
-
-
-def recommended_by(name: str, search: Search) -> Contender:
-    """Refit what a search recommends at its end."""
-    configuration = search.evaluations[search.recommended].configuration
-    held_out = search.digits.refit(lambda random_state: network(configuration, random_state), search.seed)
-    return Contender(name, configuration, search.evaluations[-1].recommended_mean, held_out)
-
-
-def out_of_the_box(digits: Digits, seed: int, epochs: int) -> Contender:
-    """Refit scikit-learn's default for at most so many epochs; it uses Adam rather than plain gradient descent."""
-    classifier = MLPClassifier()
-    configuration = {
-        "hidden_units": classifier.hidden_layer_sizes[0],
-        "learning_rate": classifier.learning_rate_init,
-        "one_minus_momentum": 1.0 - classifier.beta_1,
-        "weight_decay": classifier.alpha,
-        "batch_size": 200,
-    }
-    held_out = digits.refit(lambda random_state: MLPClassifier(max_iter=epochs, random_state=random_state), seed)
-    return Contender(f"defaults, {epochs} passes", configuration, None, held_out)
-
-
-def run(budget: int, seed: int, advance: Callable[[], object]) -> dict[str, Any]:
-    """Run both searches once and return their record; ``advance`` is called after each evaluation."""
-    digits = Digits.load(seed)
-    bkb, random = Search(digits, seed, advance), Search(digits, seed, advance)
-    model, scale = tune(bkb, budget)
-    search_at_random(random, budget)
-    contenders = [
-        recommended_by("BKB", bkb),
-        recommended_by("random search", random),
-        out_of_the_box(digits, seed, epochs=EPOCHS),
-        out_of_the_box(digits, seed, epochs=MLPClassifier().max_iter),
-    ]
-    return {
-        "seed": seed,
-        "searches": {
-            "BKB": [asdict(evaluation) for evaluation in bkb.evaluations],
-            "random search": [asdict(evaluation) for evaluation in random.evaluations],
-        },
-        "posterior": {
-            "reward_centre": scale.centre,
-            "reward_scale": scale.scale,
-            "regularization": scale.regularization,
-            "lengthscales": model.covar_module.lengthscale.flatten().tolist(),
-            "dictionary": (bkb.X.unsqueeze(1) == model.inducing_points).all(-1).any(-1).nonzero().flatten().tolist(),
-            "slice": slice_of_mean(model, scale, bkb.X[bkb.recommended]),
-        },
-        "results": [contender.summary() for contender in contenders],
-    }
-
-
-def report(record: dict[str, Any], output: Path) -> None:
-    """Print the results."""
-    runs = record["runs"]
-    first = runs[0]["results"]
-    table = Table(
-        title=f"What each recommends in run 1 of {len(runs)}, and its accuracy", box=SIMPLE_HEAD, pad_edge=False
-    )
-    table.add_column("", no_wrap=True)
-    for result in first:
-        table.add_column(
-            result["name"].replace(", ", "\n").replace(" search", "\nsearch"), justify="right", no_wrap=True
-        )
-    for parameter in SPACE.parameters:
-        table.add_row(parameter.label, *(f"{result['configuration'][parameter.name]:.3g}" for result in first))
-    table.add_section()
-    table.add_row("expected", *("" if result["expected"] is None else f"{result['expected']:.3f}" for result in first))
-    table.add_row(f"held out, {REFITS} refits", *(f"{result['mean']:.3f} ± {result['sd']:.3f}" for result in first))
-    if len(runs) > 1:
-        means = np.array([[result["mean"] for result in run["results"]] for run in runs])
-        table.add_section()
-        cells = (f"{mean:.3f} ± {sd:.3f}" for mean, sd in zip(means.mean(0), means.std(0, ddof=1), strict=True))
-        table.add_row(f"held out, {len(runs)} runs", *cells, style="bold")
-    last = runs[0]["searches"]["BKB"][-1]
-    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
-    console.print(table)
-    console.print(
-        "Accuracies; ± is the standard deviation. BKB recommends the played configuration of the highest posterior "
-        "mean, random search its luckiest score. The defaults are scikit-learn's: Adam, whose 1 − β₁ stands in for "
-        "1 − momentum; 200 passes are at most 200.",
-    )
-    console.print(verdict(runs), style="bold")
-    console.print(
-        f"Dictionary at the end of run 1: {last['dictionary_size']} of {record['settings']['evaluations']} points "
-        f"(effective dimension {last['effective_dimension']:.1f})."
-    )
-    console.print("Seconds: " + ", ".join(f"{what} {value:.1f}" for what, value in record["seconds"].items()) + ".")
-    console.print(f"Wrote {output / 'record.json'} and {output / 'figure.png'}.", soft_wrap=True)
-
-
-def verdict(runs: Sequence[dict[str, Any]]) -> str:
-    """Say which search did better, or that the runs cannot tell."""
-    differences = np.array([run["results"][0]["mean"] - run["results"][1]["mean"] for run in runs])
-    won = f"BKB did better than random search in {(differences > 0).sum()} of {len(runs)} runs"
-    if len(runs) == 1:
-        return f"{won}, by {differences[0]:+.4f}: one run says little."
-    mean, error = differences.mean(), differences.std(ddof=1) / len(runs) ** 0.5
-    unclear = ", too little to tell them apart" if abs(mean) <= 2.0 * error else ""
-    return f"{won}; on average by {mean:+.4f} ± {error:.4f} (standard error over runs){unclear}."
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the checked settings; a bad one ends the program with a message."""
-    summary = (__doc__ or "").splitlines()[0]
-    parser = argparse.ArgumentParser(description=summary, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument(
-        "--evaluations",
-        type=whole_number(3),
-        default=80,
-        help="trainings of each search in a run; a design takes two",
-    )
-    parser.add_argument("--runs", type=whole_number(), default=6, help="how often both searches are run")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
-    parser.add_argument("--output", type=Path, default=Path("runs/tune_classifier"), help="folder of record and figure")
-    parsed = parser.parse_args(arguments)
-    make_folder(parser, parsed.output)
-    return parsed
+    evaluations = {name: search.evaluations for name, search in searches.items()}
+    return {"seed": seed, "searches": evaluations, "posterior": posterior, "results": results}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run both searches, compare them, and write record and figure."""
-    options = parse_arguments(arguments)
-    torch.set_num_threads(1)
-    started = time.perf_counter()
-    runs = []
-    with tqdm(total=2 * options.evaluations * options.runs, unit="training") as bar:
-        for seed in range(options.seed, options.seed + options.runs):
-            bar.set_description(f"run {len(runs) + 1} of {options.runs}")
-            runs.append(run(options.evaluations, seed, bar.update))
+    parser = common.options_of("tune_classifier", __doc__)
+    common.sized(parser, "evaluations", 80, 6, "trainings of each search in a run", runs=6, least=3)
+    options = common.parse(parser, arguments)
+    settings = {"evaluations": options.size, "seed": options.seed, "beta": BETA, "oversampling": OVERSAMPLING}
+    record = {"settings": settings, "runs": common.play(run, options, processes=1)}
+    common.finish(options, record, report, figure=draw)
 
-    def total(search: str, what: str) -> float:
-        return sum(evaluation[what] for run in runs for evaluation in run["searches"][search])
 
-    record = {
-        "settings": {"evaluations": options.evaluations, "seed": options.seed}
-        | settings()
-        | {
-            "beta": BETA,
-            "oversampling": OVERSAMPLING,
-            "evaluations_per_fit": EVALUATIONS_PER_FIT,
-        },
-        "versions": versions(),
-        "seconds": {
-            "BKB training": total("BKB", "training_seconds"),
-            "BKB deciding": total("BKB", "deciding_seconds"),
-            "random search": total("random search", "training_seconds"),
-            "in all": time.perf_counter() - started,
-        },
-        "runs": runs,
-    }
-    write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(record))
-    report(record, options.output)
+def report(record: Record) -> list[Any]:
+    """Say what each recommends in run 1 and how well it does, and which search did better."""
+    runs = record["runs"]
+    first, last = runs[0]["results"], runs[0]["searches"]["BKB"][-1]
+    rows: list[Any] = [[LABELS[name], *(f"{each['configuration'][name]:.3g}" for each in first)] for name in LABELS]
+    rows += [None, ["expected", *("" if each["expected"] is None else f"{each['expected']:.3f}" for each in first)]]
+    rows.append(["held out", *(f"{each['mean']:.3f} ± {each['sd']:.3f}" for each in first)])
+    means = np.array([[result["mean"] for result in run["results"]] for run in runs])
+    rows += [None, [f"held out, {runs_of(runs)}", *map(spread, means.T)]]
+    less = means[:, 0] - means[:, 1]
+    won = f"BKB did better than random search in {(less > 0).sum()} of {runs_of(runs)}, by {less.mean():+.4f}"
+    if len(runs) > 1:
+        error = less.std(ddof=1) / len(runs) ** 0.5
+        unclear = ", too little to tell them apart" * bool(abs(less.mean()) <= 2.0 * error)
+        won += f" ± {error:.4f} on average (standard error over runs){unclear}"
+    heads = [each["name"].replace(", ", "\n").replace(" search", "\nsearch") for each in first]
+    return [
+        common.table(f"What each recommends in run 1 of {len(runs)}, and its accuracy", ["", *heads], rows),
+        "Accuracies; ± is the standard deviation. BKB recommends the played configuration of the highest posterior "
+        "mean, random search its luckiest score. The defaults are scikit-learn's: Adam, whose 1 − β₁ stands in for "
+        "1 − momentum; 200 passes are at most 200.",
+        f"{won}.",
+        f"Dictionary at the end of run 1: {last['dictionary_size']} of {record['settings']['evaluations']} points "
+        f"(effective dimension {last['effective_dimension']:.1f}).",
+    ]
+
+
+# ---------------------------------------------------------------- figure
+
+COLOURS = {"BKB": BLUE, "random search": ORANGE}
+WINDOW = 15
+
+
+def draw(record: Record) -> Figure:
+    """Return four panels: the scores, what BKB believes, the held-out accuracies and the dictionary."""
+    figure, runs = Figure(figsize=(12.5, 9.2)), record["runs"]
+    margins = {"left": 0.125, "right": 0.97, "top": 0.96, "bottom": 0.09, "hspace": 0.38, "wspace": 0.24}
+    (scores, belief), (held_out, dictionary) = figure.subplots(2, 2, gridspec_kw=margins)
+    draw_scores(scores, runs[0])
+    draw_belief(belief, runs[0])
+    draw_held_out(held_out, runs)
+    draw_dictionary(dictionary, runs)
+    common.tidy([scores, belief, held_out, dictionary], "abcd", plain=[belief])
+    return figure
+
+
+def line(label: str, **words: Any) -> Line2D:
+    """Return an entry of a legend."""
+    return Line2D([], [], label=label, **{"color": GREY, "linewidth": 2.0, **words})
+
+
+def draw_scores(axes: Axes, run: Record) -> None:
+    """Draw every score of a run, its running median and what each search expects of its recommendation."""
+    half_digit = 0.5 / VALIDATION_SIZE  # on a logit axis 0 and 1 are infinitely far away
+    for name, evaluations in run["searches"].items():
+        colour, numbers = COLOURS[name], np.arange(1, len(evaluations) + 1)
+        scores = np.clip([evaluation["score"] for evaluation in evaluations], half_digit, 1.0 - half_digit)
+        median = [np.median(scores[max(0, n - WINDOW) : n]) for n in numbers]
+        expected = [evaluation.get("recommended_mean", np.nan) for evaluation in evaluations]
+        axes.plot(numbers, scores, "o", markersize=4, color=colour, alpha=0.4, markeredgewidth=0)
+        axes.plot(numbers, median, color=colour, linewidth=2.0)
+        axes.plot(numbers, expected, color=colour, linewidth=1.4, linestyle=DASHED)
+    logit_axis(axes, "y", (0.1, 0.5, 0.8, 0.9, 0.95, 0.98))
+    axes.set(
+        title="Validation accuracy of every evaluation of run 1", xlabel="evaluation", ylabel="validation accuracy"
+    )
+    handles = [line(name, color=colour) for name, colour in COLOURS.items()]
+    handles += [line("one evaluation", linewidth=0, marker="o", markersize=4, alpha=0.6)]
+    handles += [line(f"median of the last {WINDOW}")]
+    below(axes, [*handles, line("expected of the recommendation", linewidth=1.4, linestyle=DASHED)], 3)
+
+
+def draw_belief(axes: Axes, run: Record) -> None:
+    """Draw the posterior mean over two hyperparameters, with the points played and those in the dictionary."""
+    shown, evaluations = run["posterior"]["slice"], run["searches"]["BKB"]
+    (first, second), accuracy = shown["names"], np.array(shown["accuracy"])
+    low, high = (np.log(value / (1.0 - value)) for value in (accuracy.min(), accuracy.max()))
+    levels = 1.0 / (1.0 + np.exp(-np.linspace(low - 1e-3, high + 1e-3, 13)))
+    contours = axes.contourf(*shown["values"], accuracy, levels, cmap="YlGnBu_r", norm=BoundaryNorm(levels, 256))
+    axes.figure.colorbar(contours, ax=axes, label="posterior mean, as validation accuracy", format="%.2f")
+    x, y = (np.array([each["configuration"][name] for each in evaluations]) for name in (first, second))
+    kept, best = np.isin(np.arange(len(x)), run["posterior"]["dictionary"]), evaluations[-1]["recommended"]
+    style: dict[str, Any] = {"markeredgecolor": "black", "linestyle": "none", "clip_on": False, "markeredgewidth": 0.6}
+    axes.plot(x[~kept], y[~kept], "o", markersize=4, color="white", label="played", **style)
+    axes.plot(x[kept], y[kept], "o", markersize=5, color=BLUE, label="and in the dictionary", **style)
+    axes.plot(x[best], y[best], "*", markersize=16, color="gold", label="recommended", **style)
+    axes.set(xscale="log", yscale="log", xlabel=LABELS[first], ylabel=LABELS[second])
+    axes.set_title("BKB's belief after run 1, the rest as recommended")
+    below(axes, axes.get_legend_handles_labels()[0], 3)
+
+
+def draw_held_out(axes: Axes, runs: list[Record]) -> None:
+    """Draw the held-out accuracy of every run, the mean ± sd of the runs, and what was expected."""
+    names = [result["name"] for result in runs[0]["results"]]
+    for row, name in enumerate(names):
+        results, colour = [run["results"][row] for run in runs], COLOURS.get(name, GREY)
+        means = np.array([result["mean"] for result in results])
+        axes.plot(means, np.full(len(means), row), "o", markersize=5, color=colour, alpha=0.5, markeredgewidth=0)
+        deviation = means.std(ddof=1) if len(means) > 1 else np.nan
+        look: dict[str, Any] = {"fmt": "o", "color": colour, "markersize": 8, "capsize": 4, "linewidth": 2}
+        axes.errorbar(means.mean(), row + 0.2, xerr=deviation, **look)
+        expected = [result["expected"] for result in results if result["expected"] is not None]
+        axes.plot(expected, np.full(len(expected), row - 0.2), "D", markersize=5, color="white", markeredgecolor=colour)
+    axes.set_yticks(range(len(names)), [name.replace(", ", ",\n") for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    logit_axis(axes, "x", (0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.94, 0.96, 0.98))
+    axes.set(title=f"Accuracy on the held-out digits, {runs_of(runs)}", xlabel="accuracy")
+    handles = [line("expected", linewidth=0, marker="D", markersize=5, color="white", markeredgecolor=GREY)]
+    handles += [line("held out, a run", linewidth=0, marker="o", markersize=5, alpha=0.5)]
+    below(axes, [*handles, line("held out, mean ± sd of the runs", marker="o", markersize=8)], 3)
+
+
+def draw_dictionary(axes: Axes, runs: list[Record]) -> None:
+    """Draw the dictionary size against the number of observations."""
+    for run in runs:
+        evaluations = run["searches"]["BKB"]
+        emphasis: dict[str, Any] = {"linewidth": 2.0} if run is runs[0] else {"alpha": 0.4, "linewidth": 1.0}
+        for what, colour in (("dictionary_size", BLUE), ("effective_dimension", GREEN)):
+            values = [evaluation.get(what, np.nan) for evaluation in evaluations]
+            axes.plot(np.arange(1, len(values) + 1), values, color=colour, **emphasis)
+    last = len(runs[0]["searches"]["BKB"])
+    axes.plot([0, last], [0, last], color=GREY, linewidth=1.2, linestyle=DASHED)
+    axes.set(title="BKB's dictionary, run 1 in bold", xlabel="observations", ylabel="points")
+    axes.set(ylim=(0, None), xlim=(0, None))
+    handles = [
+        line("exact GP: every observation", linewidth=1.2, linestyle=DASHED),
+        line("dictionary size", color=BLUE),
+    ]
+    below(axes, [*handles, line("effective dimension", color=GREEN)])
+
+
+def logit_axis(axes: Axes, which: str, ticks: tuple[float, ...]) -> None:
+    """Scale an axis of accuracies by their log-odds."""
+    getattr(axes, f"set_{which}scale")("logit")
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ deviation is 0.018, more than there is left to gain. Two thirds of the digits ar
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from math import log
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from torch_kbandits import Float, Integer, ParameterSpace
 from torch_kbandits.numerics.random import seed_for
 
 DEVELOPMENT_SIZE = 600
@@ -37,70 +37,27 @@ LOG_ODDS_NOISE = (VALIDATION_SIZE * 0.95 * 0.05) ** -0.5
 FLOOR = 0.5
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One hyperparameter on a log scale between two bounds."""
-
-    name: str
-    label: str
-    low: float
-    high: float
-    integer: bool = False
-
-    def decode(self, u: float) -> float:
-        """Return the value at u in [0, 1]."""
-        value = self.low * (self.high / self.low) ** u
-        return round(value) if self.integer else value
-
-    def encode(self, value: float) -> float:
-        """Return the u in [0, 1] of a value."""
-        return log(value / self.low) / log(self.high / self.low)
-
-
-@dataclass(frozen=True)
-class SearchSpace:
-    """A box of hyperparameters seen as the unit cube."""
-
-    parameters: tuple[Parameter, ...]
-
-    @property
-    def bounds(self) -> Tensor:
-        """The unit cube, (2, d)."""
-        corner = torch.zeros(len(self.parameters), dtype=torch.float64)
-        return torch.stack([corner, corner + 1.0])
-
-    def decode(self, x: Tensor) -> dict[str, float]:
-        """Return the configuration at x (d,)."""
-        return {p.name: p.decode(float(u)) for p, u in zip(self.parameters, x, strict=True)}
-
-    def snap(self, X: Tensor) -> Tensor:
-        """Move points X (..., d) to where whole numbers are whole, so that the model learns of what is truly played."""
-        X = X.detach().clone()
-        for j, parameter in enumerate(self.parameters):
-            if parameter.integer:
-                X[..., j].apply_(lambda u, p=parameter: min(max(p.encode(p.decode(u)), 0.0), 1.0))
-        return X
-
-
-SPACE = SearchSpace(
-    (
-        Parameter("hidden_units", "hidden units", 4, 128, integer=True),
-        Parameter("learning_rate", "learning rate", 1e-4, 1.0),
-        Parameter("one_minus_momentum", "1 − momentum", 1e-2, 1.0),
-        Parameter("weight_decay", "weight decay", 1e-6, 10.0),
-        Parameter("batch_size", "batch size", 4, 128, integer=True),
-    )
+#: What is tuned, and how it is called.
+SPACE = ParameterSpace(
+    {
+        "hidden_units": Integer(4, 128, log=True),
+        "learning_rate": Float(1e-4, 1.0, log=True),
+        "one_minus_momentum": Float(1e-2, 1.0, log=True),
+        "weight_decay": Float(1e-6, 10.0, log=True),
+        "batch_size": Integer(4, 128, log=True),
+    }
 )
+LABELS = {name: name.replace("one_minus_", "1 − ").replace("_", " ") for name in SPACE.parameters}
 
 
-def network(configuration: dict[str, float], random_state: int) -> MLPClassifier:
+def network(configuration: dict[str, Any], random_state: int) -> MLPClassifier:
     """Return the untrained classifier of a configuration."""
     arguments: dict[str, Any] = {
-        "hidden_layer_sizes": (int(configuration["hidden_units"]),),
+        "hidden_layer_sizes": (configuration["hidden_units"],),
         "learning_rate_init": configuration["learning_rate"],
         "momentum": 1.0 - configuration["one_minus_momentum"],
         "alpha": configuration["weight_decay"],
-        "batch_size": int(configuration["batch_size"]),
+        "batch_size": configuration["batch_size"],
     }
     # As many epochs without progress as there are at all: training never stops early.
     return MLPClassifier(solver="sgd", max_iter=EPOCHS, n_iter_no_change=EPOCHS, random_state=random_state, **arguments)
@@ -109,32 +66,30 @@ def network(configuration: dict[str, float], random_state: int) -> MLPClassifier
 Labelled = tuple[np.ndarray, np.ndarray]
 
 
-@dataclass(frozen=True)
 class Digits:
-    """The digits data set, split once into what the searches may see and what they may not."""
+    """The digits data set, split once into what the searches may see and what they may not.
 
-    development: Labelled
-    held_out: Labelled
+    Args:
+        seed: of the split, of all others, and of weights.
+    """
 
-    @classmethod
-    def load(cls, seed: int) -> "Digits":
-        """Return scikit-learn's 1797 digits, pixels scaled to [0, 1]."""
+    def __init__(self, seed: int) -> None:
         images, labels = map(np.asarray, load_digits(return_X_y=True))
-        held_out_size = len(labels) - DEVELOPMENT_SIZE
-        development, held_out = split((images / 16.0, labels), held_out_size, numpy_seed(seed, 0, "held-out set"))
-        return cls(development, held_out)
+        self.seed = seed
+        held_out = numpy_seed(seed, 0, "held-out set")
+        self.development, self.held_out = split((images / 16.0, labels), len(labels) - DEVELOPMENT_SIZE, held_out)
 
-    def validate(self, configuration: dict[str, float], seed: int, index: int) -> float:
-        """Return the accuracy on the fresh validation split of evaluation ``index``, after training on the rest.
+    def validate(self, configuration: dict[str, Any], index: int) -> float:
+        """Return the accuracy on the fresh validation split of an evaluation, after training on the rest.
 
         The split and the initial weights depend on seed and index alone: both searches meet the same noise.
         """
-        train, validation = split(self.development, VALIDATION_SIZE, numpy_seed(seed, index, "validation split"))
-        return accuracy(network(configuration, numpy_seed(seed, index, "weights")), train, validation)
+        train, validation = split(self.development, VALIDATION_SIZE, numpy_seed(self.seed, index, "validation split"))
+        return accuracy(network(configuration, numpy_seed(self.seed, index, "weights")), train, validation)
 
-    def refit(self, classifier: Callable[[int], MLPClassifier], seed: int) -> list[float]:
+    def refit(self, classifier: Callable[[int], MLPClassifier]) -> list[float]:
         """Return held-out accuracies after training on all development data with other seeds."""
-        seeds = [numpy_seed(seed, r, "refit") for r in range(REFITS)]
+        seeds = [numpy_seed(self.seed, number, "refit") for number in range(REFITS)]
         return [accuracy(classifier(random_state), self.development, self.held_out) for random_state in seeds]
 
 
@@ -203,16 +158,3 @@ def log_odds(scores: Sequence[float]) -> np.ndarray:
     """Return log (right + ½) / (wrong + ½) of validation accuracies."""
     right = np.maximum(scores, FLOOR) * VALIDATION_SIZE
     return np.log((right + 0.5) / (VALIDATION_SIZE - right + 0.5))
-
-
-def settings() -> dict[str, Any]:
-    """Return what defines the task, for the record."""
-    return {
-        "parameters": [asdict(parameter) for parameter in SPACE.parameters],
-        "development_size": DEVELOPMENT_SIZE,
-        "validation_size": VALIDATION_SIZE,
-        "epochs": EPOCHS,
-        "refits": REFITS,
-        "accuracy_floor": FLOOR,
-        "log_odds_noise": LOG_ODDS_NOISE,
-    }

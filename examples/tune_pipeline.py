@@ -11,18 +11,16 @@ that neither saw. They are run several times, on other divisions of the data: a 
 Writes ``record.json`` and ``figure.png`` to ``runs/tune_pipeline``.
 """
 
-import argparse
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import common
 import numpy as np
 import torch
-from records import make_folder, versions, whole_number, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
+from common import BLUE, GREEN, ORANGE, Record, spread
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from scipy.stats import loguniform, randint, wilcoxon
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -31,10 +29,8 @@ from sklearn.model_selection import RandomizedSearchCV, StratifiedKFold, train_t
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 from sklearn.svm import SVC
-from tune_pipeline_figure import draw
 
 from torch_kbandits.integrations.sklearn import KernelBanditSearchCV
-from torch_kbandits.plotting.style import write_figure
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("pca", PCA(random_state=0)), ("svc", SVC())])
 
@@ -50,137 +46,106 @@ DISTRIBUTIONS = {
 #: Digits to tune with, of 1,797; with more of them every search finds the ceiling.
 DEVELOPMENT_SIZE = 400
 
-FOLDS = 3
-
 BANDIT, POSTERIOR, RANDOM = "bandit, best score", "bandit, posterior mean", "random search"
+COLOURS = {BANDIT: BLUE, POSTERIOR: GREEN, RANDOM: ORANGE}
 
 
-def run(seed: int, evaluations: int) -> dict[str, Any]:
+def run(seed: int, evaluations: int) -> Record:
     """Run both searches on one division of the digits and return their record."""
+    torch.set_num_threads(1)
     images, labels = load_digits(return_X_y=True)
     X, X_held_out, y, y_held_out = train_test_split(
         images, labels, train_size=DEVELOPMENT_SIZE, stratify=labels, random_state=seed
     )
-    settings: dict[str, Any] = {
-        "n_iter": evaluations,
-        "cv": StratifiedKFold(FOLDS, shuffle=True, random_state=seed),
-        "random_state": seed,
-    }
-    record: dict[str, Any] = {"seed": seed, "scores": {}, "seconds": {}, "results": {}}
-    searches = {BANDIT: KernelBanditSearchCV, RANDOM: RandomizedSearchCV}
-    for name, search_class in searches.items():
+    folds = StratifiedKFold(3, shuffle=True, random_state=seed)
+    settings: dict[str, Any] = {"n_iter": evaluations, "cv": folds, "random_state": seed}
+    record: Record = {"seed": seed, "scores": {}, "seconds": {}, "results": {}}
+    for name, search_class in ((BANDIT, KernelBanditSearchCV), (RANDOM, RandomizedSearchCV)):
         started = time.perf_counter()
         search = search_class(PIPELINE, DISTRIBUTIONS, **settings).fit(X, y)
         record["seconds"][name] = time.perf_counter() - started
         record["scores"][name] = search.cv_results_["mean_test_score"].tolist()
         record["results"][name] = result(search.best_params_, search.best_score_, search.score(X_held_out, y_held_out))
         if isinstance(search, KernelBanditSearchCV):
-            believed = best_believed(search)
+            # What ``recommend="posterior"`` would have called the best, without running the search again.
+            bandit: Any = search.bandit_
+            row = int((bandit.recommend() == bandit.history.X).all(-1).nonzero()[0])
+            params, score = (search.cv_results_[each][row] for each in ("params", "mean_test_score"))
             refitted: Any = clone(PIPELINE)
-            refitted.set_params(**search.cv_results_["params"][believed]).fit(X, y)
-            record["results"][POSTERIOR] = result(
-                search.cv_results_["params"][believed],
-                search.cv_results_["mean_test_score"][believed],
-                refitted.score(X_held_out, y_held_out),
-            )
+            refitted.set_params(**params).fit(X, y)
+            record["results"][POSTERIOR] = result(params, score, refitted.score(X_held_out, y_held_out))
     return record
 
 
-def best_believed(search: KernelBanditSearchCV) -> int:
-    """Return the row of the largest posterior mean."""
-    bandit: Any = search.bandit_
-    return int((bandit.recommend() == bandit.history.X).all(-1).nonzero()[0])
-
-
-def result(configuration: dict[str, Any], score: float, held_out: float) -> dict[str, Any]:
+def result(configuration: dict[str, Any], score: Any, held_out: Any) -> Record:
     """Return what the record keeps of a recommendation."""
-    unwrapped = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in configuration.items()
-    }
-    plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in unwrapped.items()}
+    values = {name: value.item() if isinstance(value, np.generic) else value for name, value in configuration.items()}
+    plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in values.items()}
     return {"configuration": plain, "score": float(score), "held_out": float(held_out)}
-
-
-def report(record: dict[str, Any], output: Path) -> None:
-    """Print what each search found."""
-    runs = record["runs"]
-    table = Table(title=f"{record['settings']['evaluations']} evaluations, mean ± sd of {len(runs)} run(s)")
-    table.box, table.pad_edge = SIMPLE_HEAD, False
-    for column in ("", "cross-validated", "held out", "seconds"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=True)
-    for name in (BANDIT, POSTERIOR, RANDOM):
-        seconds = [one["seconds"][name] for one in runs if name in one["seconds"]]
-        table.add_row(
-            name,
-            *(spread([one["results"][name][what] for one in runs], ".3f") for what in ("score", "held_out")),
-            spread(seconds, ".1f") if seconds else "",
-        )
-    console = Console(width=max(Console().width, 100))  # a pipe would get 80 columns and cut the cells
-    console.print(table)
-    for name in (BANDIT, POSTERIOR):
-        for what in ("score", "held_out"):
-            console.print(verdict(name, what, runs), highlight=False)
-    console.print(f"{record['seconds']:.0f} seconds in all.", highlight=False)
-    console.print(f"Wrote {output / 'record.json'} and {output / 'figure.png'}.", highlight=False, soft_wrap=True)
-
-
-def verdict(name: str, what: str, runs: Sequence[dict[str, Any]]) -> str:
-    """Say how much better than random search a search did, and how surely."""
-    differences = np.array([one["results"][name][what] - one["results"][RANDOM][what] for one in runs])
-    words = {"score": "cross-validated", "held_out": "held out"}[what]
-    text = f"{name}, {words}: {differences.mean():+.4f} on random search, better in {(differences > 0).sum()} runs"
-    if len(runs) < 2 or not differences.any():
-        return f"{text} of {len(runs)}."
-    test: Any = wilcoxon(differences)
-    return f"{text} of {len(runs)} (two-sided Wilcoxon p = {test.pvalue:.3f})."
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    """Return mean ± standard deviation."""
-    mean = f"{np.mean(values):{form}}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):{form}}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run both searches on every division, and write record and figure."""
-    options = parse_arguments(arguments)
-    torch.set_num_threads(1)
-    started = time.perf_counter()
-    runs = [run(seed, options.evaluations) for seed in range(options.seed, options.seed + options.runs)]
-    record = {
-        "settings": {
-            "evaluations": options.evaluations,
-            "seed": options.seed,
-            "development_size": DEVELOPMENT_SIZE,
-            "folds": FOLDS,
-            "initial": min(10, max(2, options.evaluations // 3)),
-        },
-        "versions": versions(),
-        "seconds": time.perf_counter() - started,
-        "runs": runs,
-    }
-    write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(record))
-    report(record, options.output)
+    parser = common.options_of("tune_pipeline", __doc__)
+    common.sized(parser, "evaluations", 40, 8, "configurations that each search may evaluate", runs=10)
+    options = common.parse(parser, arguments)
+    settings = {"evaluations": options.size, "seed": options.seed, "initial": min(10, max(2, options.size // 3))}
+    record = {"settings": settings, "runs": common.play(run, options, processes=1)}
+    common.finish(options, record, report, figure=draw)
 
 
-def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, and make the folder to write to."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument(
-        "--evaluations", type=whole_number(), default=40, help="configurations that each search may evaluate"
-    )
-    parser.add_argument("--runs", type=whole_number(), default=10, help="how often both searches start anew")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first run; the next has the next")
-    parser.add_argument("--quick", action="store_true", help="one run of 8 evaluations")
-    parser.add_argument("--output", type=Path, default=Path("runs/tune_pipeline"), help="folder to write to")
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.evaluations, options.runs = 8, 1
-    make_folder(parser, options.output)
-    return options
+def report(record: Record) -> list[Any]:
+    """Say what each search found, and how much better than random search, how surely."""
+    runs, rows, said = record["runs"], [], []
+    for name in COLOURS:
+        seconds = [one["seconds"][name] for one in runs if name in one["seconds"]]
+        cells = [spread([one["results"][name][what] for one in runs]) for what in ("score", "held_out")]
+        rows.append([name, *cells, spread(seconds, ".1f") if seconds else ""])
+        for what, words in (("score", "cross-validated"), ("held_out", "held out")):
+            less = np.array([one["results"][name][what] - one["results"][RANDOM][what] for one in runs])
+            text = f"{name}, {words}: {less.mean():+.4f} on random search, better in {(less > 0).sum()} of {len(runs)}"
+            test: Any = wilcoxon(less) if len(runs) > 1 and less.any() else None
+            said.append(f"{text} (two-sided Wilcoxon p = {test.pvalue:.3f})." if test else f"{text}.")
+    title = f"{record['settings']['evaluations']} evaluations, mean ± sd of {common.runs_of(runs)}"
+    return [common.table(title, ["", "cross-validated", "held out", "seconds"], rows), *said[:4]]
+
+
+def draw(record: Record) -> Figure:
+    """Return two panels: the best score so far, and the accuracy on held-out digits run by run."""
+    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    best, held_out = figure.subplots(1, 2)
+    draw_best(best, record)
+    draw_held_out(held_out, record["runs"])
+    common.tidy([best, held_out], "ab")
+    return figure
+
+
+def draw_best(axes: Axes, record: Record) -> None:
+    """Draw the best cross-validated accuracy after each evaluation, each run thinly and the mean."""
+    runs, begins = record["runs"], record["settings"]["initial"] + 0.5
+    for name in (BANDIT, RANDOM):
+        curves = np.maximum.accumulate([one["scores"][name] for one in runs], axis=1)
+        numbers = np.arange(1, curves.shape[1] + 1)
+        axes.plot(numbers, curves.T, color=COLOURS[name], linewidth=0.7, alpha=0.35)
+        words: dict[str, Any] = {"linestyle": "--" if name == RANDOM else "-", "label": name.partition(",")[0]}
+        axes.plot(numbers, curves.mean(0), color=COLOURS[name], linewidth=2.2, **words)
+    axes.axvline(begins, color="0.6", linewidth=1.0, linestyle=":")
+    where: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "xytext": (4, 0), "textcoords": "offset points"}
+    axes.annotate("bandit begins to choose", (begins, 0.02), fontsize=9, color="0.4", **where)
+    axes.set_ylim(min(max(one["scores"][name]) for one in runs for name in one["scores"]) - 0.12, 1.0)
+    axes.set(title="Best cross-validated accuracy so far", xlabel="configurations evaluated", ylabel="accuracy")
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+
+
+def draw_held_out(axes: Axes, runs: list[Record]) -> None:
+    """Draw the held-out accuracies of each run, joined, with their means."""
+    values = np.array([[one["results"][name]["held_out"] for name in COLOURS] for one in runs])
+    axes.plot(range(len(COLOURS)), values.T, color="0.8", linewidth=1.0, zorder=1)
+    for place, colour in enumerate(COLOURS.values()):
+        axes.scatter(np.full(len(runs), place), values[:, place], color=colour, s=28, alpha=0.8, zorder=2)
+        axes.hlines(values[:, place].mean(), place - 0.18, place + 0.18, color=colour, linewidth=2.6, zorder=3)
+    axes.set_xticks(range(len(COLOURS)), [name.replace(", ", ",\n") for name in COLOURS])
+    axes.set(title="Accuracy on held-out digits, runs joined, means as bars", ylabel="accuracy", xlim=(-0.5, 2.5))
 
 
 if __name__ == "__main__":

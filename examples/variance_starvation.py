@@ -16,202 +16,134 @@ see. The noise, which the paper does not give, has standard deviation 0.1, and �
 Prints mean band widths and writes ``record.json`` and ``figure.png`` to ``runs/variance_starvation``.
 """
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
+import common
 import torch
-from gpytorch.kernels import Kernel, RBFKernel
+from common import Record
+from gpytorch.kernels import RBFKernel
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from records import make_folder, versions, write_record
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from torch_kbandits import NystromGP, RidgeLeverageSampling
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.plotting.style import write_figure
 
 TIMES = (6, 63, 215)
-LENGTHSCALE = 200.0**-0.5
 NOISE_SCALE = 0.1
 REGULARIZATION = NOISE_SCALE**2
-OVERSAMPLING = 3.0
+KERNEL = RBFKernel().double().initialize(lengthscale=torch.tensor(200.0**-0.5, dtype=torch.float64))
+KERNEL.requires_grad_(False)
 
 #: The bands reach this many standard deviations to either side.
 BAND = 3.0
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """Mean and standard deviation on the grid, both (G,)."""
-
-    mean: Tensor
-    deviation: Tensor
+GRID = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is believed after t observations."""
+    """What is believed after t observations: points, rewards, dictionary, and means and deviations on the grid."""
 
     X: Tensor
     Y: Tensor
     dictionary: Tensor
-    posteriors: dict[str, Posterior]
+    posteriors: dict[str, tuple[Tensor, Tensor]]
+
+    def band_widths(self) -> dict[str, dict[str, float]]:
+        """Return each posterior's mean width of the band where there are data and where there are none."""
+        seen = GRID.squeeze(-1) <= 0.5
+        halves = {"with data": seen, "without data": ~seen}
+        return {
+            name: {half: float(2.0 * BAND * deviation[where].mean()) for half, where in halves.items()}
+            for name, (_, deviation) in self.posteriors.items()
+        }
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Compute the posteriors, print how wide they are, write record and figure."""
-    parser = argparse.ArgumentParser(
-        description=(__doc__ or "").splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the function, its noise and the dictionaries")
-    parser.add_argument("--output", type=Path, default=Path("runs/variance_starvation"), help="folder to write to")
-    options = parser.parse_args(arguments)
-    make_folder(parser, options.output)
-
-    torch.set_num_threads(1)  # small matrices: on a busy machine a second thread costs more than it brings
-    grid = torch.linspace(0.0, 1.0, 401, dtype=torch.float64).unsqueeze(-1)
-    X, Y, truth = simulate(grid, options.seed)
-    stages = [believe(X[:t], Y[:t], grid, options.seed) for t in TIMES]
-    widths = [band_widths(stage, grid) for stage in stages]
-    record = {
-        "settings": {
-            "seed": options.seed,
-            "lengthscale": LENGTHSCALE,
-            "noise_scale": NOISE_SCALE,
-            "regularization": REGULARIZATION,
-            "oversampling": OVERSAMPLING,
-        },
-        "versions": versions(),
-        "stages": [
-            {"t": len(stage.X), "dictionary_size": len(stage.dictionary), "mean_band_widths": width}
-            for stage, width in zip(stages, widths, strict=True)
-        ],
-    }
-    write_record(options.output / "record.json", record)
-    write_figure(options.output / "figure.png", draw(stages, grid, truth))
-    report(record)
-    print(f"Wrote {options.output / 'record.json'} and {options.output / 'figure.png'}.")
-
-
-def kernel() -> Kernel:
-    """Return the Gaussian kernel, of prior variance 1."""
-    return RBFKernel().double().initialize(lengthscale=torch.tensor(LENGTHSCALE, dtype=torch.float64))
-
-
-def simulate(grid: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def simulate(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Draw the function at all points at once; return points (n, 1), rewards (n, 1) and the function on the grid."""
-    n = max(TIMES)
-    generator = generator_for(seed, 0, "variance starvation")
+    n, generator = max(TIMES), generator_for(seed, 0, "variance starvation")
     X = 0.5 * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-    everywhere = torch.cat([X, grid])
-    with torch.no_grad():
-        values, vectors = torch.linalg.eigh(kernel()(everywhere).to_dense())
-    normal = torch.randn(len(everywhere), generator=generator, dtype=torch.float64)
-    f = vectors @ (values.clamp_min(0.0).sqrt() * normal)
+    values, vectors = torch.linalg.eigh(KERNEL(torch.cat([X, GRID])).to_dense())
+    f = vectors @ (values.clamp_min(0.0).sqrt() * torch.randn(len(values), generator=generator, dtype=torch.float64))
     noise = torch.randn(n, generator=generator, dtype=torch.float64)
     return X, (f[:n] + NOISE_SCALE * noise).unsqueeze(-1), f[n:]
 
 
-def believe(X: Tensor, Y: Tensor, grid: Tensor, seed: int) -> Stage:
-    """Return the three posteriors given rewards Y at X."""
-    sparse = condition(X, Y, dictionary=RidgeLeverageSampling(OVERSAMPLING), seed=seed)
-    exact = condition(X, Y, inducing_points=X)
-    posteriors = {"exact": moments(exact, grid), "DTC": moments(sparse, grid)}
-    posteriors["SoR"] = starve(posteriors["DTC"], X, sparse.inducing_points, grid)
-    return Stage(X, Y, sparse.inducing_points, posteriors)
-
-
-def condition(X: Tensor, Y: Tensor, seed: int = 0, **dictionary: Any) -> NystromGP:
-    """Return the Nyström posterior; with all points as dictionary it is the exact one."""
+def believe(X: Tensor, Y: Tensor, seed: int) -> Stage:
+    """Return the three posteriors given rewards Y at X; with all points as dictionary it is the exact one."""
+    words: dict[str, Any] = {"covar_module": KERNEL, "regularization": REGULARIZATION}
     generator = generator_for(seed, len(X), "dictionary")
-    return NystromGP(X, Y, covar_module=kernel(), regularization=REGULARIZATION, generator=generator, **dictionary)
+    sparse = NystromGP(X, Y, dictionary=RidgeLeverageSampling(3.0), generator=generator, **words)
+    models, posteriors = {"exact": NystromGP(X, Y, inducing_points=X, **words), "DTC": sparse}, {}
+    for name, model in models.items():
+        with torch.no_grad():
+            posterior = model.posterior(GRID.unsqueeze(-2))
+        posteriors[name] = posterior.mean.flatten(), posterior.variance.flatten().sqrt()
+    starved = starved_variance(X, sparse.inducing_points)
+    return Stage(X, Y, sparse.inducing_points, posteriors | {"SoR": (posteriors["DTC"][0], starved.sqrt())})
 
 
-@torch.no_grad()
-def moments(model: NystromGP, grid: Tensor) -> Posterior:
-    """Return mean and standard deviation on the grid."""
-    posterior = model.posterior(grid.unsqueeze(-2))
-    return Posterior(posterior.mean.flatten(), posterior.variance.flatten().sqrt())
-
-
-@torch.no_grad()
-def starve(dtc: Posterior, X: Tensor, dictionary: Tensor, grid: Tensor) -> Posterior:
-    """Return the subset of regressors: the mean of DTC, and of its variance only the term λ z(x)ᵀ V⁻¹ z(x)."""
-    k = kernel()
-    factor = jittered_cholesky(k(dictionary).to_dense())
-    seen, z = (torch.linalg.solve_triangular(factor, k(dictionary, x).to_dense(), upper=False) for x in (X, grid))
+def starved_variance(X: Tensor, dictionary: Tensor) -> Tensor:
+    """Return the variance of the subset of regressors: of DTC's only the term λ z(x)ᵀ V⁻¹ z(x)."""
+    factor = jittered_cholesky(KERNEL(dictionary).to_dense())
+    seen, z = (torch.linalg.solve_triangular(factor, KERNEL(dictionary, x).to_dense(), upper=False) for x in (X, GRID))
     V = seen @ seen.mT + REGULARIZATION * torch.eye(len(dictionary), dtype=torch.float64)
-    variance = REGULARIZATION * (z * torch.linalg.solve(V, z)).sum(0)
-    return Posterior(dtc.mean, variance.sqrt())
+    return REGULARIZATION * (z * torch.linalg.solve(V, z)).sum(0)
 
 
-def band_widths(stage: Stage, grid: Tensor) -> dict[str, dict[str, float]]:
-    """Return each posterior's mean width of the band where there are data and where there are none."""
-    seen = grid.squeeze(-1) <= 0.5
-    return {
-        name: {
-            "with data": float(2.0 * BAND * posterior.deviation[seen].mean()),
-            "without data": float(2.0 * BAND * posterior.deviation[~seen].mean()),
-        }
-        for name, posterior in stage.posteriors.items()
-    }
-
-
-def report(record: dict[str, Any]) -> None:
-    """Print the mean widths of the bands."""
-    table = Table(title=f"Mean width of the ± {BAND:g} σ band (prior: {2 * BAND:g})", box=SIMPLE_HEAD)
-    for column in ("t", "dictionary", "on", "exact", "DTC (BKB)", "SoR"):
-        table.add_column(column, justify="left" if column == "on" else "right")
-    for stage in record["stages"]:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compute the posteriors, print how wide they are, write record and figure."""
+    options = common.parse(common.options_of("variance_starvation", __doc__), arguments)
+    torch.set_num_threads(1)  # small matrices: on a busy machine a second thread costs more than it brings
+    X, Y, truth = simulate(options.seed)
+    stages, rows, found = [believe(X[:t], Y[:t], options.seed) for t in TIMES], [], []
+    for stage in stages:
+        t, size, widths = len(stage.X), len(stage.dictionary), stage.band_widths()
+        found.append({"t": t, "dictionary_size": size, "mean_band_widths": widths})
         for half, where in (("with data", "[0, 0.5]"), ("without data", "(0.5, 1]")):
-            widths = [f"{stage['mean_band_widths'][name][half]:.2f}" for name in ("exact", "DTC", "SoR")]
-            table.add_row(str(stage["t"]), str(stage["dictionary_size"]), where, *widths)
-    Console().print(table)
+            rows.append([f"{t}", f"{size}", where, *(f"{widths[name][half]:.2f}" for name in stage.posteriors)])
+    record: Record = {"settings": {"seed": options.seed, "regularization": REGULARIZATION}, "stages": found}
+    title = f"Mean width of the ± {BAND:g} σ band (prior: {2 * BAND:g})"
+    table = common.table(title, ["t", "dictionary", "on", "exact", "DTC (BKB)", "SoR"], rows)
+    common.finish(options, record, lambda _: [table], figure=lambda _: draw(stages, truth))
 
 
-def draw(stages: Sequence[Stage], grid: Tensor, truth: Tensor) -> Figure:
+def draw(stages: Sequence[Stage], truth: Tensor) -> Figure:
     """Return the figure: a column for each t, BKB's band above, the starved one below, the exact one behind both."""
-    figure, axes = plt.subplots(2, len(stages), figsize=(12.0, 6.2), sharex=True, sharey=True, layout="constrained")
-    titles = {"DTC": "BKB (DTC)", "SoR": "subset of regressors"}
-    colours = {"DTC": "tab:blue", "SoR": "tab:red"}
-    for row, name in enumerate(titles):
-        for column, stage in enumerate(stages):
-            draw_panel(axes[row, column], stage, name, titles[name], colours[name], grid.squeeze(-1), truth)
-            if row == 0:
-                axes[row, column].set_title(
-                    f"t = {len(stage.X)} observations, {len(stage.dictionary)} in the dictionary"
-                )
+    figure = Figure(figsize=(12.0, 6.2), layout="constrained")
+    axes = figure.subplots(2, len(stages), sharex=True, sharey=True)
+    looks = {"DTC": ("BKB (DTC)", "tab:blue"), "SoR": ("subset of regressors", "tab:red")}
+    for row, (name, look) in enumerate(looks.items()):
+        for panel, stage in zip(axes[row], stages, strict=True):
+            draw_panel(panel, stage, name, look, truth)
         axes[row, 0].set_ylabel("reward")
         axes[row, 0].legend(loc="upper left", ncols=2, fontsize=8, framealpha=0.9)
-    for axis in axes[-1]:
-        axis.set_xlabel("x")
+    for panel, stage in zip(axes[0], stages, strict=True):
+        panel.set_title(f"t = {len(stage.X)} observations, {len(stage.dictionary)} in the dictionary")
+    for panel in axes[-1]:
+        panel.set_xlabel("x")
     axes[0, 0].set_ylim(-5.2, 6.6)
     figure.suptitle(f"Mean ± {BAND:g} σ of two sparse posteriors of the same data and dictionary")
     return figure
 
 
-def draw_panel(axis: Axes, stage: Stage, name: str, title: str, colour: str, x: Tensor, truth: Tensor) -> None:
+def draw_panel(axes: Axes, stage: Stage, name: str, look: tuple[str, str], truth: Tensor) -> None:
     """Draw one posterior over the exact one."""
-    exact, posterior = stage.posteriors["exact"], stage.posteriors[name]
-    axis.axvspan(0.5, 1.0, color="0.96", zorder=0)
-    low, high = exact.mean - BAND * exact.deviation, exact.mean + BAND * exact.deviation
-    axis.fill_between(x, low, high, color="0.82", linewidth=0, label="exact")
-    low, high = posterior.mean - BAND * posterior.deviation, posterior.mean + BAND * posterior.deviation
-    axis.fill_between(x, low, high, color=colour, alpha=0.3, linewidth=0, label=title)
-    axis.plot(x, posterior.mean, color=colour, linewidth=1.4)
-    axis.plot(x, truth, color="black", linewidth=1.0, linestyle="--", label="f")
-    axis.plot(stage.X.squeeze(-1), stage.Y.squeeze(-1), ".", color="black", markersize=3, label="observed")
+    x, (title, colour) = GRID.squeeze(-1), look
+    axes.axvspan(0.5, 1.0, color="0.96", zorder=0)
+    for each, label, shade, alpha in (("exact", "exact", "0.82", 1.0), (name, title, colour, 0.3)):
+        mean, deviation = stage.posteriors[each]
+        low, high = mean - BAND * deviation, mean + BAND * deviation
+        axes.fill_between(x, low, high, linewidth=0, alpha=alpha, color=shade, label=label)
+    axes.plot(x, stage.posteriors[name][0], color=colour, linewidth=1.4)
+    axes.plot(x, truth, color="black", linewidth=1.0, linestyle="--", label="f")
+    axes.plot(stage.X.squeeze(-1), stage.Y.squeeze(-1), ".", color="black", markersize=3, label="observed")
     dictionary = stage.dictionary.squeeze(-1)
-    axis.plot(dictionary, torch.full_like(dictionary, -4.9), "|", color=colour, markersize=9, label="dictionary")
-    axis.set_xlim(0.0, 1.0)
+    axes.plot(dictionary, torch.full_like(dictionary, -4.9), "|", color=colour, markersize=9, label="dictionary")
+    axes.set_xlim(0.0, 1.0)
 
 
 if __name__ == "__main__":

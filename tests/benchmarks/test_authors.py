@@ -7,7 +7,7 @@ from gpytorch.kernels import RBFKernel
 from scipy.stats import wilcoxon
 
 from benchmarks.authors_code import Checkout
-from benchmarks.authors_contexts import MULTIPLIER, QUICK, REGULARIZATION, Sizes, build
+from benchmarks.authors_contexts import MULTIPLIER, PROBLEMS, REGULARIZATION, build
 from benchmarks.contextual_players import AuthorsCBBKB, AuthorsCBKB, AuthorsEKUCB, AuthorsKUCB, Surrogate
 from benchmarks.references import AuthorsBKB, Problem
 from torch_kbandits import algorithms, environments
@@ -93,11 +93,11 @@ def test_the_score_of_the_authors_is_what_the_dictionary_explains():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", [*Sizes().problems, *QUICK.problems], ids=str)
-def test_our_exact_posterior_is_theirs(problem):
+@pytest.mark.parametrize(("name", "lengthscale"), PROBLEMS)
+def test_our_exact_posterior_is_theirs(name, lengthscale):
     """On one history; in each round what ours would play has their highest upper bound, to rounding."""
-    environment = environments.build(problem.name, lengthscale=problem.lengthscale, seed=1)
-    surrogate, rounds = Surrogate(problem.lengthscale, REGULARIZATION, MULTIPLIER), 200
+    environment = environments.build(name, lengthscale=lengthscale, seed=1)
+    surrogate, rounds = Surrogate(lengthscale, REGULARIZATION, MULTIPLIER), 200
     theirs, ours = AuthorsKUCB(surrogate), build("K-UCB", environment, 1)
     for t in range(rounds):
         offered, context = environment.joint_points(environment.actions, t), environment.context(t)

@@ -6,18 +6,17 @@ import torch
 from gpytorch.kernels import RBFKernel
 from scipy.spatial.distance import cdist
 
-import benchmarks.replays as replays
-from benchmarks.__main__ import BENCHMARKS, main
+from benchmarks import replays
+from benchmarks.__main__ import main
 from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem, bkb_posterior, bkb_round
-from benchmarks.replay_data import REPLAYS, Replay, Rounds, stretch
+from benchmarks.replay_data import REPLAYS, Replay, Rounds
 from benchmarks.replay_known import Known, ridge
 from benchmarks.replays import RECOMMENDED, fixed_players, play
-from benchmarks.report import Report, Table, save_summary
+from benchmarks.runner import BENCHMARKS
 from torch_kbandits import LearnedPrior, NystromGP, algorithms
 
 REGULARIZATION = 0.01
 LENGTHSCALE = 0.5
-MACHINE = {"cpu": "a", "cores": 2, "torch_threads": 2, "memory_gib": 8, "system": "b", "python": "3", "commit": None}
 
 
 @pytest.fixture
@@ -54,20 +53,18 @@ def test_every_benchmark_runs_and_saves_what_it_shows(name, tmp_path, capsys, mo
     alone = "was not played: set AUTHORS" in str(saved["tables"])
     assert not name.startswith("authors_bkb") or (alone and whose == {"ours"})
     shown = capsys.readouterr().out
-    assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") in shown
-    assert {path.name for path in tmp_path.iterdir()} == {f"{name}.json", f"{name}.md", "summary.json"}
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert summary == {name: {key: saved[key] for key in ("machine", "sizes", "tables")}}
+    assert all(" | ".join(row) in shown for table in saved["tables"] for row in table["rows"])
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.json"]
 
 
-def test_the_summary_has_all_results_of_the_folder_and_the_newest_of_each(tmp_path):
-    machine = {**MACHINE, "packages": {}}
-    for name, cell in (("b", "old"), ("a", "1"), ("b", "new"), ("stranger", "2")):
-        Report(name, {"rounds": 1}, [Table("t", ["c"], [[cell]])], [{}]).save(tmp_path, machine)
-    path = save_summary(tmp_path, ["a", "b", "never run"])
-    summary = json.loads(path.read_text(encoding="utf-8"))
-    assert {name: entry["tables"][0]["rows"] for name, entry in summary.items()} == {"a": [["1"]], "b": [["new"]]}
-    assert all(entry["sizes"] == {"rounds": 1} and entry["machine"] == machine for entry in summary.values())
+def test_sizes_are_set_by_name_and_others_refused(tmp_path, capsys):
+    words = ["variance_ratio", "--quick", "--output", str(tmp_path), "--set"]
+    main([*words, "seeds=1", "oversamplings=(5.0,)"])
+    sizes = json.loads((tmp_path / "variance_ratio.json").read_text(encoding="utf-8"))["sizes"]
+    assert (sizes["seeds"], sizes["oversamplings"], sizes["rounds"]) == (1, [5.0], 15)
+    with pytest.raises(SystemExit):
+        main([*words, "seed=1"])
+    assert "variance_ratio has no size 'seed'; it has arms, " in capsys.readouterr().err
 
 
 def test_exact_gp_ucb_has_the_dense_posterior(problem):
@@ -137,7 +134,7 @@ def made_up(kind: str) -> Replay:
     if kind == "contexts":
         contexts, arms = torch.randn(40, 3, generator=generator, dtype=torch.float64), torch.eye(4).double()
     rounds = Rounds(contexts, rewards, rewards + 0.1 * contexts.sum(-1, keepdim=True).sin())
-    return Replay("made up", 0, kind, arms, rounds.rows(slice(24)), rounds.rows(slice(24, None)))  # pyright: ignore
+    return Replay.of(0, kind, arms, rounds, 24)  # pyright: ignore
 
 
 @pytest.mark.parametrize(
@@ -145,7 +142,7 @@ def made_up(kind: str) -> Replay:
 )
 def test_what_is_known_ends_before_what_is_played_and_both_are_whole(name):
     for choosing in (False, True):
-        replay = stretch(name, 0, choosing=choosing)
+        replay = REPLAYS[name].make(0, choosing)
         for rounds in (replay.train, replay.play):
             assert rounds.rewards.shape == rounds.means.shape == (len(rounds.contexts), len(replay.arms))
             assert bool(torch.isfinite(rounds.rewards).all() & torch.isfinite(rounds.contexts).all())
@@ -203,6 +200,6 @@ def test_claims_are_judged_by_the_intervals():
         ("✓", "✗", "✓"): runs(history=history, mine=[0.6] * 6, other=[0.58] * 6),
     }
     for marks, measurements in cases.items():
-        (row,) = replays._claims(measurements, ("flights",)).rows
+        (row,) = replays._claims(measurements).rows
         assert tuple(cell[-1] for cell in row[2:5]) == marks
         assert row[5] == "LinUCB, told the log"

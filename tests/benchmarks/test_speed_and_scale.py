@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import long_run, rounds
+from benchmarks import rounds
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
-from benchmarks.peer_rounds import exact_blocks, exact_search
 from benchmarks.references import Problem, bkb_posterior
+from benchmarks.rounds import exact_blocks, exact_search
 from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 
@@ -34,8 +34,8 @@ def test_rounds_are_told_apart_by_what_they_did_to_the_dictionary():
 @pytest.mark.slow
 def test_another_checkout_plays_in_turns_and_leaves_blank_what_it_cannot():
     """It is this one, which has no case that it cannot play: but others' rounds are played here alone."""
-    report = rounds.run(quick=True, against=Path(rounds.__file__).parents[1], only="length scale 1.2")
-    (ours, numpys) = report.tables[0].rows
+    here = str(Path(rounds.__file__).parents[1])
+    (ours, numpys) = rounds.rounds.run(quick=True, against=here, only="length scale 1.2").tables[0].rows
     assert ours[0].startswith("EK-UCB")
     assert "" not in ours[-3:]
     assert numpys[0].startswith("NumPy")
@@ -69,15 +69,3 @@ def test_botorch_rounds_choose_the_best_arm_of_the_dense_posterior(environment):
     best = environment.arms[int(np.argmax(mean + BETA * np.sqrt(variance))), None]
     assert torch.equal(exact_search(environment.arms, X, Y, LENGTHSCALE)(), best)
     assert torch.equal(exact_blocks(environment.arms, X, Y, LENGTHSCALE)(), best)
-
-
-def test_the_slope_is_that_of_a_line_and_its_test_has_the_false_alarm_rate_it_says():
-    t = np.arange(50)
-    fit = long_run.slope(3.0 + 0.02 * t + 1e-3 * (-1.0) ** t, np.ones((2, 50)), block=1_000)
-    assert fit["slope"] == pytest.approx(2.0, rel=1e-2)  # 0.02 ms in 1,000 rounds
-    assert (fit["p"] < 1e-10, fit["freedom"]) == (True, 48)
-    rng = np.random.default_rng(0)
-    beside = rng.normal(size=(2, 30))
-    alarms = sum(long_run.slope(rng.normal(size=30), beside, block=10)["p"] < 0.05 for _ in range(1000))
-    # Binomial(1000, 0.05) lies in this range but for a chance of 1e-6.
-    assert 20 <= alarms <= 87

@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from benchmarks.parts import Parts
+from benchmarks.runner import Parts
 from benchmarks.tuners import GP, RANDOM, SAMPLER, SEARCH, TPE, Course, played
-from benchmarks.tuning import Sizes, studies, tables
+from benchmarks.tuning import studies, tables, tuning
 from benchmarks.tuning_problems import PROBLEMS, Objective
 from torch_kbandits import Float, ParameterSpace
 
@@ -72,12 +72,11 @@ def test_tools_try_configurations_of_the_space_with_what_is_there_alone(tool, na
 def test_without_a_word_of_the_tool_it_would_use_the_best_it_was_told():
     course = Course(bowl(), 4, (3,))
     for x in (0.5, 0.1, 0.9):
-        assert not course.is_asked
+        course.choose(lambda: pytest.fail("it is not asked yet"))
         course.play({"x": x})
-    assert course.is_asked
     assert course.chosen(1) == {"x": 0.5}
     assert course.chosen(3) == {"x": 0.9}  # told −1.1, less than all others
-    course.choose({"x": 0.3})
+    course.choose(lambda: {"x": 0.3})
     assert course.chosen(3) == {"x": 0.3}
     # As Optuna does.
     course = played(RANDOM, Course(bowl(), 5, ()), 0)
@@ -104,21 +103,24 @@ def test_a_run_that_was_stopped_measures_what_is_missing(tmp_path):
     assert made == [1, 2, 3, 4]
 
 
+FEW = {"problems": ("slices", "cells"), "seeds": (500, 501, 502), "trials": 30}
+
+
 @pytest.fixture
 def measurements():
     """Random is always 1 worse than ours, TPE always better by as much, GPSampler as often better as worse."""
     beside = {RANDOM: lambda seed: 1.0, TPE: lambda seed: -1.0, GP: lambda seed: (-1.0) ** seed}
     found = []
-    for key in studies(Sizes()):
+    for key in studies(tuple(PROBLEMS), tuple(range(500, 509)), None, FEW):
         value = key["seed"] - 400.0 + beside.get(key["tool"], lambda seed: 0.0)(key["seed"])
-        asked = [number for number in Sizes().checkpoints if number <= key["trials"]]
+        asked = [number for number in tuning.sizes["checkpoints"] if number <= key["trials"]]
         values = {str(number): value for number in asked}
         found.append(key | {"values": values, "judged": value, "seconds": 2.0 if key["tool"] == GP else 1.0})
     return found
 
 
 def test_tables_say_who_is_ahead(measurements):
-    first, wells, *_, seconds = tables(measurements, Sizes())
+    first, wells, *_, seconds = tables(measurements, FEW)
     row = dict(zip(first.columns, first.rows[0], strict=True))
     assert row[f"against {RANDOM}"] == "ahead, 9 of 9"
     assert row[f"against {TPE}"] == "behind, 0 of 9"

@@ -11,9 +11,9 @@ import torch
 from gpytorch.kernels import RBFKernel
 from kinds import same
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
+from pretend_device import PretendDevice, is_possible
 from problems import DOUBLE, data, in_a_file, linear, matern, play, rbf
 
-from benchmarks.pretend_device import PretendDevice, is_possible
 from torch_kbandits import (
     Arms,
     ArmsChangedError,
@@ -191,7 +191,7 @@ def test_outcomes_beside_rewards(memory):
 @pytest.mark.skipif(not is_possible(), reason="this PyTorch does not let Python make devices")
 @pytest.mark.parametrize("name", ["bkb", "gp-ts", "bbkb"])
 def test_shards_on_a_device(name):
-    there, candidates = PretendDevice(40), [sharded(arms, 2, [50]) for arms in [some_arms(120)] * 2]
+    there, candidates = PretendDevice(), [sharded(arms, 2, [50]) for arms in [some_arms(120)] * 2]
     candidates[0].workers.device = there.device
     with there:
         losing([make(each, name) for each in candidates], 8, shards=2)

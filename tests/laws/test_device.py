@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 from gpytorch.means import ConstantMean
+from pretend_device import PretendDevice, is_possible
 from problems import DOUBLE, data, matern, rbf
 from product import SPACES, drawn, heat, reasons, reward
 
-from benchmarks.pretend_device import PretendDevice, is_possible
 from torch_kbandits import Arms, AtMost, Bandit, InputError, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB, WGPUCB
 from torch_kbandits.confidence import ConstantWidth
@@ -76,7 +76,7 @@ def played(case, arms):
 @pytest.mark.parametrize("case", CASES)
 def test_bandits_choose_as_on_the_cpu(case, dtype):
     arms = ARMS.to(dtype)
-    there = PretendDevice(len(arms))
+    there = PretendDevice()
     with there:
         found = played(case, arms.to(there.device))
     assert torch.equal(found, played(case, arms))
@@ -101,7 +101,7 @@ def test_any_composition_chooses_as_on_the_cpu(seed, tmp_path, monkeypatch):
         it = replace(it, space=("arms", "many arms")[number % 2])
         if reasons(it):
             continue
-        there = PretendDevice(300)
+        there = PretendDevice()
         with there:
             chosen = played(it, there.device)
         assert torch.equal(chosen, played(it, "cpu")), it
@@ -120,7 +120,7 @@ LIMITS = {
 def test_a_round_has_few_launches_and_synchronisations(case):
     counted: dict[str, list[tuple[int, ...]]] = {name: [] for name in LIMITS[case]}
     arms = ARMS.float()
-    there = PretendDevice(len(arms))
+    there = PretendDevice()
     with there:
         bandit = CASES[case](arms.to(there.device))
         for _ in range(40):
@@ -141,7 +141,7 @@ def test_a_round_has_few_launches_and_synchronisations(case):
 
 
 def test_points_of_another_device_are_refused():
-    there = PretendDevice(100)
+    there = PretendDevice()
     with there:
         bandit = BKB(candidates=ARMS.to(there.device), **WORDS)
         with pytest.raises(InputError, match="pretend"):

@@ -1,8 +1,7 @@
 """A device that is none: tensors that say that they lie on an accelerator, and count what would be done there."""
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,28 +16,12 @@ _NAME = "pretend"
 
 #: Operations whose result the host needs before it can go on.
 _SYNCHRONISING = {
-    "_linalg_check_errors",
-    "_linalg_eigh",
-    "_local_scalar_dense",
-    "_unique2",
-    "bincount",
-    "equal",
-    "linalg_eig",
-    "linalg_eigvals",
-    "masked_select",
-    "nonzero",
-    "unique_consecutive",
-    "unique_dim",
-}
+    "_linalg_check_errors", "_linalg_eigh", "_local_scalar_dense", "_unique2", "bincount", "equal", "linalg_eig",
+    "linalg_eigvals", "masked_select", "nonzero", "unique_consecutive", "unique_dim",
+}  # fmt: skip
 
 #: Operations that only name memory.
 _FREE = {"_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh", "new_empty", "new_empty_strided"}
-
-#: Operations that read of their first argument only what they return.
-_GATHERING = {"gather", "index", "index_select", "take", "take_along_dim"}
-
-#: Operations in place that do not read what they write over.
-_OVERWRITING = {"copy_", "fill_", "zero_", "index_put_", "index_copy_", "masked_fill_", "scatter_"}
 
 
 class PretendTensor(torch.Tensor):
@@ -49,7 +32,6 @@ class PretendTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner):
-        """Return the tensor of these numbers."""
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.shape,
@@ -62,7 +44,6 @@ class PretendTensor(torch.Tensor):
         return made
 
     def __repr__(self, **words):
-        """Say what it is."""
         return f"PretendTensor({self.inner!r})"
 
     def __deepcopy__(self, memo):
@@ -86,7 +67,6 @@ class PretendTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        """Refuse what is done while the device is not there."""
         raise RuntimeError(f"{func} on a pretend tensor outside of its device.")
 
 
@@ -98,53 +78,34 @@ class Counts:
         launches: operations that start a kernel at least.
         syncs: times that the host waits, copies to the host among them, by operation.
         sent: copies from the host.
-        read: bytes read of large tensors, by where their memory begins.
-        written: bytes written to large tensors.
     """
 
     launches: int = 0
     syncs: Counter = field(default_factory=Counter)
     sent: int = 0
-    read: Counter = field(default_factory=Counter)
-    written: int = 0
-
-    @property
-    def bytes(self):
-        """All that was read and written."""
-        return self.read.total() + self.written
-
-    def read_of(self, tensors: Iterable[Tensor]):
-        """Return the bytes read of the memory of some tensors."""
-        return sum(self.read[place] for place in {_place(tensor) for tensor in tensors})
 
 
 class PretendDevice(TorchDispatchMode):
     """The device, which is there within a ``with`` statement and refuses what a GPU would refuse.
 
     Tensors on the CPU take part in its operations if they are numbers, as indices, and to be copied.
-
-    Args:
-        large: of tensors of so many numbers bytes are counted.
     """
 
-    def __init__(self, large: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
         _register()
-        self._large, self._counts = large, Counts()
+        self._counts = Counts()
 
     def __enter__(self):
-        """Make the device there."""
         torch._C._set_only_lift_cpu_tensors(True)  # else torch.tensor copies to the device without anybody's knowledge
         return super().__enter__()
 
     def __exit__(self, *problem):
-        """Make it absent."""
         torch._C._set_only_lift_cpu_tensors(False)
         return super().__exit__(*problem)
 
     @property
     def device(self) -> torch.device:
-        """Its name."""
         return torch.device(_NAME, 0)
 
     @contextmanager
@@ -203,14 +164,6 @@ class PretendDevice(TorchDispatchMode):
         if not comes_here or name in _FREE or is_view or (returned and not any(each.numel() for each in returned)):
             return
         counts.launches += 1
-        written = [each for each in returned if _size(each) >= self._large]
-        counts.written += sum(map(_bytes, written))
-        outs = {id(each) for each in returned if any(each is other for other in there)}
-        for number, each in enumerate(there):
-            if _size(each) < self._large or (id(each) in outs and (name in _OVERWRITING or not name.endswith("_"))):
-                continue
-            gathered = name in _GATHERING and number == 0
-            counts.read[_place(each)] += sum(map(_bytes, written)) if gathered else _bytes(each)
 
 
 def _register():
@@ -254,16 +207,3 @@ def _counts_trues(name, there):
 
 def _inner(value):
     return value.inner if isinstance(value, PretendTensor) else value
-
-
-def _size(tensor):
-    """Return how many different numbers a tensor shows."""
-    return math.prod(length for length, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
-
-
-def _bytes(tensor):
-    return _size(tensor) * tensor.dtype.itemsize
-
-
-def _place(tensor):
-    return _inner(tensor).untyped_storage().data_ptr()
