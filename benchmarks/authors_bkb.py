@@ -29,8 +29,7 @@ from tqdm import tqdm
 from benchmarks.authors_code import Checkout
 from benchmarks.report import Report, Table
 from torch_kbandits import algorithms
-from torch_kbandits.environments import gaussian_bumps, rkhs_function
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps, rkhs_function
 from torch_kbandits.experiments.summary import difference, estimate
 
 #: λ, the multiplier of the standard deviation, q̄, and C of the batches; the same for both sides.

@@ -30,9 +30,9 @@ from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import algorithms, environments
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.environments.functions import ContextualFunction
+from torch_kbandits.environments import ContextualFunction
+from torch_kbandits.experiments import Record
 from torch_kbandits.experiments.plots import figures
-from torch_kbandits.experiments.records import Record
 from torch_kbandits.plotting.style import write_figure
 
 #: λ and μ; the multiplier of σ/√λ is the authors'.

@@ -11,8 +11,7 @@ from tqdm import tqdm
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.references import AuthorsBKB, ExactGPUCB, Problem
 from benchmarks.report import Report, Table, mean_and_error
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 OVERSAMPLINGS = (1.0, 2.0, 3.0, 5.0)
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import Arms, Bandit, ConstantWidth, LearnedPrior, algorithms, environments
 from torch_kbandits.acquisition import UpperConfidenceRule
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms
 from torch_kbandits.priors.families import Family, Prediction, Sampling, of_length_scales
 
 #: Multipliers of the deviation, as practitioners take them.

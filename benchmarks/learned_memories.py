@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits import Bandit, LearnedPrior, Prior, algorithms, environments
-from torch_kbandits.environments.base import DynamicEnvironment
+from torch_kbandits.environments import DynamicEnvironment
 from torch_kbandits.memory import (
     Discount,
     LinearGrowth,

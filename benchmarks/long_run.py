@@ -22,8 +22,7 @@ from benchmarks.references import Array, Problem, bkb_posterior
 from benchmarks.report import Report, Table, run_module
 from torch_kbandits import Bandit
 from torch_kbandits.algorithms import EKUCB
-from torch_kbandits.environments import ContextualFunction, gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import ContextualFunction, FiniteArms, gaussian_bumps
 
 #: EK-UCB on actions beside contexts of two columns; the other cases are BKB on arms of so many columns.
 CONTEXTS = "contexts"

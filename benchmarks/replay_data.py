@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import environments
-from torch_kbandits.environments.arms import ReplayedArms, SensorReplay
+from torch_kbandits.environments import ReplayedArms
 from torch_kbandits.numerics.random import generator_for
 
 #: What a bandit is told before it chooses: nothing; which of some phases it is; or numbers.
@@ -198,9 +198,11 @@ def _ozone(seed: int, choosing: bool) -> Replay:
 
     To choose on there are the first three years.
     """
-    readings = cast(SensorReplay, environments.build("ozone-grid", seed=0)).readings
+    # Of the NASA data of the 2006 ASA data expo: a row for each latitude, a column for each longitude and month.
+    table = _table("plyr", "ozone").drop(columns="rownames")
+    readings = torch.tensor(table.to_numpy(dtype=float)).reshape(24, 72, 24).transpose(0, 1)
     rows, columns = divmod(seed, 3)
-    grid = readings.reshape(len(readings), 3, 8, 3, 8)[:, rows, :, columns].reshape(len(readings), -1)
+    grid = readings.reshape(72, 3, 8, 3, 8)[:, rows, :, columns].reshape(72, -1)
     months = torch.arange(len(grid)) % 12
     if choosing:
         return _readings("ozone, months", seed, grid[:36], 24, months[:36])

@@ -11,8 +11,7 @@ from benchmarks.arm_bandits import LENGTHSCALE, bkb
 from benchmarks.bkb_regret import exact_regret
 from benchmarks.report import Report, Table, mean_and_error
 from torch_kbandits.dictionaries import Resampling
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 RULES: dict[Resampling, str] = {"fresh": "fresh", "coupled": "coupled", "growth": "growth only"}
 

@@ -12,8 +12,7 @@ from benchmarks.references import Array, ExactGPUCB, Problem, bkb_posterior
 from benchmarks.report import Report, Table
 from benchmarks.resampling_regret import RULES
 from torch_kbandits.dictionaries import Resampling
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 #: The factor α of BKB's theorem at ε = 1/2.
 ALPHA = 3.0

@@ -9,7 +9,7 @@ PACKAGE = DOCS.parent / "torch_kbandits"
 PICTURE = DOCS / "images" / "rooms.svg"
 
 #: What all rooms may import: one box at the bottom, without arrows.
-GROUND = ("checks", "errors", "exports", "extras", "files", "version")
+GROUND = ("checks", "errors", "extras", "files", "version")
 
 #: Where a room stands from left to right. How high follows from what it imports.
 PLACES = {

@@ -87,7 +87,7 @@ def run(seed: int, evaluations: int) -> dict[str, Any]:
 
 
 def best_believed(search: KernelBanditSearchCV) -> int:
-    """Return which row ``recommend="posterior"`` would have called the best, without running the search again."""
+    """Return the row of the largest posterior mean."""
     bandit: Any = search.bandit_
     return int((bandit.recommend() == bandit.history.X).all(-1).nonzero()[0])
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from torch_kbandits.exports import exports
+from torch_kbandits.extras import exports
 from torch_kbandits.version import __version__ as __version__
 
 if TYPE_CHECKING:

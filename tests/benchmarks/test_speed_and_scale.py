@@ -8,8 +8,7 @@ from benchmarks import long_run, rounds
 from benchmarks.arm_bandits import BETA, LENGTHSCALE, REGULARIZATION, bkb
 from benchmarks.peer_rounds import exact_blocks, exact_search
 from benchmarks.references import Problem, bkb_posterior
-from torch_kbandits.environments import gaussian_bumps
-from torch_kbandits.environments.arms import FiniteArms
+from torch_kbandits.environments import FiniteArms, gaussian_bumps
 
 
 @pytest.fixture(scope="module")

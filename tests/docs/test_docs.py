@@ -37,7 +37,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 #: What is drawn around the cells of a table, and says nothing.
-DRAWN = re.compile(r"[\s┏┓┡┩┗┛━┳╇┻└┘─┴│┃]+")
+DRAWN = re.compile(r"[\s|]*(?:[\s|]|:?-+:?)+")
 
 
 def blocks(text: str) -> list[tuple[int, str, re.Match[str]]]:
@@ -90,10 +90,10 @@ def type_in(block: str) -> None:
 
 def agree(shown: str, said: str) -> bool:
     """Whether a line is as shown, where … is anything; of a row of a table the name, T, seeds and about the regret."""
-    if "│" not in shown:
+    if "±" not in shown or not shown.startswith("|"):
         pattern = ".*".join(map(re.escape, DRAWN.sub(" ", shown).strip().split("…")))
         return re.fullmatch(pattern, DRAWN.sub(" ", said).strip()) is not None
-    ours, theirs = ([cell.strip() for cell in line.strip("│").split("│")] for line in (shown, said))
+    ours, theirs = ([cell.strip() for cell in line.strip("|").split("|")] for line in (shown, said))
     (mean, error), (other, _) = ([float(part) for part in cells[4].split("±")] for cells in (ours, theirs))
     return ours[:3] == theirs[:3] and len(ours) == len(theirs) and abs(mean - other) <= error
 

@@ -1,5 +1,6 @@
 """The command line: what a newcomer types works, and what is wrong is said in a line with exit code 2."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -28,10 +29,10 @@ def spec(tmp_path) -> str:
 
 
 def test_help_has_examples_and_list_has_everything():
-    for command in ((), ("list",), ("run",), ("resume",), ("compare",), ("summarize",), ("plot",), ("report",)):
+    for command in ((), ("list",), ("run",), ("resume",), ("compare",), ("summarize",), ("plot",)):
         result = kbandits(*command, "--help")
         assert result.exit_code == 0
-        assert "\n    kbandits " in result.output
+        assert "kbandits " in " ".join(result.output.split())
     assert kbandits("--version").output == f"kbandits, version {__version__}\n"
     result = kbandits("list")
     for name in [*algorithms.names(), *environments.names(), "igp-ucb", "matern-2.5", "oversampling", "lengthscale"]:
@@ -54,12 +55,13 @@ def test_run_summarize_plot(spec, tmp_path):
     ]  # fmt: skip
     assert "4 run(s) were finished before" in kbandits(*arguments).output
 
-    shown = kbandits("summarize", str(directory), "--baseline", "gp-ucb", "--format", "markdown")
-    assert "| BKB | 6 | 2 |" in shown.output
+    shown = kbandits("summarize", str(directory), "--baseline", "gp-ucb")
+    assert "| BKB | 6 | 2 |" in re.sub(" +", " ", shown.output)
     assert "of 2" in shown.output
-    assert kbandits("summarize", str(directory / "records.jsonl"), "--format", "csv").output.startswith("environment,")
-    one = kbandits("summarize", str(directory), "--algorithm", "BKB", "--environment", "smooth", "--format", "csv")
-    assert [line.split(",")[1] for line in one.output.splitlines()] == ["algorithm", "BKB"]
+    assert "| BKB " in kbandits("summarize", str(directory / "records.jsonl")).output
+    one = kbandits("summarize", str(directory), "--algorithm", "BKB", "--environment", "smooth")
+    assert "| BKB " in one.output
+    assert "gp-ucb" not in one.output
     for command, option, name, near in (
         ("plot", "--algorithm", "bkb", "BKB"),
         ("plot", "--environment", "smoth", "smooth"),
@@ -117,7 +119,7 @@ E, A = ("-e", "rkhs-function"), ("-a", "random")
         (("compare", *E, *A, "--setting", "bta=1"), "'bta' is no setting; did you mean 'beta'"),
         (("compare", *E, *A, "--baseline", "bkb"), "--baseline: 'bkb' is no algorithm"),
         (("compare", *A), "Missing option '--environment'"),
-        (("run", "none.toml"), "There is no spec file 'none.toml'"),
+        (("run", "none.toml"), "The spec 'none.toml' cannot be read"),
         (("plot", "none"), "The records 'none' cannot be read"), (("list", "widhts"), "'widhts' is not one of"),
         (("rnu",), "No such command 'rnu'"),
     ],
@@ -131,7 +133,7 @@ def test_bad_input_is_a_line_and_exit_code_2(tmp_path, monkeypatch, arguments, m
 
 
 def test_failed_runs_make_the_exit_code_1(spec, tmp_path, monkeypatch):
-    def broken(trial, **words):
+    def broken(trial):
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(run_module, "run_one", broken)

@@ -45,7 +45,7 @@ class Changing(ContextualEnvironment):
 
 ENVIRONMENTS = {
     "test-function": {"function": "branin", "num_arms": 40, "standardize": False},
-    **{name: {"num_arms": 12} for name in ("moving-peak", "abrupt", "drift", "periodic", "seattle-weather")},
+    **{name: {"num_arms": 12} for name in ("moving-peak", "abrupt", "drift", "seattle-weather")},
     **{name: {} for name in ("bump", "chessboard", "step-diagonal", "digits")},
 }
 
@@ -68,7 +68,7 @@ def regret_of(environment, told) -> np.ndarray:
     for context, x, _ in told:
         if context is not None:
             assert torch.equal(context, environment.context(t))
-            X, offered = environment.joint_points(x, t), environment.joint_points(environment.available(t), t)
+            X, offered = environment.joint_points(x, t), environment.joint_points(environment.candidates(t), t)
         else:
             X, offered = x, environment.arms
         if hasattr(environment, "context") or callable(environment.means):
@@ -242,8 +242,8 @@ def test_specs_play_algorithms_that_ask_an_expert_and_name_those_that_they_canno
     outcome = run({"name": "moving-peak"}, {"batch": 2}, {"expert": 0.0, "questions": 2.0, "cutoff": 3.0})
     assert (outcome.failures, outcome.notes, len(outcome.records)) == ([], [], 2)
     for name, options, message in (
-        ("rkhs-function", {}, "'rkhs-function' does not change with time"),
-        ("drift", {"batch": "rule"}, "has no batch rule"),
+        ("rkhs-function", {}, "environment must be a problem that changes with time"),
+        ("drift", {"batch": "rule"}, "batch, where an expert is asked, must be a whole number"),
         ("drift", {"expert": -0.1}, "expert must be a finite number of at least 0"),
     ):
         with pytest.raises(InputError, match=message):
@@ -256,7 +256,7 @@ ROUNDS = 40
 
 def regrets(environment, rounds):
     if hasattr(environment, "context"):
-        actions = environment.available(0)
+        actions = environment.candidates(0)
         return sum(environment.regret(environment.joint_points(actions, t), t) for t in range(rounds))
     return sum(environment.regret(environment.arms, round=t) for t in range(rounds))
 
@@ -274,7 +274,7 @@ def test_problems_that_they_cannot_play_are_refused():
     box = environments.build("test-function", domain="box", seed=0)
     with pytest.raises(InputError, match="is a box"):
         BestFixed(environment=box, horizon=5, bounds=box.bounds)
-    for name, questions, said in (("bump", 6.0, "what changes"), ("drift", 0.0, "questions")):
+    for name, questions, said in (("bump", 6.0, "changes with time"), ("drift", 0.0, "questions")):
         with pytest.raises(InputError, match=said):
             BestAnswer(environment=environments.build(name, seed=0), seed=0, questions=questions)
 

@@ -27,7 +27,7 @@ from torch_kbandits.confidence import (
     SumGain,
 )
 from torch_kbandits.environments import build
-from torch_kbandits.experiments import load_spec, parse_spec
+from torch_kbandits.experiments import load_spec, parse_spec, run_experiment
 from torch_kbandits.experiments.pieces import build_kernel, build_width
 from torch_kbandits.experiments.trial import build_bandit
 
@@ -58,8 +58,7 @@ def test_keys_follow_the_content_and_not_the_labels():
     relabelled["algorithms"][0]["label"] = "another"
     assert [trial.key for trial in parse_spec(relabelled).trials()] == keys(name="another") == base
     assert keys(settings={"norm_bound": 2.0, "noise_scale": 0.2, "beta": 2}) == keys(seeds=3)[:4] == base
-    assert "checkpoint_every" not in next(small().trials()).config()
-    for change in ({"rounds": 31}, {"record_every": 2}, {"checkpoint_every": 5}, {"settings": {"beta": 2.5}}):
+    for change in ({"rounds": 31}, {"record_every": 2}, {"settings": {"beta": 2.5}}):
         assert not set(keys(**change)) & set(base)
 
 
@@ -98,7 +97,7 @@ def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
 def test_kernels_by_name_are_the_formulas(table, expected):
     X, _ = data(6, 2)
     with torch.no_grad():
-        assert difference(build_kernel(table)(X).to_dense(), expected(*dense(X, X))) < 1e-12
+        assert difference(build_kernel("kernel", table)(X).to_dense(), expected(*dense(X, X))) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -122,17 +121,17 @@ def test_kernels_by_name_are_the_formulas(table, expected):
     ],
 )
 def test_widths_by_name(value, expected):
-    assert build_width(value, WORDS | {"candidates": torch.zeros(7, 2, dtype=DOUBLE)}) == expected
+    assert build_width("beta", value, WORDS | {"candidates": torch.zeros(7, 2, dtype=DOUBLE)}) == expected
 
 
 def test_a_width_names_what_it_needs_and_the_greedy_gain_gets_it():
-    arms, words = data(5, 2)[0], WORDS | {"kernel": build_kernel("rbf"), "horizon": 9, "regularization": 0.1}
-    gain = build_width({"width": "igp-ucb", "gain": "certified-greedy"}, words | {"candidates": arms}).gain
+    arms, words = data(5, 2)[0], WORDS | {"kernel": build_kernel("kernel", "rbf"), "horizon": 9, "regularization": 0.1}
+    gain = build_width("beta", {"width": "igp-ucb", "gain": "certified-greedy"}, words | {"candidates": arms}).gain
     assert (gain.candidates, gain.horizon, gain.regularization, gain.certified) == (arms, 9, 0.1, True)
     greedy = {"width": "igp-ucb", "gain": "greedy"}
     for value, given, needed in ((greedy, words, "candidates"), ("igp-ucb", {}, "norm_bound")):
         with pytest.raises(InputError, match=f"needs .*{needed}"):
-            build_width(value, {"noise_scale": 0.1, "failure_probability": 0.1} | given)
+            build_width("beta", value, {"noise_scale": 0.1, "failure_probability": 0.1} | given)
 
 
 E, A = {"name": "rkhs-function"}, {"name": "bkb"}
@@ -156,13 +155,13 @@ def kernel(value):
         (beta(width="igpucb"), "'igpucb' is no width; did you mean 'igp-ucb'"), (beta(scale=0.1), "table with width"),
         (beta(width="bkb", scal=1), "'scal' is no option of width.*mean 'scale'"),
         (beta(width="bkb", gain="greedy"), "'gain' is no option of width 'bkb'"),
-        (beta(width="constant", value=1, double=True), "no norm bound to double"),
+        (beta(width="constant", value=1, double=True), "a width with a norm_bound"),
         (beta(width="gp-ucb", double="yes"), "true or false"),
         ({"settings": {"gain": "realised"}}, "'realised' is no information gain; did you mean 'realized'"),
         ({"settings": {"gain": {"nu": 2.5}}}, "needs a rate"), (kernel({"lengthscale": 1}), "kernel needs a name"),
         (kernel({"name": "rbf", "lengthscale": 0}), r"kernel\.lengthscale must be"),
         (kernel({"name": "linear", "lengthscale": 1}), "'lengthscale' is no option of kernel"),
-        (kernel(3), "settings.kernel must be a table"),
+        (kernel(3), "kernel must be a GPyTorch kernel"),
         ({"settings": {"failure_probability": 1}}, "strictly between 0 and 1"),
         ({"environments": [E | {"settings": {"bta": 1}}]}, r"environments\[0\]\.settings: 'bta'"),
         ({"algorithms": [A | {"batch": 0}]}, r"algorithms\[0\]\.batch must be a whole number"),
@@ -174,9 +173,10 @@ def kernel(value):
         ({"name": "a/b"}, "without slashes"),
     ],
 )  # fmt: skip
-def test_what_a_spec_cannot_mean_is_named(change, message):
+def test_what_a_spec_cannot_mean_is_named(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
-        small(**change)
+        run_experiment(small(**change), tmp_path, workers=1)
+    assert not (tmp_path / "records.jsonl").exists()
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_a_spec_cannot_mean_is_named(change, message):
         ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
         ("a.json", b"{}", "needs 'rounds'"),
         ("a.toml", b"\xff\xfe\x00", "cannot be read"),
-        ("a.toml", None, "no spec file"),
+        ("a.toml", None, "cannot be read"),
     ],
 )
 def test_malformed_files_are_named(tmp_path, name, text, message):
@@ -202,7 +202,8 @@ def make_up_records(options, rounds):
     Path(options["csv"]).parent.mkdir(parents=True, exist_ok=True)
     days = ["day," + ",".join(names), *(f"day {t}," + ",".join(str(t + i) for i in range(28)) for t in range(rounds))]
     Path(options["csv"]).write_text("\n".join(days), encoding="utf-8")
-    Path(options["locations"]).write_text("\n".join(f"{name},{i},0" for i, name in enumerate(names)), encoding="utf-8")
+    places = ["name,x,y", *(f"{name},{i},0" for i, name in enumerate(names))]
+    Path(options["locations"]).write_text("\n".join(places), encoding="utf-8")
 
 
 @pytest.mark.one_in(32)
@@ -254,16 +255,13 @@ def toml(rest="", environment="", rounds="10", **words):
 HOSTILE = {
     "deep.json": ("[" * 10**5 + "]" * 10**5, "nested too deeply"),
     "deep.toml": (f"x = {'[' * 10**4}{']' * 10**4}", "nested too deeply"),
-    "dotted.toml": (toml(environment="x" + ".a" * 10**5 + " = 1"), "nested too deeply"),
-    "tables.toml": (toml(rest="settings.beta = " + "{width = " * 50 + "1" + "}" * 50), "nested too deeply"),
     "digits.json": (json.dumps({"rounds": 0}).replace("0", DIGITS), "too many digits"),
     "digits.toml": (toml(rounds=DIGITS), "too many digits"),
-    "rounds.toml": (toml(rounds=HUGE), "rounds must be at most"),
-    "seeds.toml": (toml(seeds=HUGE), "seeds must be at most 100,000"),
+    "seeds.toml": (toml(seeds=HUGE), "seeds, unless they are a list, must be at most 1,000,000"),
     "list.toml": (toml(seeds='["1"]'), r"seeds\[0\] must be a whole number"),
     "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most"),
     "columns.toml": (toml(environment=f"dimension = {HUGE}"), "num_arms × dimension must be at most"),
-    "large.toml": ("# " + "x" * 10**6, "more than 1,000,000 characters"),
+    "large.toml": ("# " + "x" * 10**6, "more than 1,000,000 bytes"),
     "zeros.toml": ("\0" * 100, "not valid TOML"),
 }
 
@@ -288,7 +286,7 @@ def test_more_arms_than_memory_has_are_refused(environment):
 
 
 HOSTILE_WORDS = [
-    ("--seeds", HUGE), ("--seeds", DIGITS), ("--rounds", HUGE), ("--rounds", "9" * 400), ("--beta", "[" * 10**4),
+    ("--seeds", HUGE), ("--seeds", DIGITS), ("--rounds", "9" * 400), ("--beta", "[" * 10**4),
     ("--beta", DIGITS), ("--setting", f"regularization={DIGITS}"), ("--setting", 'regularization="0.1"'),
     ("--setting", "beta=" + "{width=" * 30 + "1" + "}" * 30), ("-a", f"bkb:max_dictionary={DIGITS},label=more"),
 ]  # fmt: skip

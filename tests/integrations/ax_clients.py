@@ -75,7 +75,7 @@ def pool_of(size, seed=0):
 
 def posterior_model(client, metric="score"):
     """The posterior behind the last trial."""
-    return client._generation_strategy.adapter._played.model(metric)
+    return client._generation_strategy.adapter.current.model(metric)
 
 
 def fitted(client):

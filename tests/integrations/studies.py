@@ -69,4 +69,4 @@ def parameters(study):
 
 def bandit_of(study):
     """The bandit behind the latest suggestion or recommendation, which no public call returns."""
-    return study.sampler._beliefs[-1].bandit
+    return study.sampler._studies[-1].bandit

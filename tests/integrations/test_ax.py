@@ -1,8 +1,6 @@
 """Experiments with Ax's client, as users run them: trials, contexts, pools, constraints of parameters and outcomes."""
 
 import json
-import math
-from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -28,22 +26,20 @@ from ax_clients import (
     posterior_model,
     validation_error,
 )
-from botorch.models.kernels import CategoricalKernel
-from gpytorch.constraints import Interval, Positive
+from gpytorch.constraints import Positive
 from gpytorch.kernels import LinearKernel, MaternKernel, PeriodicKernel, RBFKernel, RQKernel, ScaleKernel
 from problems import rbf, scaled
 
 import torch_kbandits as kb
 from torch_kbandits import (
     EmptyHistoryError,
-    GreedyDictionary,
     InputError,
     LinearGrowth,
     confidence,
     dictionaries,
     memory,
 )
-from torch_kbandits.errors import DamagedFileError, StateMismatchError
+from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
 from torch_kbandits.integrations.ax.storage import value_classes
 from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
@@ -201,7 +197,7 @@ def test_in_a_context_the_others_make_room_for_it():
     assert all(each["x"] + each["y"] <= 0.5 + 1e-8 for each in tried)
     assert recommend(client, {"x": 0.3})["y"] == pytest.approx(0.2, abs=1e-3)
     assert recommend(client, {"x": 0.3, "y": 0.1}) == {"x": 0.3, "y": 0.1}
-    with pytest.raises(InputError, match=r"fixed_parameters \{'x': 0.8\} break the constraint .* whatever"):
+    with pytest.raises(InputError, match="none satisfies the constraints"):
         client.get_next_trials(1, fixed_parameters={"x": 0.8})
 
 
@@ -210,7 +206,9 @@ def test_of_candidates_those_that_break_a_constraint_are_left_out():
     client = client_of([X, Y], constraints=["x + y <= 0.5"], candidates=rows, **words)
     tried, _ = play(client, lambda x, y: x + y, 5, fixed=lambda t: {"y": 0.1 + 0.25 * (t % 2)})
     assert {(each["x"], each["y"]) for each in tried} <= {(0.1, 0.1), (0.2, 0.1), (0.1, 0.35)}
-    with pytest.raises(InputError, match=r"No row of candidates keeps the constraints .*\{'y': 0.45\}: add rows"):
+    with pytest.raises(
+        InputError, match=r"No row of candidates has the fixed parameters \{'y': 0.45\} and keeps the constraints"
+    ):
         client.get_next_trials(1, fixed_parameters={"y": 0.45})
 
 
@@ -257,13 +255,13 @@ def measured(client, measure, rounds):
 @pytest.mark.parametrize(
     ("model", "pool", "sign", "outcomes", "best"),
     [
-        ("nystrom", GRID, "", ["heat <= 75"], 0.5),
-        pytest.param("exact", None, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
-        pytest.param("nystrom", GRID, "-", ["heat >= 66", "heat <= 90"], 0.4, marks=pytest.mark.slow),
+        ({}, GRID, "", ["heat <= 75"], 0.5),
+        pytest.param({"dictionary": None}, None, "", ["heat <= 75"], 0.5, marks=pytest.mark.slow),
+        pytest.param({}, GRID, "-", ["heat >= 66", "heat <= 90"], 0.4, marks=pytest.mark.slow),
     ],
 )
 def test_trials_come_to_the_limit_and_the_recommendation_keeps_it(model, pool, sign, outcomes, best):
-    client = client_of(UNIT, f"{sign}score", outcomes=outcomes, model=model, **KNOWN | {"candidates": pool})
+    client = client_of(UNIT, f"{sign}score", outcomes=outcomes, **model, **KNOWN | {"candidates": pool})
     tried = measured(client, heat, 8)
     assert tried[-1]["x"] == pytest.approx(best, abs=0.05)
     assert recommend(client)["x"] == pytest.approx(best, abs=0.02)
@@ -287,22 +285,6 @@ def test_safe_trials_never_break_the_limit_also_from_a_saved_experiment(tmp_path
     assert [each["x"] for each in measured(loaded, heat, 2)] == tried[:2]
 
 
-def constrained_branin(x1, x2):
-    """Branin's function, in the disc of Gardner et al. (2014) of radius √50 around (2.5, 7.5)."""
-    return {"branin": branin(x1, x2), "distance": (x1 - 2.5) ** 2 + (x2 - 7.5) ** 2}
-
-
-@pytest.mark.slow
-def test_constrained_branin_is_minimised():
-    """The median of five seeds, fixed before their first run, comes within 1 of 0.398 in 20 trials."""
-    found = []
-    for seed in range(500, 505):
-        client = client_of(BRANIN, "-branin", outcomes=["distance <= 50"], seed=seed)
-        seen = [constrained_branin(**each) for each in measured(client, constrained_branin, 20)]
-        found.append(min((each["branin"] for each in seen if each["distance"] <= 50.0), default=math.inf))
-    assert np.median(found) < 1.4
-
-
 def test_a_constraint_may_be_relative_to_a_baseline():
     client = client_of(UNIT, outcomes=["heat <= 1.25 * baseline"], **KNOWN)
     first = client.attach_baseline({"x": 0.3})  # a heat of 59, so at most 73.75: x up to 0.487
@@ -317,7 +299,7 @@ def test_a_noisy_function_is_minimised_in_batches_better_than_at_random():
     better = []
     for seed in range(500, 510):
         rng, drawn = np.random.default_rng(seed), np.random.default_rng(1_000 + seed)
-        client = client_of(BRANIN, "-score", seed=seed, model="exact")
+        client = client_of(BRANIN, "-score", seed=seed, dictionary=None)
         tried, _ = play(client, lambda **p: (branin(**p) + 2.0 * rng.normal(), 2.0), 8, parallel=3)  # noqa: B023
         at_random = min(branin(drawn.uniform(-5.0, 10.0), drawn.uniform(0.0, 15.0)) for _ in tried)
         better.append(min(branin(**p) for p in tried) < at_random)
@@ -338,9 +320,9 @@ ORDERED = ChoiceParameterConfig(name="size", values=[1, 2, 3, 7], parameter_type
         (
             BRANIN,
             {"objective": "y1 + 2*y2"},
-            r"Metrics can be optimised, and the objective has a sum of \['y1', 'y2'\]",
+            r"Single metrics can be optimised and limited, and not the sum of \['y1', 'y2'\]",
         ),
-        (BRANIN, {"objective": "y1", "outcomes": ["y2 + y3 <= 1"]}, "Single metrics can be limited"),
+        (BRANIN, {"objective": "y1", "outcomes": ["y2 + y3 <= 1"]}, "Single metrics can be .*limited"),
         ([*UNIT, ORDERED], {"constraints": ["x + size <= 1"]}, r"on the choice\(s\) \['size'\]; what works is linear"),
         ([DEPENDENT, *UNIT], {}, "'model' is hierarchical.*what works is float and int ranges"),
         ([*UNIT, TWICE], {}, "'twice' is a DerivedParameter"),
@@ -357,8 +339,6 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
     ("settings", "message"),
     [
         ({"seed": -1}, "seed must be a whole number of at least 0"),
-        ({"model": "sparse"}, 'model must be "nystrom" or "exact"'),
-        ({"model": "exact", "dictionary": GreedyDictionary(3)}, 'A dictionary belongs to model="nystrom"'),
         ({"dictionary": 30}, "dictionary must be a rule"),
         ({"memory": TemporalPrior(0.1)}, "needs points that know their time"),
         ({"beta": -1.0}, "must be a finite number of at least 0"),
@@ -369,8 +349,8 @@ def test_experiments_are_refused_before_the_first_trial(parameters, settings, me
         ({"memory": UncertaintyInjection(LinearGrowth(1.0), max_variance=3.0)}, "give regularization"),
         ({"candidates": [{"x": 0.5}]}, "candidates must be a pandas data frame"),
         ({"candidates": pd.DataFrame({"x": []})}, "at least one row"),
-        ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"more than one column .*\['x'\]"),
-        ({"candidates": pd.DataFrame({"x": [0.5, np.nan]})}, "1 are NaN or None, the first in column 'x', row 1"),
+        ({"candidates": pd.DataFrame([[0.1, 0.2]], columns=["x", "x"])}, r"different names .*\['x', 'x'\]"),
+        ({"candidates": pd.DataFrame({"x": [0.5, np.nan]})}, r"1 value\(s\) that are NaN or None"),
     ],
 )
 def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
@@ -382,9 +362,9 @@ def test_arguments_are_checked_when_the_strategy_is_made(settings, message):
     ("change", "message"),
     [
         (lambda pool: pool.drop(columns=["depth"]), r"lacks the column\(s\) \['depth'\]: add them"),
-        (lambda pool: pool.assign(price=1.0), r"column\(s\) \['price'\], which are no parameters"),
-        (lambda pool: pool.assign(depth=3.5), "of 'depth' outside the search space, such as 3.5 in row 0"),
-        (lambda pool: pool.assign(loss="d"), "of 'loss' outside the search space, such as 'd' in row 0"),
+        (lambda pool: pool.assign(price=1.0), "Row 0 of candidates .* has 'price', which is no parameter"),
+        (lambda pool: pool.assign(depth=3.5), "Row 0 of candidates .* has 'depth' = 3.5, outside"),
+        (lambda pool: pool.assign(loss="d"), "has 'loss' = 'd', outside"),
     ],
 )
 def test_pools_are_checked_against_the_search_space_before_the_first_trial(change, message):
@@ -435,11 +415,8 @@ def on_two_columns():
 
 
 KERNELS = {
-    "scaled": lambda: scaled(on_two_columns(), 1.7),
     "sum": lambda: scaled(RQKernel(), 1.7) + PeriodicKernel().double() * LinearKernel().double(),
-    "bounded": lambda: scaled(RBFKernel(lengthscale_constraint=Interval(0.1, 1.0 / 3.0)), 1.7),
     "grouped": lambda: default_kernel(2, [0, 0]),
-    "choices": lambda: scaled(RBFKernel(active_dims=(0,)) * CategoricalKernel(active_dims=(1,)), 1.7),
     "single": lambda: ScaleKernel(MaternKernel()),
 }
 
@@ -497,7 +474,7 @@ class _Unknown(RBFKernel):
 
 
 def test_kernels_that_cannot_be_saved_are_refused():
-    with pytest.raises(InputError, match=r"of an experiment can hold: kernel.base_kernel: _Unknown is not known"):
+    with pytest.raises(InputError, match=r"can hold: kernel.base_kernel: _Unknown is not known"):
         client_of(UNIT, kernel=ScaleKernel(_Unknown()))
     constraint = Positive(transform=torch.square, inv_transform=torch.sqrt)
     with pytest.raises(InputError, match=r"_constraint._transform: .*square is not known"):
@@ -506,19 +483,12 @@ def test_kernels_that_cannot_be_saved_are_refused():
         client_of(UNIT, kernel=RBFKernel(batch_shape=torch.Size([2])))
 
 
-def test_kernels_of_another_layout_or_changed_are_refused():
+def test_values_that_were_changed_are_refused():
     gain = confidence.GreedyGain(on_two_columns(), torch.rand(2, 2, dtype=torch.float64), 1, 0.1)
-    written = json.loads(json.dumps(object_to_json(gain)))
-    early = {"__type": written["kernel"]["__type"], "kind": "RBFKernel", "arguments": {}, "numbers": {}, "parts": []}
-    cut = deepcopy(written["kernel"])
-    del cut["description"]["of"]
-    for kernel, kind, message in [
-        (early, StateMismatchError, "a kernel in the layout of an early version"),
-        ({**written["kernel"], "layout": 2}, StateMismatchError, "in the layout 2, and this version .* reads layout 3"),
-        (cut, DamagedFileError, "does not fit together"),
-    ]:
-        with pytest.raises(kind, match=message):
-            object_from_json({**deepcopy(written), "kernel": kernel})
+    for changed in ("candidates", "GreedyGain (", "RBFKernel"):
+        written = json.dumps(object_to_json(gain)).replace(changed, changed.replace("e", "E", 1))
+        with pytest.raises((DamagedFileError, JSONDecodeError), match=r"does not fit together|not registered"):
+            object_from_json(json.loads(written))
 
 
 def score(**parameters):
@@ -568,7 +538,7 @@ SAVED = {
     "initial": (BRANIN, {}, 3),
     "fitted": (BRANIN, {"beta": kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 0.1)}, 8),
     "mixed": (MIXED, {"clip": True}, 7),
-    "discount": ([*CONTEXT, *UNIT], {"model": "exact", "memory": memory.Discount(0.9)}, 8),
+    "discount": ([*CONTEXT, *UNIT], {"dictionary": None, "memory": memory.Discount(0.9)}, 8),
     "injection": (UNIT, {"memory": memory.UncertaintyInjection(kb.LinearGrowth(0.1)), "dictionary": kb.KORS()}, 8),
     "restart": (UNIT, {"memory": memory.Restart(9), "regularization": 0.01, "kernel": scaled(MaternKernel(), 1.7)}, 8),
     "pool": (MIXED, {"candidates": pool_of(500), "dictionary": kb.CappedDictionary(kb.GreedyDictionary(30), 10)}, 6),

@@ -19,7 +19,6 @@ from problems import data, matern
 
 from torch_kbandits import Arms, Bandit, ConstantWidth, InputError
 from torch_kbandits.acquisition import ThompsonRule, UpperConfidenceRule
-from torch_kbandits.errors import KernelBanditWarning
 from torch_kbandits.integrations.ray import ShardedArms, ShardLostError
 from torch_kbandits.memory import SlidingWindow
 
@@ -234,8 +233,7 @@ def test_without_a_ray_one_is_started_and_after_its_end_another():
     ray.shutdown()
     arms = data(200, 2, 1)[0]
     candidates = ShardedArms(arms, num_shards=2)
-    with pytest.warns(KernelBanditWarning, match=r"one with \d+ CPU\(s\) was started"):
-        bandits = [make(Arms(arms)), make(candidates)]
+    bandits = [make(Arms(arms)), make(candidates)]
     rounds(bandits, 5)
     ray.shutdown()
     start_ray()

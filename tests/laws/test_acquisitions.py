@@ -5,12 +5,7 @@ import pickle
 
 import pytest
 import torch
-from botorch.acquisition import (
-    AcquisitionFunction,
-    LogNoisyExpectedImprovement,
-    NoisyExpectedImprovement,
-    UpperConfidenceBound,
-)
+from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
@@ -117,16 +112,6 @@ def test_draws_have_no_gradient_and_what_is_missing_is_named():
     points = T.clone().requires_grad_()
     with torch.no_grad():
         assert difference(acquisition(points.unsqueeze(-2)), acquisition(T.unsqueeze(-2))) == 0.0
-
-
-@pytest.mark.filterwarnings("ignore:NoisyExpectedImprovement has known numerical issues")
-@pytest.mark.parametrize("kind", [NoisyExpectedImprovement, LogNoisyExpectedImprovement])
-def test_noisy_improvement_is_that_of_the_exact_posterior(kind):
-    noise, values = {"train_Yvar": torch.full_like(Y, 0.05), "regularization": None}, []
-    for model in (online(**noise), single()):
-        torch.manual_seed(0)
-        values.append(kind(model, X, num_fantasies=4)(T.unsqueeze(-2)).detach())
-    torch.testing.assert_close(*values, rtol=1e-6, atol=1e-9)
 
 
 # ---------------------------------------------------------------- boxes

@@ -209,3 +209,14 @@ def test_a_cube_with_functions_that_say_what_may_be_played_and_tried():
     assert not bandit.candidates.offers(X[:1] + 0.01)
     on_cube(kb.UnitCube(2, snap=tenths, continuous=[1], neighbours=flips)).run(lambda x: x.sum(), 2)
     assert tried
+
+
+def test_choices_with_an_order_are_the_whole_numbers_of_their_places():
+    sizes = kb.Categorical(["s", "m", "l"], is_ordered=True)
+    named = kb.ParameterSpace({"size": sizes, "x": kb.Float(0.0, 1.0, when={"size": ["m", "l"]})})
+    numbered = kb.ParameterSpace({"size": kb.Integer(0, 2), "x": kb.Float(0.0, 1.0, when={"size": [1, 2]})})
+    rows = [{"size": "s"}, {"size": "m", "x": 0.25}, {"size": "l", "x": 0.5}]
+    points = named.encode(rows)
+    assert torch.equal(points, numbered.encode([each | {"size": "sml".index(each["size"])} for each in rows]))
+    assert named.decode(points) == rows
+    assert torch.equal(named.neighbours(points[1:2]), numbered.neighbours(points[1:2]))

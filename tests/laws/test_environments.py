@@ -1,6 +1,7 @@
 """All problems: means, regret and noise of a round, whatever was looked at before; then each of those that stay."""
 
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,6 @@ PROBLEMS = [
     ("abrupt", {"switches": 7}),
     ("abrupt", {"switches": [3, 4, 30], "dimension": 3, "kernel": "matern-1.5"}),
     ("drift", {"variation_budget": 90.0, "horizon": 40, "norm": 2.5}),
-    ("periodic", {"period": 12, "swing": 0.8, "num_arms": 17}),
     ("seattle-weather", {"num_arms": 10, "tolerance": 2.0}),
     ("replay", {}),
     ("bump", {}),
@@ -95,7 +95,7 @@ def at(env, number):
 def playable(env, number):
     """What may be played in a round, some of it on a box, as the kernel sees it."""
     if isinstance(env, ContextualEnvironment):
-        return env.joint_points(env.available(number), number)
+        return env.joint_points(env.candidates(number), number)
     if env.arms is not None:
         return env.arms
     return env.bounds[0] + data(200, env.bounds.shape[1])[0] * (env.bounds[1] - env.bounds[0])
@@ -209,19 +209,19 @@ def test_what_cannot_be_played_is_named(make, name, options):
 
 def test_in_contexts_a_row_is_of_its_round_and_plays_what_is_there_then():
     env = Changing(0.1, 0)
-    X = env.joint_points(env.available(2), 2)
+    X = env.joint_points(env.candidates(2), 2)
     assert env.positions(X.flip(0), 2).tolist() == [*reversed(range(len(X)))]
     assert env.regret(X[:0], 2).shape == (0,)
-    with pytest.raises(InputError, match=r"Row\(s\) \[0, 1\] of X do not begin with the context of round 3"):
+    with pytest.raises(InputError, match=r"Row\(s\) \[0, 1\] of X play no action that is available in round 3, in its"):
         env.pull(X[:2], 3)
-    env.candidates = lambda round: None
-    with pytest.raises(InputError, match="Changing has no actions in round 0: set its attribute actions"):
+    env.candidates = partial(ContextualEnvironment.candidates, env)
+    with pytest.raises(InputError, match="Changing has no actions in round 0: set actions"):
         env.best_mean(0)
 
 
 def test_the_registry_describes_what_it_builds():
     assert " ".join(names()) == (
-        "abrupt bump chessboard digits drift gaussian-bumps gp-sample hpolib moving-peak ozone-grid periodic "
+        "abrupt bump chessboard digits drift gaussian-bumps gp-sample hpolib moving-peak "
         "rkhs-function seattle-weather sensor-replay sensors step-diagonal test-function"
     )
     for name in names():
@@ -253,14 +253,11 @@ BAD_SPECS = [
     ("test-function", {"domain": "box", "num_arms": 9}, "num_arms is for domain='arms' only"),
     ("test-function", {"standardize": "yes"}, "standardize must be True or False"),
     ("abrupt", {"switches": 0}, "switches, unless it is a list of rounds, must be a whole number of at least 1"),
-    ("abrupt", {"switches": [5, 5]}, r"switches must increase; after 5 comes switches\[1\] = 5"),
+    ("abrupt", {"switches": [5, 5]}, r"switches must increase, got \(5, 5\)"),
     ("abrupt", {"switches": [0, 5]}, r"switches\[0\] must be a whole number of at least 1"),
     ("drift", {"horizon": 1}, "horizon must be a whole number of at least 2"),
     ("drift", {"variation_budget": 61.0, "horizon": 11, "norm": 3.0}, "6.1 a step.*at most 6 apart"),
-    ("periodic", {"period": 1}, "period must be a whole number of at least 2"),
-    ("periodic", {"swing": 1.1}, r"swing must be in \(0, 1\]"),
     ("moving-peak", {"noise_scale": -1.0}, "noise_scale must be a finite number of at least 0"),
-    ("bump", {"num_actions": 101}, "num_actions must be at most 100"),
     ("step-diagonal", {"problem_seed": -1}, r"problem_seed must be in \[0, 2\^32\)"),
     ("digits", {"num_components": 62}, "num_components must be at most 61"),
 ]
@@ -273,7 +270,7 @@ def test_bad_specs_are_named():
 
 
 def test_bumps_span_the_unit_interval_and_follow_the_formula():
-    env = gaussian_bumps(200, 3, num_bumps=4, lengthscale=0.2, seed=2)
+    env = gaussian_bumps(200, 3, lengthscale=0.2, seed=2)
     assert env.arms.shape == (200, 3)
     assert (float(env.means.min()), float(env.means.max())) == (0.0, 1.0)
     assert gaussian_bumps(10, 2, seed=0, dtype=torch.float32).means.dtype == torch.float32
@@ -336,7 +333,7 @@ def test_means_are_looked_up_by_value(rows, single):
 
 def test_bad_arms_are_named():
     for words, message in (
-        ({"means": torch.zeros(2)}, r"means \(A,\)"),
+        ({"means": torch.zeros(2)}, r"means must be one number an arm, \(3,\)"),
         ({"means": torch.tensor([0.0, float("nan"), 1.0])}, "means must be finite"),
         ({"arms": torch.rand(0, 2), "means": torch.zeros(0)}, "A >= 1"),
         ({"kernel": "rbf"}, "kernel must be a GPyTorch kernel"),
@@ -364,16 +361,13 @@ def test_kernels_are_those_of_the_formulas(kernel):
 
 
 def test_rkhs_functions_are_posterior_means_of_one_draw():
-    """y = f + s² K⁻¹f is the same for two s²; whitened, χ² of 800 degrees, within 4.5 deviations: false alarm 2e-5."""
+    """y = f + s² K⁻¹f, s² = 0.01; whitened, χ² of 800 degrees, within 4.5 deviations: false alarm 2e-5."""
     total = 0.0
     for seed in range(8):
-        draws = []
-        for noise in (0.05, 1.0):
-            env = build("rkhs-function", seed=seed, kernel="matern-0.5", posterior_noise=noise)
-            K = dense_gram(env.arms, "matern-0.5")
-            draws.append(env.means.numpy() + noise * np.linalg.solve(K, env.means.numpy()))
-        assert draws[0] == pytest.approx(draws[1], abs=1e-6)
-        total += draws[0] @ np.linalg.solve(K, draws[0])
+        env = build("rkhs-function", seed=seed, kernel="matern-0.5")
+        K = dense_gram(env.arms, "matern-0.5")
+        draw = env.means.numpy() + 0.01 * np.linalg.solve(K, env.means.numpy())
+        total += draw @ np.linalg.solve(K, draw)
     assert abs(total - 800.0) < 4.5 * np.sqrt(2.0 * 800.0)
 
 
@@ -485,10 +479,9 @@ def sensor_rows() -> tuple[np.ndarray, list[str]]:
     return readings, [",".join(repr(float(value)) for value in row) for row in readings]
 
 
-@pytest.mark.parametrize("header", [["a,b,c"], []])
-def test_sensors_learn_from_the_first_rows_and_replay_the_others(tmp_path, header):
+def test_sensors_learn_from_the_first_rows_and_replay_the_others(tmp_path):
     readings, rows = sensor_rows()
-    env = build("sensors", seed=0, csv=write(tmp_path / "r.csv", *header, *rows), train_fraction=0.6)
+    env = build("sensors", seed=0, csv=write(tmp_path / "r.csv", "a,b,c", *rows), train_fraction=0.6)
     train, test = readings[:6], readings[6:]
     covariance = (train - train.mean(0)).T @ (train - train.mean(0)) / 5.0
     assert env.arms.tolist() == [[0.0], [1.0], [2.0]]
@@ -502,39 +495,16 @@ def test_sensors_learn_from_the_first_rows_and_replay_the_others(tmp_path, heade
     assert drawn == {tuple(row.tolist()) for row in test}
 
 
-def test_norm_gaps_and_dialects_on_request(tmp_path):
-    readings, rows = sensor_rows()
-    file = write(tmp_path / "r.csv", "a,b,c", *rows)
-    f, K = readings[5:].mean(0) - readings[:5].mean(), np.cov(readings[:5].T)
-    norms = [build("sensors", seed=0, csv=file, norm=norm).norm_bound for norm in ("rkhs", "printed")]
-    assert norms == pytest.approx([np.sqrt(f @ np.linalg.solve(K, f)), np.sqrt(f @ K @ f)])
-    whole = build("sensors", seed=0, csv=file)
-    gaps = write(tmp_path / "gaps.csv", "a,b,c", rows[0], "1,,2", *rows[1:5], "NaN,1,2", *rows[5:], "1,2, na ", "")
-    spaced = [row.replace(",", " ; ") for row in rows]
-    semicolons = write(tmp_path / "semicolons.csv", "\ufeff" + spaced[0], *spaced[1:])
-    numbered = write(tmp_path / "numbered.csv", "1,2,3", *rows)
-    for file, words in ((gaps, {"gaps": "drop"}), (semicolons, {"delimiter": ";"}), (numbered, {"header": True})):
-        env = build("sensors", seed=0, csv=file, **words)
-        assert torch.equal(env.means, whole.means)
-        assert torch.equal(env.kernel.covariance, whole.kernel.covariance)
-    assert build("sensors", seed=0, csv=numbered).center != whole.center
-
-
 def test_bad_readings_are_named(tmp_path):
     """What ``sensor-replay`` does not say of the same files."""
-    rows = ["1,2", "2,3", "3,5"]
+    rows = ["a,b", "1,2", "2,3", "3,5"]
     for lines, options, message in (
-        (["time,2", "1,2", "5,6"], {}, r"line 1, column 1 \(1\): 'time' is not.*header=true"),
-        (["a,b", "1,2", "3,", "5,6"], {}, r"line 3, column 2 \(b\): the reading is missing.*gaps='drop'"),
-        (["1;2", "3;4"], {}, "one column.*give their delimiter"),
-        ([""], {}, "is empty"),
+        (["1,2", "3,4"], {}, "must have names in its first row"),
+        (["1 2", "3 4"], {}, "of two columns or more"),
+        (["time,a", "1,2", "5,6"], {}, "one column of readings"),
         (rows, {"train_fraction": 0.5}, "1 are to learn from and 2 to replay"),
-        ([*rows[:2], "3,"], {"train_fraction": 0.99, "gaps": "drop"}, r"has 2 usable row\(s\)"),
-        (["a,b,c", "1,2,3", "1,3,3", "1,4,4", "2,5,6"], {}, r"column\(s\) 1 \(a\), 3 \(c\) are constant over the 2"),
+        (["a,b,c", "1,2,3", "1,3,3", "1,4,4", "2,5,6"], {}, r"sensor\(s\) a, c are constant over the 2"),
         (rows, {"train_fraction": 1.0}, "train_fraction must lie strictly between 0 and 1"),
-        (rows, {"gaps": "fill"}, "gaps: 'fill' is no way with gaps"),
-        (rows, {"delimiter": ", "}, "delimiter must be a single character"),
-        (rows, {"norm": 2}, "norm: 2 is no norm"),
     ):
         with pytest.raises(InputError, match=message):
             build("sensors", seed=0, csv=write(tmp_path / "bad.csv", *lines), **options)
@@ -558,12 +528,11 @@ def hpo_benchmarks():
 
 @pytest.mark.slow
 def test_configurations_are_arms(hpo_benchmarks):
-    env = build("hpolib", seed=0, dataset="slice_localization", category_distance=0.5)
+    env = build("hpolib", seed=0, dataset="slice_localization")
     assert env.arms.shape == (62_208, 9)
     assert len(env.arms.unique(dim=0)) == 62_208
     for values, choices in zip(env.arms.T, hpo_benchmarks.HPOLib.search_space.values(), strict=True):
-        top = 0.5 if isinstance(choices[0], str) else 1.0
-        assert values.unique().tolist() == pytest.approx(np.linspace(0.0, top, len(choices)))
+        assert values.unique().tolist() == pytest.approx(np.linspace(0.0, 1.0, len(choices)))
     assert abs(float(env.means.mean())) < 1e-9
     assert float(env.means.var(correction=0)) == pytest.approx(1.0)
     pooled = float(((env.records - env.records.mean(1, keepdim=True)) ** 2).mean())
@@ -572,12 +541,8 @@ def test_configurations_are_arms(hpo_benchmarks):
     assert float(env.regret(env.arms[env.means.argmax()].unsqueeze(0))) == 0.0
     assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(1.0)
     assert env.center == 0.0
-    for options, message in (
-        ({"dataset": "protein_structures"}, "'protein_structures' is no data set; did you mean 'protein_structure'"),
-        ({"category_distance": 2.0}, r"category_distance must be in \(0, 1\]"),
-    ):
-        with pytest.raises(InputError, match=message):
-            build("hpolib", seed=0, **{"dataset": "slice_localization"} | options)
+    with pytest.raises(InputError, match="'protein_structures' is no data set; did you mean 'protein_structure'"):
+        build("hpolib", seed=0, dataset="protein_structures")
 
 
 def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
@@ -585,18 +550,18 @@ def test_pulls_are_trainings_of_the_table(hpo_benchmarks):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # the package leaves its file to the garbage collector
         table = hpo_benchmarks.HPOLib("slice_localization", seed=0)
-    env = build("hpolib", seed=0, dataset="slice_localization", standardize=False)
-    raw = build("hpolib", seed=0, dataset="slice_localization", standardize=False, log=False)
+    env = build("hpolib", seed=0, dataset="slice_localization")
+    levels = [len(values) - 1 for values in table.search_space.values()]
+    trained = []
     for i in (0, 31_337, 62_207):
-        levels = [
-            round(x * (len(v) - 1)) for x, v in zip(env.arms[i].tolist(), table.search_space.values(), strict=True)
-        ]
-        params = {key: values[k] for (key, values), k in zip(table.search_space.items(), levels, strict=True)}
+        places = [round(x * top) for x, top in zip(env.arms[i].tolist(), levels, strict=True)]
+        params = {key: values[k] for (key, values), k in zip(table.search_space.items(), places, strict=True)}
         losses = {table(params)["val_loss"] for _ in range(30)}
-        assert set((-raw.records[i]).tolist()) == losses
-        assert sorted(env.records[i].tolist()) == pytest.approx(sorted(-np.log(loss) for loss in losses))
+        trained.append((sorted(-np.log(list(losses))), sorted(set(env.records[i].tolist()))))
         arm = env.arms[i : i + 1]
         assert {float(env.pull(arm, number)) for number in range(60)} == set(env.records[i].tolist())
         assert float(env.mean(arm)) == pytest.approx(float(env.records[i].mean()))
-    assert env.center == pytest.approx(float(env.means.mean()))
-    assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(float(env.means.var(correction=0)))
+    theirs, ours = (np.concatenate(each) for each in zip(*trained, strict=True))
+    slope, offset = np.polyfit(theirs, ours, 1)  # rewards are shifted and scaled
+    assert slope > 0.0
+    assert ours == pytest.approx(slope * theirs + offset, abs=1e-9)

@@ -294,7 +294,7 @@ def test_tiny_variances_are_rounded_up_and_a_likelihood_asked_without_inputs_doe
         tell(kind, model, X[8:10], Y[8:10], torch.zeros_like(Y[8:10]))
     assert_dense(kind, model, X[:10], Y[:10], torch.tensor([LAMBDA] * 8 + [1e-6] * 2, dtype=DOUBLE))
     model.tell(X[8:], Y[8:], SOME_NOISE[8:12])
-    with pytest.raises(InputError, match="say of what the noise is"):
+    with pytest.raises(InputError, match="noise of their own: call likelihood"):
         model.likelihood(model(T))
     predicted = model.likelihood(model(T), T).variance - model(T).variance
     assert difference(predicted, torch.full_like(predicted, LAMBDA)) < 1e-12
@@ -307,7 +307,7 @@ def test_noise_that_nothing_tells_is_asked_for():
         model = make("exact", X[:start], Y[:start], Y[:start].abs(), regularization=None)
         model.remove(list(range(start)))
         for change in (model.tell, model.condition_on_observations):
-            with pytest.raises(InputError, match="give theirs, or make the model with a regularization"):
+            with pytest.raises(InputError, match="give it, or make the model with a regularization"):
                 change(X, Y)
 
 

@@ -210,8 +210,8 @@ LEFT_OUT = {
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hpolib", "leverage_scores", "negligible", "ozone_grid", "prior_of", "probabilities", "refusal",
-    "require_open", "sensor_replay", "sensors", "update_with_observation_noise", "with_pending",
+    "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
+    "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
 }  # fmt: skip
 INSIDE = {"beliefs", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.

@@ -131,13 +131,6 @@ def test_what_is_no_outcome_is_refused_and_changes_nothing():
             make(**words)
 
 
-def test_a_state_of_other_outcomes_is_refused():
-    state = play(make(), 3).state_dict()
-    for words in ({"outcomes": [HEAT]}, {"outcomes": [HEAT, kb.Outcome("cost", memory=SlidingWindow(3.0))]}):
-        with pytest.raises(kb.StateMismatchError, match="outcomes"):
-            make(**words).load_state_dict(state)
-
-
 KERNEL, LEVEL = oracles.rbf(0.4), 0.02
 HOT = kb.Outcome("heat", kb.Prior(rbf(0.4), LEVEL))
 COOL = torch.tensor([[0.05, 0.05]], dtype=DOUBLE)

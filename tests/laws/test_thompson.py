@@ -279,7 +279,7 @@ def test_a_scalarised_posterior_is_drawn_from_and_several_outputs_need_a_transfo
     again = kb.DiscretizedThompsonSampling(lists, ARMS, posterior_transform=weights, seed=0).draws(2)
     assert difference(again, draws[:2]) < 1e-6
     for both in (model, online(Y=torch.cat([Y, -2.0 * Y], -1))):
-        with pytest.raises(UnsupportedError, match="2: give a posterior_transform"):
+        with pytest.raises(UnsupportedError, match="2 outputs: give a posterior_transform"):
             kb.DiscretizedThompsonSampling(both, ARMS)
         with pytest.raises(UnsupportedError, match="PathwiseThompsonSampling"):
             kb.DiscretizedThompsonSampling(both, LARGE, posterior_transform=weights)

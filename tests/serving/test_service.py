@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import os
 import random
 from contextlib import suppress
@@ -187,7 +188,7 @@ def test_an_id_is_told_once(service):
         with pytest.raises(NotPendingError, match="not pending"):
             service.answer(operation, request)
     for number in (5, -1, 10**30):
-        with pytest.raises(NotPendingError, match="5 were asked for"):
+        with pytest.raises(NotPendingError, match="5 were asked"):
             service.answer("tell", {"ids": [number], "y": 0.0})
     assert service.bandit.history.Y.tolist() == [0.5, 1.0, 1.0]
     assert service.bandit.pending_ids == (4,)
@@ -223,7 +224,9 @@ REFUSED = {
         ({"actions": [[0.5]], "y": 1}, "2 columns"), ({"actions": [[0.5, 0.5], [0.5]], "y": [1, 1]}, "real numbers"),
         ({"actions": [0.5, 0.5], "y": 1}, "a row for each"), ({"actions": [[10**400, 0.5]], "y": 1}, "a float holds"),
         ({"ids": [0], "y": 1, "outcomes": {"temperature": 71.3}}, "rewards alone|outcome"),
-        ({"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"), ({"ids": [0], "failed": 1}, "failed must be"),
+        ({"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"), ({"ids": [0], "y": ARMS}, "what JSON holds"),
+        ({"ids": [0], "y": 1, "outcomes": {"heat": math.nan}}, "what JSON holds"),
+        ({"ids": [0], "failed": 1}, "failed must be"),
     ],
     "forget": [
         ({}, "Give ids, or actions"), ({"all": False}, '"all": true'), ({"all": True, "ids": [0]}, '"all": true'),

@@ -20,7 +20,7 @@ from torch_kbandits.acquisition.rules import (
     UniformRule,
     Verdict,
 )
-from torch_kbandits.exports import exports
+from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
     from torch_kbandits.acquisition.constructors import DiscretizedThompsonSampling, KernelUCB

@@ -28,10 +28,7 @@ def construct_inputs_kernel_ucb(
 ) -> dict[str, Any]:
     """Return the arguments of ``KernelUCB``; Ax minimises by the transform, and makes constraints of its own."""
     if beta is None:
-        raise InputError(
-            "KernelUCB needs beta, the multiplier of the standard deviation or a Width, and has no default: none is "
-            'right for every reward. Give it; in Ax by botorch_acqf_options={"beta": 2.0}.'
-        )
+        raise InputError('KernelUCB needs beta, and none is right for all; in Ax botorch_acqf_options={"beta": 2.0}.')
     return dict(locals())
 
 
@@ -47,7 +44,6 @@ def construct_inputs_thompson(
     """Return the arguments of ``DiscretizedThompsonSampling``; Ax minimises by the transform."""
     if discretization is None:
         raise InputError(
-            "DiscretizedThompsonSampling needs discretization, the finite set (N, d) on which it draws. Give it; in Ax "
-            'by botorch_acqf_options={"discretization": points}.'
+            'DiscretizedThompsonSampling needs discretization; in Ax botorch_acqf_options={"discretization": points}.'
         )
     return dict(locals())

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.fixed_feature import FixedFeatureAcquisitionFunction
 from torch import Tensor
 from typing_extensions import override
+
+from torch_kbandits.numerics.rows import distinct
 
 #: Points of a cube that a search evaluates first, and of each of three kinds near the best point known.
 _SPREAD, _NEAR = 2048, 256
@@ -162,7 +163,7 @@ class Domain:
         if self.starts is not None:
             best = self.starts[:1, -cube.dimension :]
             parts.append(cube.playable(torch.cat([best, cube.near(best, _RADII, near, generator)])))
-        return [self.joint(_distinct(part)) for part in parts]
+        return [self.joint(distinct(part)[0]) for part in parts]
 
     def of_action(self, function: AcquisitionFunction, dimension: int) -> AcquisitionFunction:
         """Return a function of points with so many columns as one of what comes after the context."""
@@ -180,12 +181,3 @@ class _OfAction(FixedFeatureAcquisitionFunction):
     @override
     def _construct_X_full(self, X: Tensor) -> Tensor:
         return super()._construct_X_full(X.to(self.values))
-
-
-def _distinct(points: Tensor) -> Tensor:
-    """Return points (n, d) of the unit cube in their order, each once, (k, d)."""
-    # The bytes of numbers that are not negative, the largest first, are in the order of the numbers: so rows are
-    # compared at once. torch's takes four times as long.
-    rows = np.ascontiguousarray((points + 0.0).cpu().numpy().astype(">f8"))
-    _, first = np.unique(rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel(), return_index=True)
-    return points[torch.from_numpy(first).to(points.device)]

@@ -65,8 +65,7 @@ class ImprovementFunction(PendingPoints):
             self._round = None
         elif domain.context is not None and len(known):
             raise InputError(
-                "Improvement on a box of actions beside a context is over the best mean in that context: "
-                "Domain.incumbent is missing. Search for the point (1, d) of the largest posterior mean and give that."
+                "Improvement on a box beside a context needs Domain.incumbent, the point of the best mean there."
             )
         self.register_buffer("_known", known, persistent=False)
         self._known: Tensor

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -33,22 +32,19 @@ class KernelUCB(PendingPoints):
     ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
     ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
 
-    Pending points shrink σ as if they had been observed at their posterior mean and leave μ alone, so sequential and
-    asynchronous batches spread out. For q > 1 the value is the sum of the bounds of the q points, each with those
-    before it pending: so a joint search of a batch spreads out, too.
+    Pending points shrink σ and leave μ alone, so sequential and asynchronous batches spread out. For q > 1 the value is
+    the sum of the bounds of the q points, each with those before it pending: so a joint search spreads out, too.
 
     The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
-    smaller than 1 give it ``options={"gtol": ...}`` in these units.
-
-    The bound is that of the model as it is: after ``tell``, ``remove`` or a fit it is made anew.
+    smaller than 1 give it ``options={"gtol": ...}`` in these units. It is that of the model as it is: after ``tell``,
+    ``remove`` or a fit it is made anew.
 
     With ``constraints`` a point is within them if, of all outcomes within β_c deviations of their means, the worst
     ("safe") or the best ("optimistic") keeps them, as with the ``Limit`` of a ``Bandit``. That is exact for callables
     that are linear, or monotone, in each outcome. A point that is not within scores less the further it is beyond, and
-    less than any that was observed, so that a search by gradients comes back; if no point is within, the one that is
-    least beyond scores highest. Near a limit the value is a little lower than the bound. So a maximiser is strictly
-    within; it loses about 0.003 prior deviations for each limit that it is at. Pending points do not count as seen by
-    the constraints. No point is tried only to show that others are safe, as a ``Bandit`` does.
+    less than any that was observed, so that a search by gradients comes back. Near a limit the value is a little lower
+    than the bound: a maximiser is strictly within, and loses about 0.003 prior deviations for each limit that it is at.
+    Pending points do not count as seen by the constraints. No point is tried only to show that others are safe.
 
     Source: Srinivas et al., ICML 2010; pending points: Desautels et al., JMLR 2014 (GP-BUCB). Differs: β is not
     inflated for the batch. Constraints: safe: Sui et al., ICML 2015, without its Lipschitz constant and its expansion;
@@ -126,9 +122,6 @@ class KernelUCB(PendingPoints):
         """Return by how much points X (..., d) are beyond each of k constraints, (..., k); <= 0 is within.
 
         In units of the callables, by the worse bounds of the outcomes for "safe" and by the better for "optimistic".
-
-        Raises:
-            InputError: if there are no constraints.
         """
         return self._given_constraints().excess(self.model.posterior(X.unsqueeze(-2)))
 
@@ -137,20 +130,14 @@ class KernelUCB(PendingPoints):
 
         It wants starts that are within, by ``batch_initial_conditions`` or ``ic_generator``, and one at a time,
         ``options={"batch_limit": 1}``.
-
-        Raises:
-            InputError: if there are no constraints.
         """
-        return [(partial(self._slack, k), True) for k in range(len(self._given_constraints().callables))]
+        number = len(self._given_constraints().callables)
+        return [(lambda x, k=k: -self.excess(x)[..., k], True) for k in range(number)]
 
     def _given_constraints(self) -> OutcomeConstraints:
         if self._constraints is None:
             raise InputError("There are no constraints: give constraints=[...] when the acquisition function is made.")
         return self._constraints
-
-    def _slack(self, number: int, x: Tensor) -> Tensor:
-        """Return by how much a point (d,) is within a constraint, 0-dim."""
-        return -self.excess(x)[..., number]
 
     @t_batch_mode_transform()
     @average_over_ensemble_models  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
@@ -192,8 +179,6 @@ class UpperConfidenceRule(OptimisticRule):
             return torch.from_numpy(scores)
         return KernelUCB.score(mean, variance, beta)
 
-    def signed(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
-    ) -> KernelUCB:
+    def function(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> KernelUCB:
         """Return a ``KernelUCB``."""
-        return KernelUCB(model, beta, X_pending=X_pending, maximize=maximize)
+        return KernelUCB(model, beta, X_pending=X_pending)

@@ -67,8 +67,8 @@ class OutcomeConstraints:
                 )
         if model.num_outputs > MOST_OUTPUTS:
             raise UnsupportedError(
-                f"Constraints are evaluated at all corners of the outcomes, and the model has {model.num_outputs} "
-                f"outputs, more than {MOST_OUTPUTS}: leave out those not needed, as model.subset_output does."
+                f"Constraints are evaluated at all corners of the outcomes, and there are {model.num_outputs} outputs, "
+                f"more than {MOST_OUTPUTS}: see model.subset_output."
             )
         parts = list(model.models) if isinstance(model, ModelListGP) else [model]
         each = [multiplier(beta, part).expand(cast(Model, part).num_outputs) for part in parts]
@@ -125,8 +125,7 @@ class Barrier:
         given = [X[(0,) * (X.dim() - 2)] for X, _ in observed_inputs(model)]
         if not given:
             raise UnsupportedError(
-                "Constraints need a model that has the points it was told, such as NystromGP, OnlineGP, SingleTaskGP "
-                f"or a ModelListGP of them, got {type(model).__name__}."
+                f"Constraints need a model that has the points it was told, got {type(model).__name__}."
             )
         X = torch.cat(given).unique(dim=0)
         X = X if len(X) else X.new_full((1, X.shape[-1]), 0.5)

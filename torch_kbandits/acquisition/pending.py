@@ -162,16 +162,12 @@ def inputs_of(model: Model) -> dict[str, Any]:
 
 
 def require_one_to_one(model: Model) -> None:
-    """Refuse a model whose posterior at a point is that of several, which an input transform makes of it.
-
-    Raises:
-        UnsupportedError: if it is one.
-    """
+    """Refuse a model whose posterior at a point is that of several, which an input transform makes of it."""
     for part in model.modules():
         if isinstance(part, InputTransform) and part.is_one_to_many and part.transform_on_eval:
             raise UnsupportedError(
-                f"{type(part).__name__} makes several points of one, and one is scored: give a posterior_transform "
-                "that joins them, such as BoTorch's ExpectationPosteriorTransform, or leave the input transform out."
+                f"{type(part).__name__} makes several points of one: give a posterior_transform that joins them, "
+                "such as BoTorch's ExpectationPosteriorTransform."
             )
 
 
@@ -188,9 +184,8 @@ def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     posterior = model.posterior(X)
     if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:
         raise UnsupportedError(
-            "Points of a batch, or pending, are conditioned on by a Gaussian posterior with a value for each point, "
-            f"and that of this {type(model).__name__} is no such {type(posterior).__name__}: choose points one by one, "
-            "as optimize_acqf(..., sequential=True) does, and leave pending points out, or take a NystromGP."
+            f"The posterior of this {type(model).__name__} is not one Gaussian with a value for each point, to "
+            "condition on points of a batch, or pending: take one by one, as optimize_acqf(..., sequential=True) does."
         )
     with torch.no_grad():
         noise = _later_noise(model, X).flatten(-2)

@@ -113,10 +113,6 @@ class AcquisitionRule(ABC):
         """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
         return self
 
-    def drawn_row(self, num_arms: int, seed: int) -> int | None:
-        """Return the row of the arm that is chosen whatever the posterior; None where that matters."""
-        return None
-
     @abstractmethod
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return the scores of the arms, (A,); the largest is played."""
@@ -175,21 +171,12 @@ class AcquisitionRule(ABC):
 
 
 class OptimisticRule(AcquisitionRule):
-    """Scores a candidate by a value that the function may have there, so that several functions can be weighed."""
+    """Scores a candidate by a value that the function may have there, so that several functions can be weighed.
+
+    What ``function`` returns has an attribute ``maximize``, False where little is sought.
+    """
 
     is_in_reward_units = True
-
-    @abstractmethod
-    def signed(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
-    ) -> AcquisitionFunction:
-        """Return what ``function`` does, or where little is sought that of the function with the other sign."""
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the BoTorch acquisition function that the rule maximises."""
-        return self.signed(model, beta, X_pending, domain, seed, maximize=True)
 
 
 @dataclass(frozen=True)
@@ -286,12 +273,12 @@ class ThompsonRule(OptimisticRule):
         """Return μ + β (f − μ) for a draw f, (A,)."""
         return posterior.mean + beta * posterior.deviation(seed)
 
-    def signed(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int, *, maximize: bool
+    def function(
+        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
         """Return a ``DiscretizedThompsonSampling`` on ``discretization``."""
         points = self.discretization(domain, seed)
-        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed, maximize=maximize)
+        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
 
     def discretization(self, domain: Domain, seed: int) -> Tensor:
         """Return the arms (A, d), D_t on a box, or the initial points on a cube; refuse arms that are not in memory."""
@@ -302,10 +289,7 @@ class ThompsonRule(OptimisticRule):
         if domain.cube is not None:
             points = torch.cat(domain.initial_points(seed))
         if points is None:
-            raise InputError(
-                "As an acquisition function Thompson sampling draws on a tensor of points, and these arms are not in "
-                "memory. Call ask, which needs none there; or give DiscretizedThompsonSampling points of your choice."
-            )
+            raise InputError("Thompson sampling as a function needs arms in memory: call ask, which does not.")
         return points
 
 

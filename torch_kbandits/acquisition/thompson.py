@@ -35,8 +35,8 @@ class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
     Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    made when first needed and kept while model and set stay as they are: a point evaluated twice has one value. The
-    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
+    kept while model and set stay as they are. The points of a batch, and points chosen after pending ones, have a draw
+    each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
@@ -81,10 +81,7 @@ class DiscretizedThompsonSampling(PendingPoints):
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
         if posterior_transform is None and model.num_outputs != 1:
-            raise UnsupportedError(
-                f"Thompson sampling maximises one output and the model has {model.num_outputs}: "
-                "give a posterior_transform."
-            )
+            raise UnsupportedError(f"The model has {model.num_outputs} outputs: give a posterior_transform.")
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
         self.posterior_transform = posterior_transform
@@ -114,9 +111,8 @@ class DiscretizedThompsonSampling(PendingPoints):
         checks.points("X", X, dimension=self.discretization.shape[-1])
         if X.requires_grad and torch.is_grad_enabled():
             raise UnsupportedError(
-                "A draw on a finite set has no gradient, which optimize_acqf follows. Maximise it over the set: "
-                "optimize_acqf_discrete(acquisition, q=1, choices=acquisition.discretization), or take "
-                "acquisition.maximizers()."
+                "A draw on a finite set has no gradient, which optimize_acqf follows: take optimize_acqf_discrete over "
+                "acquisition.discretization, or acquisition.maximizers()."
             )
         self._follow()
         rows = self._nearest(X.reshape(-1, X.shape[-1])).reshape(X.shape[:-1])
@@ -173,9 +169,8 @@ class DiscretizedThompsonSampling(PendingPoints):
         is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
         if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
             raise UnsupportedError(
-                f"Draws at more than {JOINT_LIMIT} distinct points are made for a NystromGP or an OnlineGP without an "
-                f"outcome_transform and a posterior_transform, and there are {len(points)}: give fewer, or take "
-                "BoTorch's PathwiseThompsonSampling."
+                f"Draws at more than {JOINT_LIMIT} distinct points, here {len(points)}, are for a NystromGP or an "
+                "OnlineGP without transforms of outcomes: give fewer, or take BoTorch's PathwiseThompsonSampling."
             )
         mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)])
         return mean, PosteriorDraws(model, points).draw
@@ -185,9 +180,8 @@ class DiscretizedThompsonSampling(PendingPoints):
             posterior = self._posterior(self.discretization[:1])
         if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape != (1, 1):
             raise UnsupportedError(
-                "Thompson sampling on a discretization draws from one Gaussian, and the posterior of this "
-                f"{type(self.model).__name__} at a point is a {type(posterior).__name__} or has batch dimensions: use "
-                "a model without them whose outcome_transform, if any, is affine, such as Standardize."
+                f"The posterior of this {type(self.model).__name__} at a point is not one Gaussian: take a model "
+                "without batch dimensions whose outcome_transform, if any, is affine, such as Standardize."
             )
 
     def _posterior(self, X: Tensor) -> GPyTorchPosterior:

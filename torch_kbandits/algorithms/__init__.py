@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from torch_kbandits.exports import exports
+from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
     from torch_kbandits.algorithms.bbkb import BBKB as BBKB

@@ -13,11 +13,9 @@ from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
 from torch_kbandits.beliefs import (
-    ConsecutiveFailures,
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
-    FeasibilityModel,
     ObjectivePosterior,
     ObjectiveSet,
     Playable,
@@ -27,7 +25,6 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.outcomes import REWARD, Scalarization
 
 
@@ -112,26 +109,10 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
                 dropped=config.hidden_columns - own.hidden_columns,
             )
         )
-    return ConstraintSet(outcomes, state.belief.played, _feasibility_of(config, state, plainly=plainly))
-
-
-def _feasibility_of(config: BanditConfig, state: State, *, plainly: bool) -> FeasibilityModel | None:
-    known = state.failures
-    if known is None:
-        return None
-    points, actions = known.points, known.actions
-    if plainly:  # what only ever failed is nothing to use
-        good = {*row_keys(state.belief.played[:, config.own_columns :])}
-        failing = {key: each._replace(round=state.round) for key, each in points.known.items() if key not in good}
-        points, actions = ConsecutiveFailures(failing), ConsecutiveFailures()
-    return FeasibilityModel(
-        belief=known.belief,
-        points=points,
-        actions=actions,
-        round=state.round,
-        own_columns=config.own_columns,
-        context_dim=config.candidates.context_dim,
-    )
+    model = None if state.failures is None else replace(state.failures, round=state.round)
+    if model is not None and plainly:  # what only ever failed is nothing to use
+        model = model.plain(state.belief.played)
+    return ConstraintSet(outcomes, state.belief.played, model)
 
 
 class Batches(NamedTuple):

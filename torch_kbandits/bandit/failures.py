@@ -1,12 +1,9 @@
 """What is known of plays that failed: how likely points are to fail, and which failed last."""
 
-from dataclasses import dataclass, replace
-from typing import Self
-
 import torch
 
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.beliefs import Belief, ConsecutiveFailures
+from torch_kbandits.beliefs import FeasibilityModel
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
@@ -21,37 +18,9 @@ _BASE_RATE = 0.1
 _NOISE = 0.05
 
 
-@dataclass(frozen=True, eq=False)
-class Failures:
-    """What plays that failed say. There is none before one failed.
-
-    The probability of failure is the posterior mean of a Gaussian process regression of 1 for a play that failed and 0
-    for another, cut off to [0, 1]. It has the kernel of the reward in force: where rewards are alike, so is what fails.
-
-    Source: a constraint that is only seen as kept or broken is learned beside the objective by Gelbart et al.,
-    "Bayesian optimization with unknown constraints", UAI 2014, and Lindberg and Lee, "Optimization under constraints by
-    applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the closed form, memory and
-    dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
-
-    Attributes:
-        belief: the posterior of failures.
-        points: failures in a row by point, without a time.
-        actions: the same by action, whatever the context.
-    """
-
-    belief: Belief
-    points: ConsecutiveFailures
-    actions: ConsecutiveFailures
-
-    def at(self, now: float) -> Self:
-        """Return the same at a time."""
-        belief = self.belief.at(now)
-        return self if belief is self.belief else replace(self, belief=belief)
-
-
 def failures_after(
-    config: BanditConfig, known: Failures | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
-) -> Failures | None:
+    config: BanditConfig, known: FeasibilityModel | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
+) -> FeasibilityModel | None:
     """Return what plays that failed say after a round, in which the first did, or one did before.
 
     Cost: that of a reward; the first time that of a posterior computed afresh.
@@ -62,12 +31,12 @@ def failures_after(
     if len(marked.X):
         generator = config.dictionary_generator(ledger.num_observations - len(new.X))
         belief = belief.learned(marked, config.dictionary, generator)
-    return _after(config, belief.at(now), known.points, known.actions, new)
+    return known.told(new, belief.at(now))
 
 
 def failures_in(
     config: BanditConfig, ledger: Ledger, spec: SurrogateSpec, now: float, dictionary: Selection | None = None
-) -> Failures | None:
+) -> FeasibilityModel | None:
     """Return what the plays of a ledger say that count; None if none failed. Without a dictionary one is chosen."""
     told = ledger.history_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
@@ -77,7 +46,7 @@ def failures_in(
         belief = config.learned_in_passes(belief, _marked(told), ledger.num_observations)
     else:
         belief = belief.restored(_marked(told), dictionary)
-    return _after(config, belief, ConsecutiveFailures(), ConsecutiveFailures(), told)
+    return FeasibilityModel(belief, config.own_columns, config.candidates.context_dim).told(told, belief)
 
 
 def _marked(told: History) -> History:
@@ -93,14 +62,3 @@ def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpe
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
         level = spec.regularization
     return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
-
-
-def _after(
-    config: BanditConfig, belief: Belief, points: ConsecutiveFailures, actions: ConsecutiveFailures, new: History
-) -> Failures:
-    """Return what is known once more plays were told, which a belief has learned already."""
-    new = new.over
-    failed, rounds, first, before = new.lost, new.rounds.tolist(), config.own_columns, config.candidates.context_dim
-    points = points.told(new.X[:, first:], failed, rounds)
-    actions = points if before == first else actions.told(new.X[:, before:], failed, rounds)
-    return Failures(belief, points, actions)

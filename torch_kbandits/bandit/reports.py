@@ -337,8 +337,7 @@ class BanditReports(ABC):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.belief) for member in objectives.members]
             ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
-            weighed = ScalarizedFantasy(objectives, ahead)
-            functions = [weighed.function(rule, models, seed, domain)]
+            functions = [ScalarizedFantasy(objectives, ahead).function(rule, models, seed, domain)]
         else:
             functions = [
                 (rule.scaled_to(part) if rule.needs_incumbent else rule).function(

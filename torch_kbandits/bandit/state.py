@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
-from torch_kbandits.bandit.failures import Failures
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
-from torch_kbandits.beliefs import Belief, FantasyPosterior
+from torch_kbandits.beliefs import Belief, FantasyPosterior, FeasibilityModel
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -82,7 +81,7 @@ class State:
     diagnostics: tuple[str, ...] = ()
     outcomes: tuple["State", ...] = ()
     predictions: Predictions = NONE_YET
-    failures: Failures | None = None
+    failures: FeasibilityModel | None = None
     compared: tuple[ComparedPosterior, ...] = ()
 
     def at(self, clock: Clock) -> Self:
@@ -113,7 +112,7 @@ class State:
     @property
     def waiting(self) -> list[Tensor]:
         """The points (d,) that failed and are not played again at once."""
-        return [] if self.failures is None else [each.point for each in self.failures.points.waiting(self.round)]
+        return [] if self.failures is None else [each.point for each in self.failures.waiting(self.round)]
 
     @property
     def now(self) -> float:

@@ -5,7 +5,6 @@ from torch_kbandits.beliefs.choice import PosteriorConfig, are_few, belief_over
 from torch_kbandits.beliefs.composite import EnsembleBelief, StagedBelief, offering
 from torch_kbandits.beliefs.constrained import Playable, recommended
 from torch_kbandits.beliefs.constraints import (
-    ConsecutiveFailures,
     ConstrainedAcquisition,
     ConstrainedOutcome,
     ConstraintSet,
@@ -19,7 +18,6 @@ from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 
 __all__ = [
     "Belief",
-    "ConsecutiveFailures",
     "ConstrainedAcquisition",
     "ConstrainedOutcome",
     "ConstraintSet",

@@ -348,11 +348,6 @@ class Belief(ABC):
         """Return the posterior of the rewards learned as a BoTorch model of its own."""
 
 
-def padded(values: Tensor | None, size: int) -> Tensor | None:
-    """Return values (k,) with zeros appended, (size,); None as it is."""
-    return values if values is None else torch.nn.functional.pad(values, (0, size - len(values)))
-
-
 def required(domain: Domain | None) -> Domain:
     """Return the domain of a round, without which nothing can be chosen among contextual actions."""
     if domain is None:

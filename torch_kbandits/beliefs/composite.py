@@ -20,9 +20,8 @@ from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
 
-#: What is kept of the trials in a saved state, in this order, and how many sums that is of each hypothesis.
+#: What is kept of the trials in a saved state, in this order; the rates follow from the beliefs.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
-NUM_SUMS = len(_SUMS)
 
 
 def _of_leading(*names: str) -> list[Any]:
@@ -78,13 +77,7 @@ class CompositeBelief(Belief):
         return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
-        """Return the empty belief conditioned on a whole history at known dictionaries.
-
-        Args:
-            told: the rewards.
-            dictionary: of the part that leads.
-            of_stages: of each part with a stage; none if the posteriors are exact.
-        """
+        """Return the empty belief conditioned on a history, at dictionaries of what leads and of each stage."""
         known = (dictionary, *of_stages)[-len(self.parts) :] if of_stages else [dictionary] * len(self.parts)
         counting = self._counting(told)
         parts = zip(counting.parts, self._told(told), known, strict=True)
@@ -113,13 +106,7 @@ def _stages(told: History) -> Tensor:
 
 
 class CompositeFantasy(FantasyPosterior):
-    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean.
-
-    Args:
-        belief: without them.
-        pending: (k, d).
-        stages: that chose them, (k,); None: none did.
-    """
+    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean."""
 
     def __init__(self, belief: Any, pending: Tensor, stages: Tensor | None) -> None:
         super().__init__(pending)
@@ -197,11 +184,11 @@ class EnsembleBelief(CompositeBelief):
 
     @property
     def sums(self) -> Tensor:
-        """What the hypotheses have shown, as a saved state has it, (K, ``NUM_SUMS``)."""
+        """What the hypotheses have shown, as a saved state has it, (K, 6)."""
         return torch.stack([getattr(self.trials, name).double() for name in _SUMS], dim=-1)
 
     def with_sums(self, sums: Tensor, number: int) -> Self:
-        """Return the belief with what its hypotheses have shown before, (K, ``NUM_SUMS``), on so many rewards."""
+        """Return the belief with what its hypotheses have shown before, (K, 6), on so many rewards."""
         columns = dict(zip(_SUMS, sums.double().cpu().unbind(-1), strict=True))
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
@@ -256,12 +243,7 @@ def _rate(part: Belief, width: Width) -> Tensor:
 
 
 def offering(belief: Belief, seed: int) -> list[tuple[Belief, int]]:
-    """Return the beliefs that offer a point for the next choice, each with the seed of its own draws.
-
-    Args:
-        belief: itself, if it is no family's.
-        seed: of the choice.
-    """
+    """Return the beliefs that offer a point for a choice, itself if it is no family's, and the seeds of their draws."""
     if not isinstance(belief, EnsembleBelief):
         return [(belief, seed)]
     numbers = belief.rule.offering(belief.trials, seed)

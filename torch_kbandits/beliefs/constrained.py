@@ -37,16 +37,10 @@ Ahead = FantasyPosterior | ScalarizedFantasy
 
 
 class ConstrainedCube:
-    """The points of a cube that are allowed, as a ``Cube``.
+    """The points of a cube that limits allow in the context of a round's domain, as a ``Cube``.
 
-    A small allowed region is found from points that are likely in it; where none is known, from where the limits are
-    broken the least.
-
-    Args:
-        cube: what may be played without limits.
-        domain: of the round, whose context it has.
-        constraints: the limits.
-        likely: actions (k, d) where to look.
+    A small allowed region is found from actions (k, d) that are likely in it; where none is known, from where the
+    limits are broken the least.
     """
 
     is_restricted = True
@@ -264,14 +258,8 @@ def recommended(
 ) -> Tensor:
     """Return the point (1, d) of the largest scalarised mean: of a round's arms or box, or of those played.
 
-    Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context.
-
-    Args:
-        objectives: the objectives.
-        domain: of the round.
-        constraints: limits on outcomes; None for none.
-        keeps: says of points played (n, d) which may be recommended, (n,) bool; where none may be and there are no
-            limits, it is the best of the domain.
+    Without a context, on a cube, or within limits on a box, it is one that was played, in whatever context, of those
+    that ``keeps`` says may be, (n, d) to (n,) bool. Where there are none, and no limits, it is the best of the domain.
 
     Raises:
         EmptyHistoryError: if there is no observation.

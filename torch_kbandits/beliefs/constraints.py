@@ -13,6 +13,7 @@ from torch_kbandits.acquisition import CombinedFunction, Domain
 from torch_kbandits.beliefs.base import Belief, Offered
 from torch_kbandits.errors import InfeasibleError
 from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import KnownSafe, Limit
 
 #: A wait does not double more often: it would outlast any run.
@@ -131,9 +132,8 @@ class ConstraintSet:
         """What to raise where nothing may be played."""
         if self.is_safe:
             return InfeasibleError(
-                f"No candidate is known to be safe: nothing that was told says so of {self.names} with enough "
-                "confidence. Give the limit safe_seed=, points that are known to be safe, or tell plays that were made "
-                "elsewhere, or give the outcome a prior whose mean is within the limit."
+                f"No candidate is known to be safe by what was told of {self.names}. Give the limit safe_seed=, tell "
+                "plays that were made elsewhere, or give the outcome a prior whose mean is within the limit."
             )
         betas = " and ".join(f"{float(each.beta):.3g}" for each in self.outcomes)
         return InfeasibleError(
@@ -143,12 +143,7 @@ class ConstraintSet:
 
 
 class ConstrainedAcquisition(CombinedFunction):
-    """An acquisition function of single points that is minus infinity where the limits do not allow a point.
-
-    Args:
-        function: of (b, 1, d).
-        constraints: the limits.
-    """
+    """An acquisition function of single points that is minus infinity where the limits do not allow a point."""
 
     def __init__(self, function: AcquisitionFunction, constraints: ConstraintSet) -> None:
         super().__init__([function])
@@ -174,60 +169,74 @@ class FailureStreak(NamedTuple):
         return self.round + 2 ** min(self.count, _MOST_DOUBLED)
 
 
-@dataclass(frozen=True, eq=False)
-class ConsecutiveFailures:
-    """The points whose latest play failed, with the streak of each, by its key. A value."""
+#: The streak of each point whose latest play failed, by its key.
+Streaks = Mapping[bytes, FailureStreak]
 
-    known: Mapping[bytes, FailureStreak] = field(default_factory=dict)
 
-    def told(self, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> Self:
-        """Return what is known after more plays at points (q, d) that failed or did not, (q,), in rounds (q,)."""
-        known = dict(self.known)
-        for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds, strict=True):
-            before = known.pop(key, None)
-            if lost:
-                known[key] = FailureStreak(point, 1 if before is None else before.count + 1, number)
-        return type(self)(known)
-
-    def waiting(self, now: int) -> list[FailureStreak]:
-        """Return the streaks whose points are not to be asked for in a round."""
-        return [each for each in self.known.values() if each.over > now]
-
-    def second_chances(self, now: int) -> list[Tensor]:
-        """Return the points (d,) that may be tried again in a round, however likely it is that they fail.
-
-        With B streaks that is 20 B 2^(k − 1) rounds after the k-th failure of a point. So one round in 20 at most is
-        lost to points that always fail, and fewer and fewer; and what failed by chance comes back.
-        """
-        least = _ROUNDS_PER_CHANCE * len(self.known)
-        streaks = self.known.values()
-        return [each.point for each in streaks if now - each.round >= least * 2 ** min(each.count - 1, _MOST_DOUBLED)]
+def _followed(streaks: Streaks, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> Streaks:
+    """Return the streaks after more plays at points (q, d) that failed or did not, (q,), in rounds (q,)."""
+    known = dict(streaks)
+    for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds, strict=True):
+        before = known.pop(key, None)
+        if lost:
+            known[key] = FailureStreak(point, 1 if before is None else before.count + 1, number)
+    return known
 
 
 @dataclass(frozen=True, eq=False)
 class FeasibilityModel:
-    """Keeps away from points that are likely to fail, and for a while from those that failed."""
+    """Keeps away from points that are likely to fail, and for a while from those that failed. A value.
 
-    belief: Belief  # of failures, 1 for a play that failed and 0 for another
-    points: ConsecutiveFailures  # by point, without a time
-    actions: ConsecutiveFailures  # by action, whatever the context
-    round: int  # the current one
-    own_columns: int = 0  # columns of points before what ``points`` know
-    context_dim: int = 0  # columns of points before the action
+    The probability of failure is the posterior mean of a Gaussian process regression of 1 for a play that failed and 0
+    for another, cut off to [0, 1]. It has the kernel of the reward in force: where rewards are alike, so is what fails.
+
+    Source: a constraint that is only seen as kept or broken is learned beside the objective by Gelbart et al.,
+    "Bayesian optimization with unknown constraints", UAI 2014, and Lindberg and Lee, "Optimization under constraints by
+    applying an asymmetric entropy measure", 2015. Differs: both classify; a regression has the closed form, memory and
+    dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
+    """
+
+    belief: Belief  # of failures
+    own_columns: int  # columns of points before what ``points`` know, of the time
+    context_dim: int  # columns of points before the action
+    points: Streaks = field(default_factory=dict)  # without a time
+    actions: Streaks = field(default_factory=dict)  # whatever the context
+    round: int = 0  # the current one
     reach: Tensor | None = None  # by how much the same points may differ in each column of ``points``; None: not at all
     level: float = _LARGEST_PROBABILITY  # below which points are allowed
     patience: int = 0  # rounds of waiting that are left out since nothing else may be played
+
+    def at(self, now: float) -> Self:
+        """Return the model at a time."""
+        belief = self.belief.at(now)
+        return self if belief is self.belief else replace(self, belief=belief)
+
+    def told(self, new: History, belief: Belief) -> Self:
+        """Return the model once more plays are over, which a belief has learned already."""
+        new = new.over
+        failed, rounds, first, before = new.lost, new.rounds.tolist(), self.own_columns, self.context_dim
+        points = _followed(self.points, new.X[:, first:], failed, rounds)
+        actions = points if before == first else _followed(self.actions, new.X[:, before:], failed, rounds)
+        return replace(self, belief=belief, points=points, actions=actions)
+
+    def plain(self, played: Tensor) -> Self:
+        """Return what keeps away from points that only failed, and did not do well (n, d) as well, at any time."""
+        good = {*row_keys(played[:, self.own_columns :])}
+        failing = {key: each._replace(round=self.round) for key, each in self.points.items() if key not in good}
+        return replace(self, points=failing, actions={})
+
+    def waiting(self, now: int) -> list[FailureStreak]:
+        """Return the streaks whose points are not to be asked for in a round."""
+        return [each for each in self.points.values() if each.over > now]
 
     def allows(self, where: Where) -> Tensor:
         """Say which may be played, (n,)."""
         return self._allowed(*self._at(where))
 
     def relaxed(self, where: Where, within: Tensor) -> tuple[Self, Tensor]:
-        """Return the model that allows at least those that wait the least, or fail the least, and what it allows, (n,).
+        """Return the model that allows some of those that nothing else forbids, (n,), and what it allows, (n,).
 
-        Args:
-            where: points, or the arms of a round.
-            within: which of them nothing else forbids, (n,), one at least.
+        They are those that wait the least, and of these the least likely to fail.
         """
         found, model = self._at(where), self
         wait, probability, _ = found
@@ -240,7 +249,7 @@ class FeasibilityModel:
 
     def avoided(self) -> Tensor:
         """Return the points (k, d) whose latest play failed and that are not allowed; of points without contexts."""
-        known = [each.point for each in self.points.known.values()]
+        known = [each.point for each in self.points.values()]
         points = torch.stack(known) if known else self.belief.inducing_points[:0]
         return points[~self.allows(points)] if len(points) else points
 
@@ -249,14 +258,20 @@ class FeasibilityModel:
 
     def _at(self, where: Where) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rounds until each may be played, its probability of failure, and if it has a chance, each (n,)."""
-        waits, have_chances = [], []
+        waits, have_chances, streaks = [], [], self.actions.values()
+        # With B streaks a second chance comes 20 B 2^(k − 1) rounds after the k-th failure: to what always fails one
+        # round in 20 at most is lost, and fewer and fewer; and what failed by chance comes back.
+        least = _ROUNDS_PER_CHANCE * len(streaks)
+        chances = [
+            each.point for each in streaks if self.round - each.round >= least * 2 ** min(each.count - 1, _MOST_DOUBLED)
+        ]
         for X in _parts(where):
             wait = torch.zeros(len(X), dtype=torch.long, device=X.device)
-            for each in self.points.waiting(self.round):
+            for each in self.waiting(self.round):
                 is_it = among(X[:, self.own_columns :], [each.point], self.reach)
                 wait = torch.maximum(wait, is_it * (each.over - self.round))
             waits.append(wait)
-            have_chances.append(among(X[:, self.context_dim :], self.actions.second_chances(self.round)))
+            have_chances.append(among(X[:, self.context_dim :], chances))
         return torch.cat(waits), failure_probability(self.belief, where), torch.cat(have_chances)
 
 

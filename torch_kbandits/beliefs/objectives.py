@@ -113,10 +113,7 @@ class ObjectiveSet:
     def best_played(self, seed: int, domain: Domain, keeps: Callable[[Tensor], Tensor]) -> Tensor | None:
         """Return the point (1, d) of the largest scalarised mean of those played, in the round's context; None of none.
 
-        Args:
-            seed: of the weights.
-            domain: of the round.
-            keeps: returns those of points (n, d) that are considered, (m, d).
+        Of points (n, d) those are considered that ``keeps`` returns, (m, d).
         """
         played = self.reward.played
         known = played if domain.context is None else distinct(domain.in_context(played))[0]
@@ -127,13 +124,7 @@ class ObjectiveSet:
 
 
 class ScalarizedAcquisition(CombinedFunction):
-    """The scalarised values of acquisition functions of single points, one for each objective.
-
-    Args:
-        functions: of (b, 1, d), each without the columns that it does not know; much of each is sought.
-        objectives: the objectives.
-        weights: (k,).
-    """
+    """The scalarised values of acquisition functions of single points, one for each objective, of its own columns."""
 
     def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
         super().__init__(functions, [member.own for member in objectives.members])
@@ -148,12 +139,7 @@ class ScalarizedAcquisition(CombinedFunction):
 
 
 class ScalarizedFantasy:
-    """Several objectives with points pending. Values are in prior deviations.
-
-    Args:
-        objectives: the objectives.
-        reward: the posterior of the reward with all that is pending; what is added to it is pending of all.
-    """
+    """Several objectives with points pending: what is added to the posterior of the reward is pending of all."""
 
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
@@ -216,11 +202,12 @@ class ScalarizedFantasy:
         if isinstance(rule, ThompsonRule):  # all draws at the same points
             where = domain if domain.bounds is not None else self._searched(domain, seed)
             domain = replace(domain, arms=rule.discretization(where, seed), bounds=None, cube=None)
-        functions = []
+        functions = list[AcquisitionFunction]()
         for member, ahead, model in zip(self.objectives.members, self._aheads(), models, strict=True):
             pending = ahead.pending.to(cast(Any, model).train_inputs[0].device) if len(ahead.pending) else None
-            own, maximize = member.own(domain), member.maximize
-            functions.append(rule.signed(model, member.beta, pending, own, member.own_seed(seed), maximize=maximize))
+            own, own_seed = member.own(domain), member.own_seed(seed)
+            functions.append(rule.function(model, member.beta, pending, own, own_seed))
+            functions[-1].maximize = member.maximize  # pyright: ignore[reportArgumentType]
         return ScalarizedAcquisition(functions, self.objectives, self.objectives.weights(seed))
 
     def _aheads(self) -> list[FantasyPosterior]:

@@ -87,8 +87,7 @@ def _listed(name: str, points: Any) -> Tensor:
 class RealizedGain(InformationGain):
     """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, not the largest possible one.
 
-    Never above γ_t, so the narrowest. Self-normalised bounds hold for it as it stands: they bound the noise by I_t and
-    turn to γ_t only to make the regret bound a number. That covers every width of this package that takes a gain.
+    Never above γ_t, so the narrowest. Self-normalised bounds hold for it: they turn to γ_t only for the regret bound.
     """
 
     is_bound = "holds"
@@ -107,10 +106,7 @@ class NystromGain(InformationGain):
     K̃_t is the Gram matrix that the dictionary spans, so that Ĩ_t alone, which is ``RealizedGain`` of such a posterior,
     is at most I_t. It holds for any dictionary, however it was chosen: log det is concave, so log det(A + D) is at most
     log det A + Tr(A⁻¹D), with A = I + K̃_t/λ >= I and D = (K_t − K̃_t)/λ >= 0. With noise variances λ_s all matrices are
-    scaled by them. A function of the posterior alone: nothing is accumulated along the run. Equal to I_t if the
-    posterior is exact.
-
-    In single precision ρ_t is off by about 1e-7 Σ_s k(x_s, x_s)/λ_s.
+    scaled by them. Equal to I_t if the posterior is exact. In single precision ρ_t is off by 1e-7 Σ_s k(x_s, x_s)/λ_s.
 
     Source: ours, by the proof above; ρ_t is the trace term of Titsias, AISTATS 2009.
     """

@@ -28,9 +28,9 @@ class GPUCBWidth(TheoremWidth):
         β_t = √(2B² + 300 γ_{t−1} ln³(t/δ)),  t = ``num_observations`` + 1
 
     Source: Srinivas et al., ICML 2010, Theorem 3, as restated by Chowdhury & Gopalan, ICML 2017, §3.1. Differs: the
-    original has γ_t where the restatement, and we, have γ_{t−1}. That loses nothing: by the self-normalised bound at
-    R = √λ a squared multiplier of 2B² + 4 I_{t−1} + 4 ln(1/δ) is enough, and this one is above it once I_{t−1} is at
-    least 0.0042, that is from the first point on if k(x, x) >= 0.01 λ there. So the realised gain will do, too.
+    original has γ_t where the restatement, and we, have γ_{t−1}. That loses nothing, nor does the realised gain: at
+    R = √λ a squared multiplier of 2B² + 4 I_{t−1} + 4 ln(1/δ) is enough by the self-normalised bound, and this one is
+    above it once I_{t−1} is at least 0.0042, from the first point on if k(x, x) >= 0.01 λ there.
 
     Assumes: ‖f‖_k <= B, noise of conditional mean 0 bounded by √λ, the exact posterior; all rounds at once.
 
@@ -63,9 +63,8 @@ class BayesianGPUCBWidth(TheoremWidth):
 
     Source: Srinivas et al., ICML 2010, Theorem 1 and Lemma 5.1.
 
-    Assumes: f is a draw from the model's prior, noise independent N(0, λ), the exact posterior, at most A arms
-    fixed before the run. The prior may be on space and time, as TV-GP-UCB's: the union bound is over the A arms at the
-    time of each round. Every round must add an observation that counts; a window would stop the clock.
+    Assumes: f is a draw from the model's prior, which may be on space and time, noise independent N(0, λ), the exact
+    posterior, at most A arms fixed before the run, and an observation that counts in every round.
 
     Args:
         num_arms: A >= 1.
@@ -137,9 +136,8 @@ class TVGPUCBWidth(Width):
 
     and 0 where c₂ t is at most 1: with c₂ = 0.4 in the first two rounds, which are greedy. A c₂ above 1 has none.
 
-    The theorem for a function drawn from a prior on space and time is, on A arms, ``BayesianGPUCBWidth``: its union
-    bound over arms and rounds does not ask whether the function moves. Only the prior must know of time, such as a
-    kernel on space times ``ForgettingKernel``.
+    The theorem for a function drawn from a prior on space and time, such as a kernel on space times
+    ``ForgettingKernel``, is on A arms ``BayesianGPUCBWidth``.
 
     Source: Bogunovic, Scarlett & Cevher, AISTATS 2016, experiments. Differs: the value 0 at small t, where the
     formula has none.

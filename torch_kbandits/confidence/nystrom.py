@@ -47,9 +47,9 @@ class EKUCBWidth(SubGaussian, TheoremWidth):
     - μ is what the dictionary promises, where the lemma has the error of its projection, ‖(I − P) F^½‖².
     - d_eff is Σ_s τ̃(x_s) of the DTC posterior, where the lemma has that of the exact one. It may be less: the
       projection error bounds it below by d_eff / (2 (1 + μ/λ)).
-    - δ is the probability that any round fails, where the lemma has one δ for each round. The noise that the
-      projection leaves is at most R √(2 I_t + 2 ln(1/δ)) in all rounds at once, as for ``SelfNormalizedWidth``, and at
-      the exact d_eff the root above is at least √2 times that.
+    - δ is the probability that any round fails, where the lemma has one δ for each: the noise that the projection
+      leaves is at most R √(2 I_t + 2 ln(1/δ)) in all rounds at once, and the root above at least √2 times that at the
+      exact d_eff.
 
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian, a dictionary with ‖(I − P) F^½‖² <= μ, as that of ``KORS``
     at its theorem's oversampling; any λ > 0 fixed before the run.
@@ -123,9 +123,8 @@ class NystromWidth(SubGaussian, TheoremWidth):
         β_t = (1 + √ρ_t) B + (R/√λ) √(2 Ĩ_t + ρ_t + 2 ln(1/δ))
 
     ρ_t = Tr(K_t − K̃_t)/λ is what the dictionary does not span of the points played, and Ĩ_t + ρ_t/2 the gain of
-    ``NystromGain``. Both are read off the posterior, so nothing is assumed of the dictionary: oversampling, resampling
-    and caps are free, and it may have been chosen in the light of the rewards. With all points in it the width is
-    ``SelfNormalizedWidth``.
+    ``NystromGain``. Both are read off the posterior, so nothing is assumed of the dictionary, which may have been
+    chosen in the light of the rewards. With all points in it the width is ``SelfNormalizedWidth``.
 
     Proof, with P the projection on the dictionary's span, F = Σ_s φ_s φ_sᵀ and A = PFP + λI. The error at x is φ(x)ᵀA⁻¹
     applied to PΦᵀε, to PF(I − P)f and to −λf. First, ‖φ(x)‖ in the norm of A⁻¹ is σ̃(x)/√λ. Then, the noise's part
@@ -133,9 +132,8 @@ class NystromWidth(SubGaussian, TheoremWidth):
     rounds at once (``SelfNormalizedWidth``), with 2 I_t <= 2 Ĩ_t + ρ_t. Of the others the first is at most the norm of
     Φ(I − P)f, whose square is at most ‖K − K̃‖ B² <= λ ρ_t B²; the second is at most √λ B.
 
-    Source: ours, by the steps of Calandriello et al., COLT 2019, Theorem 2, and Zenati et al., AISTATS 2022, Lemma 4.1.
-    ``BKBWidth`` and ``EKUCBWidth`` bound both ρ_t, by what a dictionary promises, and the log-determinant, by the
-    effective dimension times a logarithm.
+    Source: ours, by the steps of Calandriello et al., COLT 2019, Theorem 2, and Zenati et al., AISTATS 2022, Lemma 4.1,
+    which bound ρ_t by what a dictionary promises, and the log-determinant by the effective dimension and a logarithm.
 
     Assumes: ‖f‖_k <= B, noise conditionally R-sub-Gaussian; any λ > 0 fixed before the run, all rounds and points at
     once, in double precision; DTC variances, so under a cap ``CappedDictionary(..., learns_residual=False)``.

@@ -70,37 +70,33 @@ class MemoryWidth(SubGaussian, TheoremWidth):
         β_t = B + (R/√λ) √(2 Ī_t + 2 ln(n/δ))
 
     Ī_t is the information gain of the observations that count, each with the noise variance it counts with, and λ that
-    of a fresh one. It is ``SelfNormalizedWidth`` at δ/n. There one bound holds in all rounds, because the observations
-    only become more; a set that loses some, or whose weights fall, starts a bound of its own. So n is the number of
-    bounds that are to hold at once: the rounds T for a sliding window or for ageing, the ⌈T/H⌉ blocks for a restart
-    every H rounds.
+    of a fresh one. It is ``SelfNormalizedWidth`` at δ/n. One bound holds while observations only become more; a set
+    that loses some, or whose weights fall, starts another. So n is the number of bounds that are to hold at once: the
+    rounds T for a sliding window or for ageing, the ⌈T/H⌉ blocks for a restart every H rounds.
 
     Proof for noise variances λ_s >= λ that follow from the ages alone. Give observation s the weight ω_s = λ/λ_s <= 1,
     and let V = Σ ω_s φ_s φ_sᵀ + λI and W = Σ ω_s² φ_s φ_sᵀ + λI. The noise's part of the error at x is at most
     ‖V⁻¹φ(x)‖_W ‖Σ ω_s φ_s ε_s‖_{W⁻¹}. The bound of ``SelfNormalizedWidth`` holds for the second factor, with the gain
     of noise variances λ_s²/λ, and W <= V, so the first is at most σ(x)/√λ and that gain at most Ī_t.
 
-    What it does not cover is that old rewards are those of another function: the error is at most β_t σ(x) and a term
-    that grows with Σ ‖f_{s+1} − f_s‖_k over what is remembered. The paper's bound on that is the same at every x, so it
-    would not change which point is chosen; a short memory keeps it small (``window_size``).
+    Not covered is that old rewards are those of another function: a further term of the error grows with
+    Σ ‖f_{s+1} − f_s‖_k over what is remembered. The paper's bound on it is the same at every x, so it would not change
+    which point is chosen; a short memory keeps it small (``window_size``).
 
     Source: Zhou & Shroff, CISS 2021, Lemma 2 (n = T) and Lemma 1 (n = 1); Deng et al., AISTATS 2022, for weights.
     Differs:
 
-    - Zhou & Shroff's algorithms have IGP-UCB's width: ``IGPUCBWidth`` reads the same evidence. Their proofs have this.
-    - Their Lemma 1 has n = 1, one block; the regret bound adds up all blocks, which takes n = ⌈T/H⌉.
-    - They start a block at σ₀ = 0. That is a slip: after a restart the variance is the prior's.
+    - Zhou & Shroff's algorithms have IGP-UCB's width, their proofs this. Their Lemma 1 is for one block; the regret
+      bound adds up all, which takes n = ⌈T/H⌉. They start a block at σ₀ = 0, a slip: the variance is the prior's.
     - Deng et al. multiply by the doubly weighted deviation √λ ‖V⁻¹φ(x)‖_W and have the gain of λ_s²/λ. Both are at
       most ours, which need nothing but the posterior.
 
     Assumes: ‖f_t‖_k <= B, noise conditionally R-sub-Gaussian, the exact posterior, a memory that goes by the clock.
 
     Args:
-        noise_scale, norm_bound, failure_probability: R, B for every f_t, and δ, that any of the n bounds fails; see
-            ``TheoremWidth``.
+        noise_scale, norm_bound, failure_probability: R, B for every f_t, and δ, that any of the n bounds fails.
         num_bounds: n >= 1.
-        gain: what stands for Ī_t. Others than the realised one read the number of observations that count:
-            γ_{min(t, w)} for a window of w.
+        gain: what stands for Ī_t. Others than the realised one are those of as many observations as count.
     """
 
     theorem = "Zhou and Shroff, CISS 2021, Lemmas 1 and 2; Deng et al., AISTATS 2022"
@@ -129,8 +125,7 @@ class FixedDesignWidth(SubGaussian, TheoremWidth):
     it with n = 1, λ = B = 1 and R = 1/2, for rewards in [0, 1]: α = 1 + √(ln(2/δ)/2).
 
     Assumes: ‖f‖_k <= B, noise R-sub-Gaussian and independent given the points of each set, the exact posterior of a
-    function that stays. With a dictionary or a memory it is the same number, of which the proof says nothing: what a
-    dictionary leaves out adds a bias, and a function that changed another.
+    function that stays: what a dictionary leaves out adds a bias, and a function that changed another.
 
     Args:
         noise_scale, norm_bound, failure_probability: R, B and δ, see ``TheoremWidth``.
@@ -169,10 +164,9 @@ class GuessAndDouble(TheoremWidth):
     part is at most B. The second part squared is εᵀ(K + λI)⁻¹K(K + λI)⁻¹ε <= εᵀK(K + λI)⁻¹ε / λ <= ρ_t², the last
     step with probability 1 − δ for all t by the self-normalised bound (``SelfNormalizedWidth``).
 
-    What remains of the theorem: if the first guess is at least B, the wrapped width holds as it does with that guess. A
-    guess below B that the data do not contradict voids it and nothing tells, all the more as the guess chose the data.
-    G is a value without state, what the current posterior contradicts: it may fall again where a running maximum would
-    not. For an approximate posterior the first map may exceed norm 1, and the proof does not hold.
+    If the first guess is at least B, the wrapped width holds as it does with that guess. A guess below B that the data
+    do not contradict voids it and nothing tells, all the more as the guess chose the data. G has no state: it may fall
+    again. For an approximate posterior the first map may exceed norm 1, and the proof does not hold.
 
     Source: ours, by the proof above.
 

@@ -19,14 +19,12 @@ class SparQWidth(TheoremWidth):
 
         β_t = B + √(2 ln(2 det(Σ + K)^½ / (δ det(Σ)^½))) = B + √(2 I_t + 2 ln(2/δ))
 
-    over what is retained in round t: the expert's answers and the recent observations, Σ their noise variances. There
-    is no R and no λ: the noise of each observation is at most √λ_s-sub-Gaussian, and a scale common to all has been
-    divided out. Where all have λ it is ``SelfNormalizedWidth`` at R = √λ and δ/2.
+    over what is retained in round t: the expert's answers and the recent observations, Σ their noise variances, which
+    stand for R and λ. Where all have λ it is ``SelfNormalizedWidth`` at R = √λ and δ/2.
 
     Source: Mauduit et al., 2025, Theorem 3.1, by the bound of Kirschner & Krause, COLT 2018, Lemma 7. The 2 leaves
     half of δ to the choice of the expert's questions. Differs: their lemma is for observations that only become more,
-    while here others are retained in every round. So we claim the bound for each round apart; give δ/T for T rounds at
-    once. Noise variances above the real ones, as those of aged observations, do no harm: see ``MemoryWidth``.
+    while here others are retained in every round. So we claim the bound for each round apart; give δ/T for T at once.
 
     Assumes: ‖f_t‖_k <= B, the noise of observation s conditionally √λ_s-sub-Gaussian, the exact posterior of what is
     retained, answers for the current f_t. That recent rewards are those of a function that has moved is not covered.

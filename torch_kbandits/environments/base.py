@@ -65,17 +65,15 @@ def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:
 class Environment(Problem, ABC):
     """A bandit problem whose mean rewards are known, so that regret is measured without noise.
 
-    Exactly one of ``arms`` and ``bounds`` is not None: what may be played. The noise of a round has an address,
-    (seed, round), so it does not depend on what is played or measured.
+    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured. Shapes,
+    dtypes and values that do not fit raise ``InputError``, here and in all problems.
 
     Attributes:
-        arms: (A, d), or None on a box.
-        bounds: (2, d), lower then upper, or None on arms.
+        arms, bounds: what may be played: arms (A, d), or a box (2, d), lower then upper; the other is None.
         best_mean: the largest mean reward, 0-dim; on a box the known optimum.
 
     Args:
-        noise_scale: R, the noise scale to give to an algorithm, in reward units; for Gaussian noise its standard
-            deviation. At least 0.
+        noise_scale: R >= 0 for an algorithm, in reward units; for Gaussian noise its standard deviation.
         seed: addresses the noise.
         kernel: the covariance that the problem was drawn from or that suits it, in reward units squared; None if
             unknown.
@@ -84,9 +82,6 @@ class Environment(Problem, ABC):
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
         noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
             seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; that is so for all problems.
     """
 
     arms: Tensor | None = None
@@ -95,22 +90,14 @@ class Environment(Problem, ABC):
 
     @abstractmethod
     def mean(self, X: Tensor) -> Tensor:
-        """Return the mean rewards (q,) of X (q, d), without noise.
-
-        Raises:
-            InputError: if a row cannot be played.
-        """
+        """Return the mean rewards (q,) of X (q, d), without noise; ``InputError`` if a row cannot be played."""
 
     def pull(self, X: Tensor, round: int) -> Tensor:
         """Return noisy rewards (q,) of X (q, d) in a round."""
         return self.rewards(X, self.mean(X), round)
 
     def regret(self, X: Tensor) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of X (q, d): from means, without randomness.
-
-        Raises:
-            NumericalError: if a mean exceeds ``best_mean`` by more than rounding: then that is not the largest.
-        """
+        """Return the pseudo-regrets (q,) >= 0 of X (q, d); ``NumericalError`` if a mean is above ``best_mean``."""
         regret = self.best_mean - self.mean(X)
         rounding = 1e-8 if regret.dtype == torch.float64 else 1e-4
         if bool((regret < -rounding * (1.0 + abs(self.best_mean))).any()):
@@ -121,19 +108,45 @@ class Environment(Problem, ABC):
         return regret.clamp_min(0.0)
 
 
-class ContextualEnvironment(Problem, ABC):
+class RoundProblem(ABC):
+    """What problems share whose rounds differ: regret is against the best that may be played in the round itself."""
+
+    #: That of ``Problem``.
+    rewards: Noise
+
+    @abstractmethod
+    def positions(self, X: Tensor, round: int) -> Tensor:
+        """Return which of what may be played in a round the rows of X are, (q,); of equal ones the first."""
+
+    @abstractmethod
+    def means_of_round(self, round: int) -> Tensor:
+        """Return the mean rewards of all that may be played in a round, checked."""
+
+    def pull(self, X: Tensor, round: int) -> Tensor:
+        """Return noisy rewards (q,) of what is played in a round, X (q, d), with contexts joint points (q, c + a)."""
+        return self.rewards(X, self.means_of_round(round)[self.positions(X, round)], round)
+
+    def best_mean(self, round: int) -> Tensor:
+        """Return the largest mean reward of a round, 0-dim."""
+        return self.means_of_round(round).max()
+
+    def regret(self, X: Tensor, round: int) -> Tensor:
+        """Return the pseudo-regrets (q,) >= 0 of what is played in a round. Cost: the means of all that may be."""
+        means = self.means_of_round(round)
+        # Not the means of X, which in a sum of other length may round otherwise.
+        return means.max() - means[self.positions(X, round)]
+
+
+class ContextualEnvironment(Problem, RoundProblem):
     """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
-    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again.
+    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again. The
+    arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
 
     Attributes:
         context_dim: c, the columns of a context.
-        actions: (A, a), the same in every round, or None if ``candidates`` returns those of a round.
-
-    Args:
-        noise_scale: as in ``Environment``, like the words that follow; ``kernel`` and ``noise`` are on joint points.
-        seed: addresses contexts and noise.
+        actions: (A, a), the same in every round; None: override ``candidates``.
     """
 
     context_dim: int
@@ -147,86 +160,44 @@ class ContextualEnvironment(Problem, ABC):
     def mean(self, X: Tensor, round: int) -> Tensor:
         """Return the mean rewards (q,) of joint points X (q, c + a) in a round, without noise."""
 
-    def candidates(self, round: int) -> Tensor | None:
-        """Return the actions (A_t, a) of a round where they differ from round to round; None: they are ``actions``."""
-        return None
-
-    def available(self, round: int) -> Tensor:
-        """Return the actions (A, a) that may be played in a round."""
-        own = self.candidates(round)
-        actions = self.actions if own is None else own
-        if actions is None:
-            raise InputError(
-                f"{type(self).__name__} has no actions in round {round}: set its attribute actions, or let "
-                "candidates(round) return some."
-            )
-        return actions
+    def candidates(self, round: int) -> Tensor:
+        """Return the actions (A, a) of a round: ``actions``, unless they differ from round to round."""
+        if self.actions is None:
+            raise InputError(f"{type(self).__name__} has no actions in round {round}: set actions, or candidates().")
+        return self.actions
 
     def joint_points(self, actions: Tensor, round: int) -> Tensor:
         """Return actions (q, a) behind the context of a round, (q, c + a)."""
         return torch.cat([self.context(round).expand(len(actions), -1), actions], dim=1)
 
-    def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of joint points X (q, c + a), checked as by ``positions``, in a round."""
-        self.positions(X, round)
-        return self.rewards(X, self.mean(X, round), round)
-
-    def best_mean(self, round: int) -> Tensor:
-        """Return the largest mean reward of the actions available in a round, 0-dim."""
-        return self._means(round).max()
-
-    def regret(self, X: Tensor, round: int) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of joint points X (q, c + a). Cost: O(q A (c + a)) and A means."""
-        # The means of the whole set: those of X, in a sum of other length, may round otherwise.
-        means = self._means(round)
-        return means.max() - means[self.positions(X, round)]
-
     def positions(self, X: Tensor, round: int) -> Tensor:
-        """Return which of the round's available actions the rows of X (q, c + a) play, (q,); of equal ones the first.
-
-        Raises:
-            InputError: if a row has another context than the round, or an action that is not available in it.
-        """
-        points = self.joint_points(self.available(round), round)
-        checked_rows(X, points)
-        equal = (X.unsqueeze(1) == points).all(-1)
-        if bool(equal.any(1).all()):
-            return equal.int().argmax(1)
-        foreign = (X[:, : self.context_dim] != points[0, : self.context_dim]).any(1).nonzero().flatten().tolist()
-        if foreign:
+        """Return which of the round's actions the joint points X (q, c + a) play, (q,). Cost: O(q A (c + a))."""
+        points = self.joint_points(self.candidates(round), round)
+        equal = (checked_rows(X, points).unsqueeze(1) == points).all(-1)
+        if not bool((known := equal.any(1)).all()):
             raise InputError(
-                f"Row(s) {foreign} of X do not begin with the context of round {round}: joint points are "
-                "joint_points(actions, round)."
+                f"Row(s) {true_rows(~known)} of X play no action that is available in round {round}, in its context: "
+                "joint points are joint_points(actions, round)."
             )
-        unknown = (~equal.any(1)).nonzero().flatten().tolist()
-        raise InputError(f"Row(s) {unknown} of X play no action that is available in round {round}.")
+        return equal.int().argmax(1)
 
-    def _means(self, round: int) -> Tensor:
-        return self.mean(self.joint_points(self.available(round), round), round)
+    def means_of_round(self, round: int) -> Tensor:
+        """Return the mean rewards (A,) of a round's actions in its context."""
+        return self.mean(self.joint_points(self.candidates(round), round), round)
 
 
-class DynamicEnvironment(Problem, ABC):
+class DynamicEnvironment(Problem, RoundProblem):
     """A non-stationary problem: fixed arms whose mean rewards change from round to round.
 
     Rounds count from 0. Regret is dynamic pseudo-regret: against the best arm of the round itself, from means, without
     randomness. Means and noise have addresses, (seed, round), so a round may be evaluated again.
 
-    Attributes:
-        arms: (A, d), no two of them equal.
-        rounds: how many rounds there are, where a record ends; None: any number.
-
     Args:
-        arms: (A, d).
-        noise_scale: as in ``Environment``, like the words that follow.
-        seed: addresses means and noise.
-        rounds: how many rounds there are; None: any number.
-        noise: as in ``Environment``.
+        arms: (A, d), no two of them equal.
+        noise_scale, seed, noise, known: as in ``Environment``; ``kernel`` is on arms, without time, and ``norm_bound``
+            holds for the mean function of every round.
+        rounds: how many rounds there are, where a record ends; None: any number.
         variation_budget: what ``variation_budget`` returns, given T; None: it is unknown.
-        known: kernel (on arms, without time), regularization, norm_bound (for the mean function of every round) and
-            center, as in ``Environment``.
-
-    Raises:
-        InputError: on shapes, dtypes or values that do not fit, each named; if two arms are equal.
     """
 
     def __init__(
@@ -242,10 +213,8 @@ class DynamicEnvironment(Problem, ABC):
     ) -> None:
         super().__init__(noise_scale, seed, noise=noise, **known)
         self._index = ArmIndex(arms)
-        if self._index.repeated:
-            first, later = self._index.repeated[0]
-            raise InputError(f"Arms {first} and {later} are the same point; every arm needs a point of its own.")
         self.arms = self._index.arms
+        self._index.refuse_equal(torch.arange(len(self.arms), device=self.arms.device))
         self.rounds = checks.optional(checks.positive_integer)("rounds", rounds)
         self._variation_budget = variation_budget
 
@@ -253,69 +222,45 @@ class DynamicEnvironment(Problem, ABC):
     def means(self, round: int) -> Tensor:
         """Return the mean rewards (A,) of all arms in a round, without noise or randomness."""
 
+    def mean(self, X: Tensor, round: int) -> Tensor:
+        """Return the mean rewards (q,) of arms X (q, d) in a round, without noise."""
+        return self.means_of_round(round)[self.positions(X, round)]
+
+    def positions(self, X: Tensor, round: int) -> Tensor:
+        """Return the positions (q,) among the arms of the rows of X (q, d)."""
+        return self._index.find(X)
+
+    def means_of_round(self, round: int) -> Tensor:
+        """Return ``means`` of a round; ``InputError`` if there is no such round, or they do not fit the arms."""
+        self.check_rounds(checks.non_negative_integer("round", round) + 1)
+        return self._index.checked_means(self.means(round), f"the means of round {round}")
+
     def variation_budget(self, rounds: int) -> float | None:
-        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, in the RKHS of ``kernel``; None if unknown.
-
-        Raises:
-            InputError: if there are not so many rounds.
-
-        Cost: O(T m²) for a sum of m kernels, O(T) for a peak.
-        """
+        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``, in the RKHS of ``kernel``; None if unknown."""
         if self._variation_budget is None:
             return None
         self.check_rounds(checks.positive_integer("rounds", rounds))
         return self._variation_budget(rounds)
-
-    def mean(self, X: Tensor, round: int) -> Tensor:
-        """Return the mean rewards (q,) of arms X (q, d) in a round, without noise.
-
-        Raises:
-            InputError: if a row is no arm, or there is no such round.
-        """
-        return self._checked_means(round)[self._index.find(X)]
-
-    def pull(self, X: Tensor, round: int) -> Tensor:
-        """Return noisy rewards (q,) of arms X (q, d) in a round."""
-        return self.rewards(X, self.mean(X, round), round)
-
-    def best_mean(self, round: int) -> Tensor:
-        """Return the largest mean reward of a round, 0-dim."""
-        return self._checked_means(round).max()
-
-    def regret(self, X: Tensor, round: int) -> Tensor:
-        """Return the pseudo-regrets (q,) >= 0 of arms X (q, d). Cost: the means of all arms."""
-        means = self._checked_means(round)
-        return means.max() - means[self._index.find(X)]
 
     def check_rounds(self, rounds: int) -> None:
         """Refuse to play more rounds than there are."""
         if self.rounds is not None and rounds > self.rounds:
             raise InputError(f"There are {self.rounds} rounds in this environment, and {rounds} are to be played.")
 
-    def _checked_means(self, round: int) -> Tensor:
-        round = checks.non_negative_integer("round", round)
-        if self.rounds is not None and round >= self.rounds:
-            raise InputError(f"There are {self.rounds} rounds, from 0 to {self.rounds - 1}; got round {round}.")
-        means = checks.same_kind("means", checks.floating_tensor("means", self.means(round)), self.arms)
-        if means.shape != self.arms.shape[:1]:
-            raise InputError(
-                f"means(round) must return one number an arm, ({len(self.arms)},); got {checks.describe(means)}."
-            )
-        return checks.finite(f"the means of round {round}", means)
+
+#: What an algorithm may play.
+AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
 
 
 class ArmIndex:
-    """A look-up of arms (A, d) by their values; ``repeated`` has the positions (first, later) of equal ones.
-
-    Cost: O(A d) time and memory once; then O(d) a row, whatever A.
-    """
+    """A look-up of arms (A, d) by their values. Cost: O(A d) time and memory once; then O(d) a row, whatever A."""
 
     def __init__(self, arms: Tensor) -> None:
         self.arms = finite_rows("arms", arms, "(A, d) with A >= 1")
         # Rows as tuples of Python floats: the look-up of a single row costs less than any tensor operation.
         self._first: dict[tuple[float, ...], int] = {}
-        places = [self._first.setdefault(tuple(row), i) for i, row in enumerate(self.arms.tolist())]
-        self.repeated = [(first, i) for i, first in enumerate(places) if first != i]
+        for i, row in enumerate(self.arms.tolist()):
+            self._first.setdefault(tuple(row), i)
 
     def find(self, X: Tensor) -> Tensor:
         """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
@@ -327,22 +272,18 @@ class ArmIndex:
             raise InputError(f"Row(s) {[i for i, place in enumerate(places) if place < 0]} of X are no arms.")
         return torch.tensor(places, dtype=torch.long, device=self.arms.device)
 
-    def checked_means(self, means: Any) -> Tensor:
-        """Return means as a tensor if they are (A,), finite and equal where arms are."""
-        means = checks.floating_tensor("means", means, self.arms)
-        checks.finite("means", checks.same_kind("means", means, self.arms))
+    def refuse_equal(self, values: Tensor) -> None:
+        """Refuse arms that are the same point although they differ in values (A,)."""
+        first = self.find(self.arms)
+        for later in true_rows(values != values[first]):
+            raise InputError(f"Arms {int(first[later])} and {later} are the same point: leave one out.")
+
+    def checked_means(self, means: Any, name: str = "means") -> Tensor:
+        """Return one number an arm as a tensor, if all are finite."""
+        means = checks.same_kind("means", checks.floating_tensor("means", means, self.arms), self.arms)
         if means.shape != self.arms.shape[:1]:
-            raise InputError(
-                "arms must be (A, d) with A >= 1 and means (A,); "
-                f"got {checks.describe(self.arms)} and {checks.describe(means)}."
-            )
-        for first, later in self.repeated:
-            if bool(means[first] != means[later]):
-                raise InputError(
-                    f"Arms {first} and {later} are the same point but have means {float(means[first])} and "
-                    f"{float(means[later])}."
-                )
-        return means
+            raise InputError(f"{name} must be one number an arm, ({len(self.arms)},); got {checks.describe(means)}.")
+        return checks.finite(name, means)
 
 
 def finite_rows(name: str, value: Any, shape: str) -> Tensor:
@@ -361,10 +302,6 @@ def checked_rows(X: Any, like: Tensor) -> Tensor:
     return X
 
 
-def values_of(function: Callable[[Tensor], Tensor], X: Tensor) -> Tensor:
-    """Return the values (q,) of a user's function at points X (q, d), if they are one finite number a row."""
-    with torch.no_grad():
-        values = function(X)
-    if not isinstance(values, Tensor) or values.shape != X.shape[:1]:
-        raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(values)}.")
-    return checks.finite("the function's values", values)
+def true_rows(mask: Tensor) -> list[int]:
+    """Return where a mask (q,) is true, for messages."""
+    return mask.nonzero().flatten().tolist()

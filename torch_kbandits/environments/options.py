@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,32 +20,18 @@ _SMOOTHNESS = {"rbf": None, "matern-0.5": 0.5, "matern-1.5": 1.5, "matern-2.5": 
 NORMS = ("rkhs", "printed")
 
 
-def unknown(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> InputError:
-    """Return the error for a name, at a place such as "algorithms[0]", that is none of the valid ones of a kind.
+def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
+    """Return a name, found at a place such as "algorithms[0]", if it is one of the valid ones of a kind.
 
-    It says how something of one's own may be named where that is given.
+    The error has the nearest of them, and says how something of one's own is named where ``own`` does.
     """
     known = sorted(valid)
+    if isinstance(name, str) and name in known:
+        return name
     near = checks.nearest_name(name, known, cutoff=0.4) if isinstance(name, str) else None
     guess = f"did you mean {near!r}? " if near else ""
     listed = f"Known: {', '.join(known)}." if known else "None may be given."
-    own = f" Your own is {own}." if own else ""
-    return InputError(f"{where}: {checks.shown(name)} is no {kind}; {guess}{listed}{own}")
-
-
-def pick(where: str, kind: str, name: Any, valid: Iterable[str], own: str = "") -> str:
-    """Return ``name`` if it is one of the valid ones; the words are those of ``unknown``."""
-    known = list(valid)
-    if not isinstance(name, str) or name not in known:
-        raise unknown(where, kind, name, known, own)
-    return name
-
-
-def check_keys(where: str, kind: str, value: Mapping[str, Any], valid: Iterable[str]) -> None:
-    """Refuse keys of a table that are none of the valid ones; the first is named."""
-    known = set(valid)
-    for key in value:
-        pick(where, kind, key, known)
+    raise InputError(f"{where}: {checks.shown(name)} is no {kind}; {guess}{listed}{own and f' Your own is {own}.'}")
 
 
 def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
@@ -54,11 +40,13 @@ def parameters(made_by: Callable[..., Any]) -> dict[str, Any]:
     return {word.name: word.default for word in words if word.kind not in (word.VAR_KEYWORD, word.VAR_POSITIONAL)}
 
 
-def check_options(where: str, what: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Refuse options of something that are not known, given those with their defaults, and that one is missing."""
-    check_keys(where, f"option of {what}", options, known)
-    if missing := [key for key, default in known.items() if default is inspect.Parameter.empty and key not in options]:
-        raise InputError(f"{where}: {what} needs {' and '.join(missing)}.")
+def check_options(where: str, kind: str, options: Mapping[str, Any], known: Iterable[str] | Mapping[str, Any]) -> None:
+    """Refuse options of a kind ("option of bump") that are not known, and where defaults are given, missing ones."""
+    for key in options:
+        pick(where, kind, key, known)
+    defaults = known if isinstance(known, Mapping) else {}
+    if missing := [key for key, value in defaults.items() if value is inspect.Parameter.empty and key not in options]:
+        raise InputError(f"{where}: {kind.removeprefix('option of ')} needs {' and '.join(missing)}.")
 
 
 def check_size(what: str, *counts: int) -> None:
@@ -70,25 +58,27 @@ def check_size(what: str, *counts: int) -> None:
         )
 
 
-def stationary_kernel(name: str, lengthscale: float, outputscale: float = 1.0) -> Kernel:
+def stationary_kernel(
+    name: str, lengthscale: float | Sequence[float], outputscale: float = 1.0, where: str = ""
+) -> Kernel:
     """Return a kernel in double precision.
 
     Args:
         name: "rbf" (squared exponential, exp(−r² / 2ℓ²)), "matern-0.5", "matern-1.5" or "matern-2.5".
-        lengthscale: ℓ > 0, in units of the inputs.
+        lengthscale: ℓ > 0, in units of the inputs; several, one for each input.
         outputscale: k(x, x) > 0, in reward units squared.
+        where: before the names of options in messages.
     """
-    return anisotropic_kernel(name, checks.positive("lengthscale", lengthscale), outputscale)
-
-
-def anisotropic_kernel(name: str, lengthscale: float | list[float], outputscale: float = 1.0) -> Kernel:
-    """Return a kernel as ``stationary_kernel`` does, of one length above 0 or of one for each input."""
     smoothness = _SMOOTHNESS[pick("kernel", "kernel", name, _SMOOTHNESS)]
-    d = len(lengthscale) if isinstance(lengthscale, list) else None
+    several = isinstance(lengthscale, list | tuple)
+    if several and not lengthscale:
+        raise InputError(f"{where}lengthscale must be a number or a list with one for each input, got an empty list.")
+    lengths = [checks.positive(f"{where}lengthscale", each) for each in (lengthscale if several else [lengthscale])]
+    d = len(lengths) if several else None
     base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
     kernel = base.double()
     # A tensor: GPyTorch rounds Python numbers to single precision.
-    kernel.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    kernel.lengthscale = torch.tensor(lengths, dtype=torch.float64)
     if outputscale == 1.0:
         return kernel
     scaled = ScaleKernel(kernel).double()
@@ -96,18 +86,16 @@ def anisotropic_kernel(name: str, lengthscale: float | list[float], outputscale:
     return scaled
 
 
-def norm_of_values(covariance: Tensor, values: Tensor, norm: str | None) -> float | None:
+def norm_of_values(covariance: Tensor, values: Tensor, norm: str) -> float:
     """Return a norm of the function with ``values`` (A,) at points of Gram matrix ``covariance`` (A, A).
 
     "rkhs" is √(fᵀK⁻¹f): the RKHS norm of the smoothest function through the values, which is the norm of f itself if f
     is a combination of the kernels at these points and a lower bound otherwise. Where K is singular to rounding, the
     least jitter that lets it be factorised is added; then values that the kernel does not explain give norms that say
     more about the jitter than about the function. "printed" is √(fᵀKf), as paper 002 §6 prints it: not a norm of f in
-    the RKHS. None gives None. Cost: O(A³).
+    the RKHS. Cost: O(A³).
     """
-    if norm is None:
-        return None
-    if norm == "printed":
+    if pick("norm", "norm", norm, NORMS) == "printed":
         return root_of(values @ covariance @ values)
     factor = jittered_cholesky(covariance)
     return float(torch.linalg.solve_triangular(factor, values.unsqueeze(-1), upper=False).norm())

@@ -5,11 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torch_kbandits import environments
-from torch_kbandits.environments.base import ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.environments.base import AnyEnvironment
 from torch_kbandits.environments.options import check_options, parameters, pick
-
-#: What an algorithm may play.
-AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
 
 #: What makes each, in ``torch_kbandits.environments``, which is imported when it is asked for.
 _ENVIRONMENTS = {
@@ -22,8 +19,6 @@ _ENVIRONMENTS = {
     "gp-sample": "gp_sample",
     "hpolib": "hpolib",
     "moving-peak": "MovingPeak",
-    "ozone-grid": "ozone_grid",
-    "periodic": "Periodic",
     "rkhs-function": "rkhs_function",
     "seattle-weather": "SeattleWeather",
     "sensor-replay": "sensor_replay",
@@ -31,9 +26,6 @@ _ENVIRONMENTS = {
     "step-diagonal": "step_diagonal",
     "test-function": "synthetic_function",
 }
-
-#: Arguments that are no options: the seed is given apart, and a dtype has no name in a spec.
-_NO_OPTIONS = ("seed", "dtype")
 
 
 def names() -> list[str]:
@@ -48,28 +40,19 @@ def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: An
         name: one of ``names()``, or a class or a function that makes one.
         seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
             was measured or printed is the same for every seed.
-        options: as ``describe(name)`` lists them.
-
-    Raises:
-        InputError: if there is no such problem or option (the message has the nearest name), one is missing, or a value
-            does not fit.
+        options: as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
     """
     maker = _maker(name)
     shown = name if isinstance(name, str) else name.__name__
-    check_options("environments.build", f"environment {shown!r}", options, describe(name)[1])
+    check_options("environments.build", f"option of environment {shown!r}", options, describe(name)[1])
     return maker(seed=seed, **options)
 
 
 def describe(name: str | Callable[..., AnyEnvironment]) -> tuple[str, dict[str, Any]]:
-    """Return what a problem is, in a line, and its options with their defaults.
-
-    An option that must be given has ``inspect.Parameter.empty``.
-
-    Raises:
-        InputError: if there is no such problem.
-    """
+    """Return what a problem is, in a line, and its options with their defaults, ``inspect.Parameter.empty`` if none."""
     maker = _maker(name)
-    options = {key: default for key, default in parameters(maker).items() if key not in _NO_OPTIONS}
+    # The seed is given apart, and a dtype has no name in a spec.
+    options = {key: default for key, default in parameters(maker).items() if key not in ("seed", "dtype")}
     return (inspect.getdoc(maker) or "").partition("\n")[0], options
 
 

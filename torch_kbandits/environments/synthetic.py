@@ -1,4 +1,4 @@
-"""BoTorch's synthetic test functions on random arms or on the unit cube."""
+"""Problems that are made up: sums of bumps, draws from a kernel, BoTorch's test functions."""
 
 import inspect
 import math
@@ -6,51 +6,115 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import numpy as np
 import torch
+from botorch.generation import gen_candidates_scipy
 from botorch.test_functions import synthetic
 from botorch.test_functions.synthetic import SyntheticTestFunction
-from scipy.optimize import minimize
+from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
-from torch_kbandits.environments.arms import FiniteArms
 from torch_kbandits.environments.base import Environment
-from torch_kbandits.environments.functions import BoxFunction
-from torch_kbandits.environments.options import NORMS, check_size, norm_of_values, pick, stationary_kernel
+from torch_kbandits.environments.options import NORMS, check_size, norm_of_values, pick, root_of, stationary_kernel
+from torch_kbandits.environments.problems import BoxFunction, FiniteArms
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram
+from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.random import generator_for
 
-_FUNCTIONS: dict[str, type[SyntheticTestFunction]] = {
-    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): getattr(synthetic, name)
-    for name in (
-        *("Ackley", "Beale", "Branin", "Bukin", "Cosine8", "DixonPrice", "DropWave", "EggHolder", "Griewank"),
-        *("Hartmann", "HolderTable", "Levy", "Michalewicz", "Powell", "Rastrigin", "Rosenbrock", "Shekel"),
-        *("SixHumpCamel", "StyblinskiTang", "ThreeHumpCamel"),
-    )
-}
-
+_NUM_BUMPS = 30
+#: s², in the posterior mean that a random function of an RKHS is.
+POSTERIOR_NOISE = 0.01
 #: Points that stand for a box when the range, mean and variance of a function over it are measured.
 _SAMPLE_SIZE = 8192
+_NAMES = """Ackley Beale Branin Bukin Cosine8 DixonPrice DropWave EggHolder Griewank Hartmann HolderTable Levy
+Michalewicz Powell Rastrigin Rosenbrock Shekel SixHumpCamel StyblinskiTang ThreeHumpCamel"""
+_FUNCTIONS: dict[str, type[SyntheticTestFunction]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): getattr(synthetic, name) for name in _NAMES.split()
+}
 
 
-@dataclass(frozen=True)
-class _Reward:
-    """A test function as a reward on the unit cube: its sign turned to maximise, then shifted and scaled."""
+def gaussian_bumps(
+    num_arms: int = 1000,
+    dimension: int = 2,
+    *,
+    lengthscale: float = 0.5,
+    noise_scale: float = 0.1,
+    seed: int,
+    dtype: torch.dtype = torch.float64,
+) -> FiniteArms:
+    """Sum of Gaussian bumps on arms uniform in [0, 1]^d, its means scaled to [0, 1].
 
-    problem: SyntheticTestFunction
-    shift: float = 0.0
-    scale: float = 1.0
+    There are 30 bumps exp(−‖x − c‖² / (2 lengthscale²)), with normal heights and uniform centres c. ``noise_scale`` is
+    the standard deviation of the noise, ``dtype`` that of the A arms (A, d) and their means; the seed addresses all.
+    """
+    dtype, lengthscale = checks.precision("dtype", dtype), checks.scale("lengthscale", lengthscale)
+    arms, generator = uniform_arms("gaussian bumps", num_arms, dimension, seed, columns=_NUM_BUMPS)
+    centres = torch.rand(_NUM_BUMPS, arms.shape[1], generator=generator, dtype=torch.float64, device="cpu")
+    heights = torch.randn(_NUM_BUMPS, generator=generator, dtype=torch.float64, device="cpu")
+    means = torch.exp(-torch.cdist(arms, centres).square() / (2.0 * lengthscale**2)) @ heights
+    spread = means.max() - means.min()
+    if not float(spread) > 0.0:
+        raise InputError(f"With a lengthscale of {lengthscale:g} the bumps are constant over the arms: give another.")
+    return FiniteArms(arms.to(dtype), ((means - means.min()) / spread).to(dtype), noise_scale, seed)
 
-    def __call__(self, X: Tensor) -> Tensor:
-        lower, upper = cast(Tensor, self.problem.bounds)
-        inputs = (lower + X * (upper - lower)).clamp(lower, upper)  # rounding may step outside, which BoTorch refuses
-        values = self.problem.evaluate_true(inputs)
-        if self.problem.is_minimization_problem:
-            values = -values
-        return (values - self.shift) / self.scale
+
+def rkhs_function(
+    num_arms: int = 100,
+    dimension: int = 1,
+    *,
+    kernel: str = "rbf",
+    lengthscale: float = 0.2,
+    noise_fraction: float = 0.01,
+    norm: str = "rkhs",
+    seed: int,
+) -> FiniteArms:
+    """Function in a kernel's RKHS on random arms: the posterior mean of a GP given a draw of it. Cost: O(A³).
+
+    Arms are uniform in [0, 1]^d, y ~ N(0, K) and f = Kα with α = (K + s²I)⁻¹y. So f lies in the RKHS and its norm
+    ‖f‖² = αᵀKα is exact, without inverting K. Regularization λ = R², center 0.
+
+    Source: Chowdhury & Gopalan, ICML 2017, §6. Differs: s², on which the paper is silent, is 0.01; the bound B is the
+    RKHS norm √(fᵀK⁻¹f), where the paper prints B² = fᵀKf (``norm="printed"``).
+
+    Args:
+        num_arms: A, at least 2.
+        dimension: d.
+        kernel: "rbf", "matern-0.5", "matern-1.5" or "matern-2.5", with k(x, x) = 1.
+        lengthscale: of the kernel.
+        noise_fraction: R² as a fraction of the range of f; the paper's 1% mixes units and is taken as printed.
+        norm: "rkhs" or "printed": what ``norm_bound`` is.
+        seed: addresses arms, function and noise.
+    """
+    pick("norm", "norm", norm, NORMS)
+    arms, prior, covariance, draw = _prior_draw("rkhs function", num_arms, dimension, kernel, lengthscale, seed)
+    factor = jittered_cholesky(covariance + POSTERIOR_NOISE * torch.eye(len(arms), dtype=arms.dtype))
+    weights = torch.cholesky_solve(draw.unsqueeze(-1), factor).squeeze(-1)
+    means = covariance @ weights
+    bound = root_of(weights @ means) if norm == "rkhs" else norm_of_values(covariance, means, norm)
+    return _on_arms(arms, means, noise_fraction, seed, kernel=prior, norm_bound=bound)
+
+
+def gp_sample(
+    num_arms: int = 100,
+    dimension: int = 1,
+    *,
+    kernel: str = "rbf",
+    lengthscale: float = 0.2,
+    noise_fraction: float = 0.01,
+    norm: str = "rkhs",
+    seed: int,
+) -> FiniteArms:
+    """Sample of a Gaussian process on random arms: f ~ N(0, K).
+
+    A sample is almost surely not in the RKHS of its kernel. On A arms √(fᵀK⁻¹f) is the norm of the smoothest function
+    through it: √χ²_A, about √A, so it grows without bound with A. K is used with the least jitter that lets it be
+    factorised, both for the sample and for its norm. Source, arguments and cost are those of ``rkhs_function``.
+    """
+    arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)
+    bound = norm_of_values(covariance, draw, norm)
+    return _on_arms(arms, draw, noise_fraction, seed, kernel=prior, norm_bound=bound)
 
 
 def synthetic_function(
@@ -85,9 +149,9 @@ def synthetic_function(
         lengthscale: of the kernel, in units of the cube.
         standardize: whether rewards are shifted and scaled; otherwise ``center`` is their mean over the same points.
         noise_fraction: R² as a fraction of the range of the means, as printed.
-        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms; None
-            leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest interpolant,
-            a lower bound that grows with the arms and is often huge. Only for arms.
+        norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms, O(A³);
+            None leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest
+            interpolant, a lower bound that grows with the arms and is often huge. Only for arms.
         seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
 
     Returns:
@@ -95,48 +159,88 @@ def synthetic_function(
         local search, since published optima are rounded and some are below what the function attains.
 
     Raises:
-        InputError: on an unknown name, a dimension that the function does not have, or a box whose optimum BoTorch does
-            not know.
-
-    Cost: O(A d), and O(A³) with a norm.
+        InputError: also on a box whose optimum BoTorch does not know.
     """
-    pick("domain", "domain", domain, ("arms", "box"))
-    if norm is not None:
-        pick("norm", "norm", norm, NORMS)
+    on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
     is_standard = checks.flag("standardize", standardize)
-    fraction = checks.positive("noise_fraction", noise_fraction)
     reward = _Reward(_test_function(function, dimension))
     d = reward.problem.dim
-    if domain == "box":
-        for name, value in (("num_arms", num_arms), ("norm", norm)):
-            if value is not None:
-                raise InputError(f"{name} is for domain='arms' only, got {value!r} with domain='box'.")
+    for name, value in (("num_arms", num_arms), ("norm", norm)):
+        if on_box and value is not None:
+            raise InputError(f"{name} is for domain='arms' only, got {value!r} with domain='box'.")
+    if on_box:
         points = SobolEngine(d, scramble=False).draw(_SAMPLE_SIZE, dtype=torch.float64)
     else:
         number = 100 * d if num_arms is None else checks.positive_integer("num_arms", num_arms)
-        check_size("num_arms × dimension", number, d)
-        if norm is not None:
-            check_size("num_arms × num_arms", number, number)
-        generator = generator_for(checks.whole_number("seed", seed), 0, "test function arms")
-        points = torch.rand(number, d, generator=generator, dtype=torch.float64, device="cpu")
+        points, _ = uniform_arms("test function arms", number, d, seed, columns=1 if norm is None else number)
     means = reward(points)
     if float(means.max()) == float(means.min()):
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")
+    shift, scale = float(means.mean()), float(means.std(correction=0))
     if is_standard:
-        shift, scale = float(means.mean()), float(means.std(correction=0))
         reward, means = replace(reward, shift=shift, scale=scale), (means - shift) / scale
-    prior = stationary_kernel(kernel, lengthscale, float(means.var(correction=0)))
-    known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else float(means.mean())}
-    best = _best_mean(reward, function) if domain == "box" else -math.inf
-    variance = fraction * (max(best, float(means.max())) - float(means.min()))
-    known["regularization"] = variance
-    if domain == "box":
-        bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
-        return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, **known)
-    if norm is not None:
-        with torch.no_grad():
-            known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
-    return FiniteArms(points, means, math.sqrt(variance), seed, **known)
+    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale), float(means.var(correction=0)))
+    known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else shift}
+    if not on_box:
+        if norm is not None:
+            with torch.no_grad():
+                known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
+        return _on_arms(points, means, noise_fraction, seed, **known)
+    best = _best_mean(reward, function)
+    spread = max(best, float(means.max())) - float(means.min())
+    variance = checks.positive("noise_fraction", noise_fraction) * spread
+    bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
+    return BoxFunction(reward, bounds, best, math.sqrt(variance), seed, regularization=variance, **known)
+
+
+# ---------------------------------------------------------------- inside
+
+
+@dataclass(frozen=True)
+class _Reward:
+    """A test function as a reward on the unit cube: its sign turned to maximise, then shifted and scaled."""
+
+    problem: SyntheticTestFunction
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def __call__(self, X: Tensor) -> Tensor:
+        lower, upper = cast(Tensor, self.problem.bounds)
+        inputs = (lower + X * (upper - lower)).clamp(lower, upper)  # rounding may step outside, which BoTorch refuses
+        values = self.problem.evaluate_true(inputs)
+        return ((-values if self.problem.is_minimization_problem else values) - self.shift) / self.scale
+
+
+def uniform_arms(
+    purpose: str, num_arms: int, dimension: int, seed: int, columns: int = 1
+) -> tuple[Tensor, torch.Generator]:
+    """Return arms uniform in [0, 1]^d, (A, d), if so many numbers of each fit into memory; and what drew them."""
+    shape = checks.positive_integer("num_arms", num_arms), checks.positive_integer("dimension", dimension)
+    if shape[0] < 2:
+        raise InputError("num_arms must be at least 2: means are scaled, or noise is measured, by their range.")
+    check_size(f"num_arms × {'num_arms' if columns == shape[0] else columns}", shape[0], columns)
+    check_size("num_arms × dimension", *shape)
+    generator = generator_for(checks.whole_number("seed", seed), 0, purpose)
+    return torch.rand(shape, generator=generator, dtype=torch.float64, device="cpu"), generator
+
+
+def _prior_draw(
+    purpose: str, num_arms: int, dimension: int, kernel: str, lengthscale: float, seed: int
+) -> tuple[Tensor, Kernel, Tensor, Tensor]:
+    """Return uniform arms (A, d), the kernel, its Gram matrix (A, A) and a draw of N(0, K), (A,)."""
+    prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale))
+    number = checks.positive_integer("num_arms", num_arms)
+    arms, generator = uniform_arms(purpose, number, dimension, seed, columns=number)
+    normals = torch.randn(number, generator=generator, dtype=torch.float64, device="cpu")
+    with torch.no_grad():
+        covariance = gram(prior, arms)
+    return arms, prior, covariance, jittered_cholesky(covariance) @ normals
+
+
+def _on_arms(arms: Tensor, means: Tensor, noise_fraction: float, seed: int, **known: Any) -> FiniteArms:
+    """Return the problem of known means, whose noise is a fraction of their range."""
+    variance = checks.positive("noise_fraction", noise_fraction) * float(means.max() - means.min())
+    return FiniteArms(arms, means, math.sqrt(variance), seed, regularization=variance, **known)
 
 
 def _test_function(function: str, dimension: int | None) -> SyntheticTestFunction:
@@ -146,8 +250,7 @@ def _test_function(function: str, dimension: int | None) -> SyntheticTestFunctio
     dimension = checks.positive_integer("dimension", dimension)
     check_size("100 × dimension × dimension", 100, dimension, dimension)
     if "dim" not in inspect.signature(kind).parameters:
-        problem = kind()
-        if problem.dim != dimension:
+        if (problem := kind()).dim != dimension:
             raise InputError(f"{function} has {problem.dim} dimensions and no others, got dimension={dimension}.")
         return problem
     try:
@@ -159,26 +262,16 @@ def _test_function(function: str, dimension: int | None) -> SyntheticTestFunctio
 def _best_mean(reward: _Reward, function: str) -> float:
     """Return the largest reward at BoTorch's optimisers and where local searches from them end."""
     lower, upper = cast(Tensor, reward.problem.bounds)
-    starts = getattr(reward.problem, "optimizers", None)
-    if starts is None:
+    optimizers = getattr(reward.problem, "optimizers", None)
+    if optimizers is None:
         raise InputError(
             f"BoTorch does not know the optimum of {function} in {reward.problem.dim} dimension(s), and regret on a "
             "box needs it: use domain='arms' or another dimension."
         )
-    starts = ((starts - lower) / (upper - lower)).clamp(0.0, 1.0)
-    best = float(reward(starts).max())
-
-    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
-        point = torch.from_numpy(x).requires_grad_()
-        value = -reward(point.unsqueeze(0)).squeeze(0)
-        (gradient,) = torch.autograd.grad(value, point)
-        return float(value.detach()), gradient.numpy()
-
-    options = {"ftol": 0.0, "gtol": 1e-10}
-    for start in starts.numpy():
-        if np.isfinite(loss(start)[1]).all():  # the root in Ackley has no derivative at its optimum
-            found = minimize(
-                loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start), options=options
-            )
-            best = max(best, -float(found.fun))
-    return best
+    optimizers = ((optimizers - lower) / (upper - lower)).clamp(0.0, 1.0)
+    # Beside them, since the root in Ackley has no derivative at its optimum.
+    starts = (optimizers + 1e-6).clamp(max=1.0 - 1e-6).unsqueeze(-2)
+    _, found = gen_candidates_scipy(
+        starts, cast(Any, lambda X: reward(X.squeeze(-2))), 0.0, 1.0, options={"ftol": 0.0, "gtol": 1e-10}
+    )
+    return max(float(reward(optimizers).max()), float(found.max()))

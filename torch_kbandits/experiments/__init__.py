@@ -2,26 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-from torch_kbandits.exports import exports
+from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.experiments.loop import PlayState as PlayState
-    from torch_kbandits.experiments.loop import Trace as Trace
-    from torch_kbandits.experiments.loop import play as play
+    from torch_kbandits.experiments.directory import Record as Record
+    from torch_kbandits.experiments.directory import read_records as read_records
     from torch_kbandits.experiments.plots import plot as plot
-    from torch_kbandits.experiments.records import Record as Record
-    from torch_kbandits.experiments.records import read_records as read_records
     from torch_kbandits.experiments.replay import Replay as Replay
     from torch_kbandits.experiments.replay import replay_log as replay_log
-    from torch_kbandits.experiments.report import write_report as write_report
     from torch_kbandits.experiments.run import Failure as Failure
     from torch_kbandits.experiments.run import Outcome as Outcome
     from torch_kbandits.experiments.run import load_experiment as load_experiment
     from torch_kbandits.experiments.run import run_experiment as run_experiment
     from torch_kbandits.experiments.run import spec_in as spec_in
+    from torch_kbandits.experiments.spec import Entry as Entry
     from torch_kbandits.experiments.spec import ExperimentSpec as ExperimentSpec
+    from torch_kbandits.experiments.spec import Trial as Trial
     from torch_kbandits.experiments.spec import load_spec as load_spec
-    from torch_kbandits.experiments.spec import parse_rounds as parse_rounds
     from torch_kbandits.experiments.spec import parse_seeds as parse_seeds
     from torch_kbandits.experiments.spec import parse_spec as parse_spec
     from torch_kbandits.experiments.summary import Difference as Difference
@@ -29,9 +26,8 @@ if TYPE_CHECKING:
     from torch_kbandits.experiments.summary import Row as Row
     from torch_kbandits.experiments.summary import render as render
     from torch_kbandits.experiments.summary import summarize as summarize
-    from torch_kbandits.experiments.trial import AlgorithmEntry as AlgorithmEntry
-    from torch_kbandits.experiments.trial import EnvironmentEntry as EnvironmentEntry
-    from torch_kbandits.experiments.trial import Trial as Trial
+    from torch_kbandits.experiments.trial import Trace as Trace
+    from torch_kbandits.experiments.trial import play as play
     from torch_kbandits.experiments.trial import run_one as run_one
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

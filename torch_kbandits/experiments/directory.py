@@ -1,25 +1,126 @@
-"""The directory of an experiment: its one writer, which experiment is in it, and runs on their way."""
+"""The directory of an experiment: its files, its one writer, and finished runs as JSON lines."""
 
+import importlib.metadata
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any
-from warnings import warn
 
-import torch
+from torch_kbandits.errors import InputError
+from torch_kbandits.files import file_error, locked, write_text
+from torch_kbandits.version import __version__
 
-from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.errors import DamagedFileError, KernelBanditWarning, StateMismatchError
-from torch_kbandits.experiments.loop import PlayState, Trace
-from torch_kbandits.experiments.records import versions
-from torch_kbandits.files import clear_drafts, file_error, locked, read_whole, write_text
+#: Finished runs, the spec that was last run there, and tracebacks.
+RECORDS_FILE, SPEC_FILE, FAILURES_FILE = "records.jsonl", "experiment.json", "failures.log"
 
-#: The spec that was last run in a directory, and what its runs are called: key, label of environment and algorithm.
-EXPERIMENT_FILE = "experiment.json"
-_LOCK_FILE, _CHECKPOINTS, _KIND = ".lock", "checkpoints", "checkpoint"
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run: what was run, and what came out.
+
+    Args:
+        key: the digest of the configuration; equal keys are the same run.
+        algorithm, environment: label, name and options; the algorithm's batch.
+        settings: what the algorithm was given instead of what the environment knows.
+        rounds, record_every, seed: as in ``ExperimentSpec``.
+        versions: of the packages and of Python.
+        recorded_rounds: counted from 1; one entry for each of the next three.
+        cumulative_regret: pseudo-regret, in reward units.
+        cumulative_seconds: of ask and tell.
+        dictionary_size: inducing points.
+        recommended_mean: the true mean reward of the point that the algorithm recommends at the end, if it does; None
+            with contexts.
+        best_mean: the largest mean reward; None with contexts, where each has its own.
+    """
+
+    key: str
+    algorithm: dict[str, Any]
+    environment: dict[str, Any]
+    settings: dict[str, Any]
+    rounds: int
+    record_every: int
+    seed: int
+    versions: dict[str, str]
+    recorded_rounds: list[int]
+    cumulative_regret: list[float]
+    cumulative_seconds: list[float]
+    dictionary_size: list[int]
+    recommended_mean: float | None
+    best_mean: float | None
+
+    @classmethod
+    def of_line(cls, line: bytes) -> "Record":
+        """Return the record of a line of JSON; ``ValueError`` says why there is none."""
+        try:
+            record = cls(**json.loads(line))
+        except (ValueError, TypeError, RecursionError):
+            raise ValueError("it is cut, or is no record of a run") from None
+        for each in fields(cls):
+            kind, value = getattr(each.type, "__origin__", each.type), getattr(record, each.name)
+            if not isinstance(value, kind if isinstance(kind, type) else kind | int):
+                raise ValueError(f"its {each.name} is not what a record holds")
+        series = record.recorded_rounds, record.cumulative_regret, record.cumulative_seconds, record.dictionary_size
+        if len(set(map(len, series))) > 1 or not record.recorded_rounds:
+            raise ValueError("its series have different lengths")
+        return record
+
+    def line(self) -> bytes:
+        """Return the record as one line of JSON, with its end."""
+        return json.dumps(asdict(self), allow_nan=False).encode() + b"\n"
+
+
+def read_records(path: str | Path, *, mend: bool = False) -> tuple[list[Record], list[str]]:
+    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
+
+    Args:
+        path: of the file, or of the directory.
+        mend: whether a whole file is put in the place of a damaged one.
+
+    Returns:
+        The records in their order, one for each key, and what was lost, a line of words for each line of the file that
+        is no record, such as the last one of a run that was killed while it wrote.
+    """
+    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
+    records: dict[str, Record] = {}
+    losses = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            if line.strip():
+                record = Record.of_line(line)
+                records.setdefault(record.key, record)
+        except ValueError as error:
+            losses.append(f"{file.name}, line {number}: {error}; the line is left out.")
+    if mend and (losses or not content.endswith(b"\n")):
+        write_text(file, b"".join(record.line() for record in records.values()).decode())
+    return list(records.values()), losses
+
+
+def append_record(folder: Path, record: Record) -> None:
+    """Write a record at the end of a directory's file, and wait until the disk has it; a part would be mended."""
+    file = folder / RECORDS_FILE
+    try:
+        with file.open("ab") as stream:
+            stream.write(record.line())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise file_error("written", file, error) from error
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that a run depends on."""
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "gpytorch", "botorch")}
+    return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
 
 
 @contextmanager
@@ -29,107 +130,8 @@ def sole_writer(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise file_error("written", folder, error) from error
-    refusal = f"Another run is writing to {str(folder)!r}: wait for it, or take another directory."
-    lock = locked(folder / _LOCK_FILE, refusal)
+    lock = locked(folder / ".lock", f"Another run is writing to {str(folder)!r}: wait, or take another directory.")
     try:
         yield
     finally:
         lock.release()
-
-
-def begin(folder: Path, name: str, content: Mapping[str, Any], runs: Sequence[Sequence[str]]) -> None:
-    """Write down which experiment is run: its name, its spec as a table, and its runs."""
-    text = json.dumps({"name": name, "spec": content, "runs": runs}, indent=1)
-    write_text(folder / EXPERIMENT_FILE, text + "\n")
-
-
-def index_of(folder: Path) -> dict[str, Any]:
-    """Return what a directory says of the experiment that was last run there: name, spec and runs; {} if nothing."""
-    if not (folder / EXPERIMENT_FILE).is_file():
-        return {}
-    try:
-        index = json.loads(read_whole(folder / EXPERIMENT_FILE))
-        index["runs"] = [(key, environment, algorithm) for key, environment, algorithm in index.get("runs", ())]
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(folder, error) from error
-    return index
-
-
-def damaged(folder: Path, error: Exception) -> DamagedFileError:
-    """Return the error for an experiment that cannot be read."""
-    return DamagedFileError(
-        f"{str(folder / EXPERIMENT_FILE)!r} is damaged: {error}. kbandits run SPEC --directory DIRECTORY writes it "
-        "anew and keeps the finished runs."
-    )
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A run on its way, kept so that it goes on from there after a kill; nothing is written without a directory."""
-
-    directory: Path | None
-    key: str
-
-    @property
-    def file(self) -> Path | None:
-        """Where it is, or would be."""
-        return None if self.directory is None else self.directory / _CHECKPOINTS / f"{self.key}.kb"
-
-    def keep(self, bandit: Bandit, state: PlayState, warnings: Sequence[str]) -> None:
-        """Write where a run is, and let the bandit go on from what was written.
-
-        It computes its posterior afresh, as the one that is loaded would. So a run that was killed rounds as one that
-        was not, and both come out equal. Where the file cannot be written a warning says so and the run goes on.
-        """
-        known, trace, file = bandit.state_dict(), state.trace, self.file
-        content = {
-            "versions": versions(),
-            "state": known,
-            "played": torch.cat(state.played),
-            "batches": [len(X) for X in state.played],
-            "seconds": state.seconds,
-            "recorded": [trace.rounds, trace.seconds, trace.dictionary_size],
-            "generator": torch.get_rng_state(),
-            "warnings": list(warnings),
-        }
-        if file is not None:
-            try:
-                file.parent.mkdir(exist_ok=True)
-                write(file, _KIND, content)
-            except OSError as error:
-                warn(f"A run goes on without a checkpoint: {error}", KernelBanditWarning, stacklevel=2)
-        bandit.load_state_dict(known)
-
-    def restore(self, bandit: Bandit) -> tuple[PlayState, list[str]]:
-        """Bring a new bandit to where the run was; return how far that is, and the warnings that it had drawn.
-
-        Where there is no file, or none that serves, the bandit stays as it is.
-        """
-        if self.file is None or not self.file.exists():
-            return PlayState(), []
-        before = torch.get_rng_state()
-        try:
-            content = read(self.file, _KIND)
-            if content["versions"] != versions():
-                raise StateMismatchError(f"it is of other versions, {content['versions']}.")
-            rounds, seconds, sizes = content["recorded"]
-            played = list(content["played"].split(content["batches"]))
-            state = PlayState(played, content["seconds"], Trace(rounds, [], seconds, sizes))
-            torch.set_rng_state(content["generator"])
-            bandit.load_state_dict(content["state"])
-        except Exception as error:  # whatever is wrong with a file, the run is made
-            torch.set_rng_state(before)
-            return PlayState(), [f"A run begins anew, since its checkpoint does not serve: {error}"]
-        return state, content["warnings"]
-
-
-def clear(directory: Path, finished: Sequence[str]) -> None:
-    """Remove the checkpoints of finished runs, and what killed processes left; nobody may be writing there."""
-    clear_drafts(directory)
-    folder = directory / _CHECKPOINTS
-    if folder.is_dir():
-        clear_drafts(folder)
-        for key in finished:
-            (folder / f"{key}.kb").unlink(missing_ok=True)
-        with suppress(OSError):  # unless runs on their way are in it
-            folder.rmdir()

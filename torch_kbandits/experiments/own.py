@@ -5,6 +5,8 @@ changed code are other runs, wherever they are made.
 """
 
 import hashlib
+import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +15,16 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from torch_kbandits import checks
-from torch_kbandits.environments.options import check_options, parameters, unknown
+from torch_kbandits.environments.options import check_options, parameters, pick
 from torch_kbandits.errors import InputError, KernelBanditError, StateMismatchError
-from torch_kbandits.experiments.names import OWN_FORMS, OWN_NAME, mapped, table
 from torch_kbandits.files import read_whole
 
+#: How code of one's own is named, for messages, and as a pattern.
+OWN_FORMS = "path/to/file.py:Class or package.module:Class"
+OWN_NAME = re.compile(r"(?P<place>.*\.py|[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<what>[^\W\d]\w*)(@(?P<digest>[0-9a-f]{12}))?")
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.
 _KEYS = ("name", "width", "beta", "kernel", "memory")
 
@@ -40,12 +44,17 @@ def what(name: str) -> str:
     return _parts(name)[1] if is_own(name) else name
 
 
-def pinned(where: str, value: Any, folder: Path) -> Any:
-    """Return a value of a spec in which names of own code have the digest of the code now, and an absolute path.
+def table(where: str, value: Any) -> Mapping[str, Any]:
+    """Return ``value`` if it is a table: a mapping from names to values."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{where} must be a table of names and values, got {checks.describe(value)}.")
+    return value
 
-    Raises:
-        InputError: if there is no such code, or it cannot be imported.
-        StateMismatchError: if a name has the digest of another content.
+
+def pinned(where: str, value: Any, folder: Path) -> Any:
+    """Return a value of a spec in which names of own code have an absolute path and the digest of the code now.
+
+    Without such code there is an ``InputError``, and where a name has another digest a ``StateMismatchError``.
     """
     if isinstance(value, list | tuple):
         return [pinned(f"{where}[{i}]", part, folder) for i, part in enumerate(value)]
@@ -63,18 +72,14 @@ def pinned(where: str, value: Any, folder: Path) -> Any:
     return known
 
 
-def portable(value: Any) -> Any:
-    """Return a value in which names of own code have no folder: the same wherever the file is."""
-    return mapped(value, lambda part: Path(part).name if is_own(part) and _parts(part)[0].endswith(".py") else part)
+def portable(content: Any) -> Any:
+    """Return a content in which pinned names have no folder: the same wherever the file is."""
+    return json.loads(re.sub(r'"[^"]*[/\\]([^"/\\]+\.py:\w+@[0-9a-f]{12})"', r'"\1"', json.dumps(content)))
 
 
-def names_in(value: Any) -> dict[str, str]:
-    """Return the digests of all names of own code in a value, by the name without it."""
-    if isinstance(value, Mapping | list | tuple):
-        parts = value.values() if isinstance(value, Mapping) else value
-        return {name: digest for part in parts for name, digest in names_in(part).items()}
-    place, kind, digest = _parts(value) if is_own(value) else ("", "", None)
-    return {f"{place}:{kind}": digest} if digest else {}
+def digests(text: str) -> dict[str, str]:
+    """Return the digests of all pinned names in a text of JSON, by the name without it."""
+    return dict(re.findall(r'"([^"]+:\w+)@([0-9a-f]{12})"', text))
 
 
 def load(where: str, name: str) -> Callable[..., Any]:
@@ -87,21 +92,14 @@ def maker(name: str) -> str | Callable[..., Any]:
     return load(name, name) if is_own(name) else name
 
 
-def check_piece(where: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """Return a name and the words of its class; refuse words that do not fit it."""
+def build_piece(where: str, value: Any, kind: type = object, hint: str = "") -> Any:
+    """Make what a name or a table with ``name`` and the words of its class stands for, of a kind if one is given."""
     words = {"name": value} if isinstance(value, str) else dict(table(where, value))
     name = words.pop("name")
-    check_options(where, what(name), words, parameters(load(where, name)))
-    return name, words
-
-
-def build_piece(where: str, value: Any, kind: type | None = None, hint: str = "") -> Any:
-    """Make what a name or a table with ``name`` and the words of its class stands for, of a kind if one is given."""
-    name, words = check_piece(where, value)
+    check_options(where, f"option of {what(name)}", words, parameters(load(where, name)))
     with making(name):
         piece = load(where, name)(**words)
-    if kind is not None:
-        checks.instance(where, piece, kind, hint)
+    checks.instance(where, piece, kind, hint)
     return piece
 
 
@@ -110,10 +108,8 @@ def making(name: str) -> Iterator[None]:
     """Say of an error that own code raises while it makes something where that was; others pass as they are."""
     try:
         yield
-    except KernelBanditError:
-        raise
     except Exception as error:
-        if not is_own(name):
+        if isinstance(error, KernelBanditError) or not is_own(name):
             raise
         raise InputError(f"{what(name)} cannot be made: {said(error)}") from error
 
@@ -125,30 +121,23 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
 
 
-# ---------------------------------------------------------------- inside
-
-
 def _parts(name: str) -> tuple[str, str, str | None]:
-    match = OWN_NAME.fullmatch(name)
-    assert match is not None
+    match = cast(re.Match[str], OWN_NAME.fullmatch(name))
     return match["place"], match["what"], match["digest"]
 
 
 def _found(where: str, name: str) -> tuple[Callable[..., Any], str]:
     """Return what a name stands for, and the digest of the file that it is from."""
     place, kind, pin = _parts(name)
-    lost = InputError if pin is None else StateMismatchError
     try:
         module = _module_of_file(place) if place.endswith(".py") else import_module(place)
     except (Exception, SystemExit) as error:
-        raise lost(
+        raise (InputError if pin is None else StateMismatchError)(
             f"{where}: {place!r} cannot be imported: {said(error)}. Own code is {OWN_FORMS}; modules must be installed "
             "or in a folder of PYTHONPATH."
         ) from error
-    found = getattr(module, kind, None)
-    if not callable(found):
-        made = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise unknown(where, f"class or function of {place!r}", kind, made)
+    made = {each: value for each, value in vars(module).items() if callable(value) and not each.startswith("_")}
+    found = made[pick(where, f"class or function of {place!r}", kind, made)]
     file = place if place.endswith(".py") else getattr(sys.modules.get(found.__module__, module), "__file__", None)
     if file is None:
         raise InputError(f"{where}: {place}:{kind} is in no file, so nobody could say later what was run.")
@@ -169,9 +158,7 @@ def _module_of_file(file: str) -> ModuleType:
     """Import a file, once for each content, under a name that every process gives it."""
     name = f"kbandits_own_{_digest(file.encode())}_{_digest(read_whole(file))}"
     if name not in sys.modules:
-        spec = spec_from_file_location(name, file)
-        assert spec is not None
-        assert spec.loader is not None
+        spec = cast(Any, spec_from_file_location(name, file))
         sys.modules[name] = module_from_spec(spec)
         try:
             spec.loader.exec_module(sys.modules[name])

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,18 +10,12 @@ from numpy import ndarray
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.records import Record
-from torch_kbandits.experiments.summary import Group, check_baseline, group, outside_median, pairs
+from torch_kbandits.experiments.directory import Record
+from torch_kbandits.experiments.summary import Group, group, outside_median, pairs
 from torch_kbandits.plotting import style
 
-#: Marks on a curve; and curves in a panel: where there are more, each panel has some, before all others in grey.
-_MARKS, _MOST_CURVES = 6, 6
-#: Regrets at the end further apart than this are drawn on a logarithmic axis.
-_APART = 20.0
-#: Inches: of a panel; of a line of the legend, what it shows beside the words, and a letter.
-_PANEL, _LEGEND_LINE, _HANDLE, _LETTER = (5.0, 3.6), 0.24, 0.9, 0.085
-#: Panels beside each other, by their number; three for any other.
-_COLUMNS = {1: 1, 2: 2, 4: 2}
+#: Marks on a curve; inches of a panel; and what is further apart at the end is drawn on a logarithmic axis.
+_MARKS, _PANEL, _APART = 6, (5.0, 3.6), 20.0
 _BANDS = {
     "quartiles": "medians over {}; band: quartiles",
     "error": "means over {}; band: standard error",
@@ -41,9 +34,8 @@ class _Curve(NamedTuple):
     thin: ndarray | tuple[()] = ()
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A figure: what its axes show, their scales, a curve for each group (None: none), and what the legend says."""
+class _Kind(NamedTuple):
+    """A figure: what its axes show, a curve for each group (None: none), what the legend says, scales of the axes."""
 
     x: str
     y: str
@@ -62,7 +54,7 @@ def plot(
     baseline: str | None = None,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the figures, one panel for each environment; several for one with more than six algorithms.
+    """Draw the figures, with a panel for each environment.
 
     Args:
         records: finished runs.
@@ -71,14 +63,12 @@ def plot(
             deviation, around their means; "seeds", a thin line for each seed; or "none".
         scale: of regret: "linear", "log", or "auto", which is logarithmic in an environment in which algorithms end
             more than twenty times apart.
-        baseline: the label of the algorithm from which differences of regret are drawn; None for no such figure.
+        baseline: the label of the algorithm from which differences of regret are drawn, ``InputError`` if no run has
+            it; None for no such figure.
         format: "png", "pdf" or "svg".
 
     Returns:
         The files regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
-
-    Raises:
-        InputError: if there are no records, no run has the baseline's label, or another word does not exist.
     """
     pick("format", "format of figures", format, style.FORMATS)
     drawn = figures(records, band=band, scale=scale, baseline=baseline)
@@ -97,8 +87,7 @@ def figures(
     pick("scale", "scale", scale, style.SCALES)
     if not records:
         raise InputError("There is no finished run to draw.")
-    groups = group(records)
-    check_baseline(groups, baseline)
+    groups = group(records, baseline)
     numbers = {len(entry.runs) for entry in groups}
     said = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
 
@@ -109,26 +98,26 @@ def figures(
         return [_over_seeds(at, values, band) for at, values in zip(x, y, strict=True)]
 
     rounds = [np.array(entry.runs[0].recorded_rounds, dtype=float) for entry in groups]
-    regrets, seconds = series("cumulative_regret"), series("cumulative_seconds")
+    regrets, seconds, sizes = map(series, ("cumulative_regret", "cumulative_seconds", "dictionary_size"))
     average = [values / t for values, t in zip(regrets, rounds, strict=True)]
-    regret, spent = "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
     clock = [np.median(values, axis=0) for values in seconds]
+    t, regret, spent = "round t", "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
     kinds = {
-        "regret": _Kind("round t", regret, over(rounds, regrets), said, yscale=scale),
-        "average-regret": _Kind("round t", "cumulative regret / t", over(rounds, average), said, yscale=scale),
+        "regret": _Kind(t, regret, over(rounds, regrets), said, yscale=scale),
+        "average-regret": _Kind(t, "cumulative regret / t", over(rounds, average), said, yscale=scale),
         "regret-against-time": _Kind(spent, regret, over(clock, regrets), said, "log", scale),
-        "dictionary": _Kind("round t", "dictionary size (points)", over(rounds, series("dictionary_size")), said),
-        "time": _Kind("round t", spent, over(rounds, seconds), said),
+        "dictionary": _Kind(t, "dictionary size (points)", over(rounds, sizes), said),
+        "time": _Kind(t, spent, over(rounds, seconds), said),
     }
     if baseline is not None:
         paired = [pairs(entry, groups, baseline) for entry in groups]
-        least = min(filter(None, map(len, paired)), default=0)
-        around = "95% interval of the median" if outside_median(least) else "smallest to largest"
+        outside = outside_median(min(filter(None, map(len, paired)), default=0))
+        around = "95% interval of the median" if outside else "smallest to largest"
         said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
+        curves = [_difference(at, both, bool(outside)) for at, both in zip(rounds, paired, strict=True)]
         # What may be negative has no logarithm.
         scale = "linear" if scale == "linear" else "auto"
-        curves = [_difference(t, both, least) for t, both in zip(rounds, paired, strict=True)]
-        kinds["difference"] = _Kind("round t", "difference of regret (reward units)", curves, said, yscale=scale)
+        kinds["difference"] = _Kind(t, "difference of regret (reward units)", curves, said, yscale=scale)
     return {name: _draw(groups, kind) for name, kind in kinds.items()}
 
 
@@ -146,53 +135,36 @@ def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
     return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else ())
 
 
-def _difference(x: ndarray, both: list[tuple[Record, Record]], least: int) -> _Curve | None:
-    """Return the median of paired differences with its interval, or with all of them where the least pairs are few."""
+def _difference(x: ndarray, both: list[tuple[Record, Record]], is_interval: bool) -> _Curve | None:
+    """Return the median of paired differences with its interval, or with all of them where pairs are few."""
     if not both:
         return None
     own, other = (np.array([runs[i].cumulative_regret for runs in both]) for i in range(2))
-    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if outside_median(least) else 1
+    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if is_interval else 1
     return _Curve(x, np.median(ordered, axis=0), (ordered[outside - 1], ordered[-outside]) if len(both) > 1 else None)
 
 
 def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
-    """Return a figure with a panel for each environment, or a row of them if it has many algorithms."""
+    """Return a figure with a panel for each environment."""
     environments = list(dict.fromkeys(entry.environment for entry in groups))
     # Of all groups, so that an algorithm looks the same in every figure.
     algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
-    each = math.ceil(len(algorithms) / math.ceil(len(algorithms) / _MOST_CURVES))
-    parts = [algorithms[start : start + each] for start in range(0, len(algorithms), each)]
-    columns = len(parts) if len(parts) > 1 else _COLUMNS.get(len(environments), 3)
-    rows = math.ceil(len(environments) * len(parts) / columns)
-    width, longest = _PANEL[0] * columns, max(map(len, algorithms))
-    ncols = 1 if len(parts) > 1 else max(1, min(each, int(width / (_HANDLE + _LETTER * longest))))
-    figure = style.new_figure(width, _PANEL[1] * rows + _LEGEND_LINE * (1 + math.ceil(each / ncols)))
-    panels = figure.subplots(rows, columns, squeeze=False, sharey="row" if len(parts) > 1 else False).flatten()
-    handles: list[dict[str, Any]] = [{} for _ in parts]
-    for number, environment in enumerate(environments):
+    columns = min(len(environments), 2 if len(environments) == 4 else 3)
+    rows = math.ceil(len(environments) / columns)
+    figure = style.new_figure(_PANEL[0] * columns, _PANEL[1] * rows + 0.24 * (1 + len(algorithms) / columns))
+    panels, named = figure.subplots(rows, columns, squeeze=False).flatten(), dict[str, Any]()
+    for panel, environment in zip(panels, environments, strict=False):
         drawn = zip(groups, kind.curves, strict=True)
         here = {entry.algorithm: curve for entry, curve in drawn if curve and entry.environment == environment}
-        row = panels[number * len(parts) : (number + 1) * len(parts)]
-        for panel, part, named in zip(row, parts, handles, strict=True):
-            for algorithm, curve in here.items():
-                if algorithm in part:
-                    named.setdefault(algorithm, _line(panel, curve, part.index(algorithm), len(part)))
-                else:
-                    panel.plot(curve.x, curve.line, color="0.8", linewidth=1.0, zorder=1)
-            panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
-            panel.grid(alpha=0.25, linewidth=0.6)
-        for panel in row:  # when all are drawn, since they share an axis
-            _scale(panel, kind, [curve.line for curve in here.values()])
-    for panel in panels[len(environments) * len(parts) :]:
+        for algorithm, curve in here.items():
+            named[algorithm] = _line(panel, curve, algorithms.index(algorithm), len(algorithms))
+        panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
+        panel.grid(alpha=0.25, linewidth=0.6)
+        _scale(panel, kind, [curve.line for curve in here.values()])
+    for panel in panels[len(environments) :]:
         panel.set_axis_off()
-    legend: dict[str, Any] = {"frameon": False, "handlelength": 3.5}
-    if len(parts) == 1:
-        legend |= {"loc": "outside lower center", "ncols": ncols, "title": kind.legend, "title_fontsize": "small"}
-        figure.legend(handles[0].values(), handles[0].keys(), **legend)
-        return figure
-    for panel, named in zip(panels[-len(parts) :], handles, strict=True):
-        panel.legend(named.values(), named.keys(), loc="upper center", bbox_to_anchor=(0.5, -0.16), **legend)
-    figure.supxlabel(f"{kind.legend}; grey: the others", fontsize="small")
+    words = {"ncols": columns, "title": kind.legend, "title_fontsize": "small", "frameon": False, "handlelength": 3.5}
+    figure.legend(named.values(), named.keys(), loc="outside lower center", **words)
     return figure
 
 

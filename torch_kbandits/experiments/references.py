@@ -1,13 +1,13 @@
 """Players that know the truth, or ask it, beside which a table of regrets can be read; and the expert of a run."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.sparq import sparq_questions
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.environments import AnyEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
 
@@ -18,16 +18,17 @@ class EnvironmentExpert:
     The noise has an address, (seed, round), and is independent of that of the rewards.
 
     Args:
-        environment: what is played.
-        noise_scale: standard deviation of the noise, at least 0, in reward units.
+        environment: what is played; where nothing changes, ``InputError``.
+        noise_scale: standard deviation of the noise, at least 0, in reward units; None: as large as that of rewards.
         batch: rewards told in a round of the bandit; its round r begins at the environment's round r · batch.
-
-    Raises:
-        InputError: if the noise scale is not a number of at least 0.
     """
 
-    def __init__(self, environment: DynamicEnvironment, noise_scale: Any, batch: int = 1) -> None:
-        self.environment, self.batch = environment, batch
+    def __init__(self, environment: AnyEnvironment, noise_scale: Any = None, batch: Any = 1) -> None:
+        kinds = "a problem that changes with time, such as moving-peak, where an expert is asked"
+        checks.instance("environment", environment, DynamicEnvironment, kinds)
+        self.environment = cast(DynamicEnvironment, environment)
+        self.batch = checks.positive_integer("batch, where an expert is asked,", batch)
+        noise_scale = environment.noise_scale if noise_scale is None else noise_scale
         self.noise_scale = checks.non_negative("expert", noise_scale)
 
     def __call__(self, X: Tensor, time: float) -> tuple[Tensor, float]:
@@ -46,13 +47,9 @@ class BestFixed:
     have less regret has learned nothing that one good arm would not have given.
 
     Args:
-        environment: what is played.
+        environment: what is played; on a box, or where actions differ from round to round, ``InputError``.
         horizon: T.
-        candidates: the arms or actions, as an algorithm gets them; not needed.
-        bounds: likewise; what has them is refused.
-
-    Raises:
-        InputError: on a box, and where actions differ from round to round.
+        candidates, bounds: what may be played, as an algorithm gets it; not needed.
 
     Cost: the means of all arms in all rounds, once.
     """
@@ -60,16 +57,17 @@ class BestFixed:
     def __init__(
         self, *, environment: AnyEnvironment, horizon: int, candidates: object = None, bounds: object = None
     ) -> None:
+        fixed = environment.arms if isinstance(environment, Environment | DynamicEnvironment) else environment.actions
+        if fixed is None:
+            raise InputError(
+                "The best fixed arm or action is one of those of every round, and the environment is a box, or its "
+                "rounds bring their own."
+            )
         if isinstance(environment, Environment):
-            arms = environment.arms
-            if arms is None:
-                raise InputError("The best fixed arm is one of arms, and the environment is a box.")
-            total = environment.mean(arms)
-        elif isinstance(environment, DynamicEnvironment):
-            arms, total = environment.arms, sum(environment.means(round) for round in range(horizon))
+            total = environment.mean(fixed)
         else:
-            arms, total = _of_actions(environment, horizon)
-        self.arm = arms[int(torch.as_tensor(total).argmax()), None].clone()
+            total = torch.as_tensor(sum(environment.means_of_round(round) for round in range(horizon)))
+        self.arm = fixed[int(total.argmax()), None].clone()
 
     def ask(self, context: Tensor | None = None) -> Tensor:
         """Return the arm, (1, d)."""
@@ -83,16 +81,6 @@ class BestFixed:
         return self.arm
 
 
-def _of_actions(environment: ContextualEnvironment, horizon: int) -> tuple[Tensor, Tensor]:
-    """Return the actions (A, a) of all rounds, and the sums of their means, (A,)."""
-    actions = environment.available(0)
-    if environment.candidates(0) is not None:
-        raise InputError("The best fixed action is one of those of every round, and here rounds bring their own.")
-    rounds = range(horizon)
-    means = [environment.mean(environment.joint_points(actions, round), round) for round in rounds]
-    return actions, torch.stack(means).sum(0)
-
-
 class BestAnswer:
     """Asks the expert about ⌈questions · ln t⌉ arms at random in round t, at least one, and plays the best answer.
 
@@ -100,13 +88,10 @@ class BestAnswer:
     the current means with noise as large as that of the rewards.
 
     Args:
-        environment: what is played, one that changes.
+        environment: what is played; where nothing changes, ``InputError``.
         seed: addresses the arms that are asked about.
         candidates: the arms, as an algorithm gets them; not needed.
         questions: above 0.
-
-    Raises:
-        InputError: where nothing changes, and where ``questions`` is not above 0.
 
     Cost of a round: the means of as many arms.
     """
@@ -114,14 +99,8 @@ class BestAnswer:
     def __init__(
         self, *, environment: AnyEnvironment, seed: int, candidates: object = None, questions: float = 6.0
     ) -> None:
-        if not isinstance(environment, DynamicEnvironment):
-            raise InputError(
-                f"An expert is asked about what changes, and {type(environment).__name__} does not: leave the row out, "
-                "or play an environment such as 'moving-peak'."
-            )
-        self.questions = checks.positive("questions", questions)
-        self._arms, self._seed, self._round = environment.arms, seed, 0
-        self._expert = EnvironmentExpert(environment, environment.noise_scale)
+        self.questions, self._expert = checks.positive("questions", questions), EnvironmentExpert(environment)
+        self._arms, self._seed, self._round = self._expert.environment.arms, seed, 0
 
     def ask(self) -> Tensor:
         """Return the arm (1, d) with the best answer."""

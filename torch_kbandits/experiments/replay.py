@@ -58,34 +58,30 @@ def replay_log(
         log: as it was played.
         seed: addresses which interactions are accepted, by their position in the log.
         rounds: stop after so many rounds; None: at the end of the log.
-        lowest_propensity: p₀, in (0, 1]; by default the smallest propensity of the log.
+        lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
         center: constant to subtract from rewards before they are told.
 
     Returns:
         The rewards and their mean. Its standard error is that of independent rewards, right for a bandit that has
         stopped learning, a guide for one that learns.
 
-    Raises:
-        InputError: if an argument does not fit, or a propensity of the log is below ``lowest_propensity``.
-
     Cost: an ask for each accepted interaction, a tell for each round.
     """
-    checks.instance("log", log, LoggedInteractions, "a LoggedInteractions, as read_log returns")
-    seed = checks.whole_number("seed", seed)
-    center = checks.finite_number("center", center)
-    if rounds is not None:
-        rounds = checks.positive_integer("rounds", rounds)
-    accept = _accepted(log, seed, lowest_propensity)
-    actions = log.action_rows
-    matched: list[int] = []
-    offered = accepted = 0
-    for row in range(len(log)):
-        if rounds is not None and len(matched) == rounds:
-            break
-        offered += 1
-        if not accept[row]:
+    checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
+    seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
+    rounds = checks.optional(checks.positive_integer)("rounds", rounds)
+    least = float(log.propensities.min())
+    lowest = least if lowest_propensity is None else checks.positive("lowest_propensity", lowest_propensity)
+    if least < lowest:
+        row = int(log.propensities.argmin())
+        raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
+    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
+    accepts = (uniform * log.propensities.double().cpu() < lowest).tolist()
+    actions, matched, offered = log.action_rows, list[int](), 0
+    while offered < len(log) and len(matched) != rounds:
+        row, offered = offered, offered + 1
+        if not accepts[row]:
             continue
-        accepted += 1
         context = log.contexts[row]
         chosen = bandit.ask(context=context)
         if torch.equal(chosen, actions[row : row + 1]):
@@ -95,15 +91,4 @@ def replay_log(
             bandit.forget(chosen, context=context)
     rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
     rewards = log.rewards[rows]
-    return Replay(rewards, rows, offered, accepted, estimate(rewards.tolist()) if matched else None)
-
-
-def _accepted(log: LoggedInteractions, seed: int, lowest_propensity: float | None) -> list[bool]:
-    """Return for each interaction whether it is accepted: with probability p₀ / p, addressed by its position."""
-    least = float(log.propensities.min())
-    lowest = least if lowest_propensity is None else checks.positive("lowest_propensity", lowest_propensity)
-    if least < lowest:
-        row = int(log.propensities.argmin())
-        raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
-    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
-    return (uniform * log.propensities.double().cpu() < lowest).tolist()
+    return Replay(rewards, rows, offered, sum(accepts[:offered]), estimate(rewards.tolist()) if matched else None)

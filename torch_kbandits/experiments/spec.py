@@ -1,39 +1,82 @@
 """What an experiment is: algorithms × environments × seeds, read from TOML or JSON and checked before anything runs."""
 
+import hashlib
 import json
+import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
-from torch_kbandits.environments import AnyEnvironment
 from torch_kbandits.environments import registry as environments
-from torch_kbandits.environments.options import check_keys, check_options, parameters, pick
+from torch_kbandits.environments.options import check_options, pick
 from torch_kbandits.errors import InputError
 from torch_kbandits.experiments import own
-from torch_kbandits.experiments.names import OWN_FORMS, check_depth, read_plain, table
-from torch_kbandits.experiments.pieces import build_kernel, check_gain, check_width
-from torch_kbandits.experiments.trial import AlgorithmEntry, EnvironmentEntry, Trial, plays
 
-Entry = TypeVar("Entry", AlgorithmEntry, EnvironmentEntry)
+#: What ``settings`` may hold. An algorithm gets those that it takes.
+SETTINGS = ("beta", "gain", "kernel", "regularization", "noise_scale", "norm_bound", "failure_probability", "horizon")
+#: Bytes; what is larger is no spec.
+_LARGEST_FILE = 10**6
+_KEYS = ("name", "rounds", "seeds", "record_every", "settings", "environments", "algorithms")
+_ENTRY_KEYS = {"environments": ("name", "label", "settings"), "algorithms": ("name", "label", "batch")}
+#: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
+_MEASURE = 1
 
-#: What ``settings`` may hold, with the check of each. An algorithm gets those that it takes.
-SETTINGS: dict[str, Callable[[str, Any], Any]] = {
-    "beta": check_width,
-    "gain": check_gain,
-    "kernel": lambda where, value: build_kernel(value, where),
-    "regularization": checks.positive,
-    "noise_scale": checks.positive,
-    "norm_bound": checks.positive,
-    "failure_probability": checks.open_unit_interval,
-    "horizon": checks.positive_integer,
-}
-#: Beyond these a spec is a mistake: characters of its file, seeds, and rounds of a run.
-_LARGEST_FILE, _MOST_SEEDS, _MOST_ROUNDS = 10**6, 10**5, 10**9
-_KEYS = ("name", "rounds", "seeds", "record_every", "checkpoint_every", "settings", "environments", "algorithms")
+
+@dataclass(frozen=True)
+class Entry:
+    """An environment or an algorithm: its name in a registry, or of own code, its label, and what it is made with.
+
+    An environment has ``settings`` for the algorithms that play it; an algorithm is asked for ``batch`` points a time.
+    """
+
+    name: str
+    label: str
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    batch: int | Literal["rule"] = 1
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run to make; a value that can be sent to another process. Its fields are those of ``ExperimentSpec``."""
+
+    environment: Entry
+    algorithm: Entry
+    settings: Mapping[str, Any]
+    rounds: int
+    record_every: int
+    seed: int
+
+    def config(self) -> dict[str, Any]:
+        """Return all that decides the outcome, without labels, as plain values."""
+        algorithm, environment = self.algorithm, self.environment
+        return own.portable(
+            {
+                "algorithm": {"name": algorithm.name, "options": algorithm.options, "batch": algorithm.batch},
+                "environment": {"name": environment.name, "options": environment.options},
+                "settings": self.settings,
+                "rounds": self.rounds,
+                "record_every": self.record_every,
+                "seed": self.seed,
+            }
+        )
+
+    @property
+    def key(self) -> str:
+        """A digest of ``config``: equal for runs that must come out equal, whatever they are called."""
+
+        def plain(text: str) -> float:  # 2 and 2.0 are the same to an algorithm
+            return int(float(text)) if float(text).is_integer() else float(text)
+
+        config = json.loads(json.dumps(self.config()), parse_float=plain)
+        return hashlib.blake2b(json.dumps([_MEASURE, config], sort_keys=True).encode(), digest_size=12).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.algorithm.label} on {self.environment.label}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -44,23 +87,19 @@ class ExperimentSpec:
         name: names the experiment and its default directory.
         rounds: T, the number of plays of every run.
         seeds: each addresses one problem (function, arms and noise) and the algorithm's randomness.
-        environments: the problems.
-        algorithms: what plays them.
+        environments, algorithms: the problems, and what plays them.
         settings: what algorithms are given instead of what the environment knows: see ``SETTINGS``. An environment's
             own settings go before these, an algorithm's own options before both.
         record_every: rounds between two recorded points; the last round is always recorded.
-        checkpoint_every: rounds between two checkpoints, from which a killed run goes on; None for none. A run computes
-            its posterior afresh at each, killed or not, which may round otherwise than without.
     """
 
     name: str
     rounds: int
     seeds: tuple[int, ...]
-    environments: tuple[EnvironmentEntry, ...]
-    algorithms: tuple[AlgorithmEntry, ...]
+    environments: tuple[Entry, ...]
+    algorithms: tuple[Entry, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     record_every: int = 1
-    checkpoint_every: int | None = None
 
     def trials(self) -> Iterator[Trial]:
         """Return every run; those that differ in the algorithm alone are neighbours."""
@@ -68,52 +107,30 @@ class ExperimentSpec:
             settings = {**self.settings, **environment.settings}
             for seed in self.seeds:
                 for algorithm in self.algorithms:
-                    yield Trial(
-                        environment, algorithm, settings, self.rounds, self.record_every, seed, self.checkpoint_every
-                    )
+                    yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
 
     def content(self) -> dict[str, Any]:
         """Return the table that ``parse_spec`` takes, of plain values."""
-        checkpoints = {} if self.checkpoint_every is None else {"checkpoint_every": self.checkpoint_every}
-        return {
-            "name": self.name,
-            "rounds": self.rounds,
-            "seeds": list(self.seeds),
-            "record_every": self.record_every,
-            "settings": dict(self.settings),
-            "environments": [
-                {"name": each.name, "label": each.label, "settings": dict(each.settings), **each.options}
-                for each in self.environments
-            ],
-            "algorithms": [
-                {"name": each.name, "label": each.label, "batch": each.batch, **each.options}
-                for each in self.algorithms
-            ],
-            **checkpoints,
+        # The options of an entry stand beside its name.
+        entries = {
+            kind: [{key: getattr(each, key) for key in keys} | dict(each.options) for each in getattr(self, kind)]
+            for kind, keys in _ENTRY_KEYS.items()
         }
+        return {**vars(self), "seeds": list(self.seeds), **entries}
 
 
 def load_spec(path: str | Path) -> ExperimentSpec:
-    """Read an experiment from a TOML file, or from a JSON file if its name ends so.
-
-    Raises:
-        InputError: if the file is missing or malformed, or names what does not exist; the message says where.
-    """
+    """Read an experiment from a TOML file, or from a JSON file if its name ends so; see ``parse_spec``."""
     file = Path(path)
-    kind = "JSON" if file.suffix.lower() == ".json" else "TOML"
+    kind, read = ("JSON", json.loads) if file.suffix.lower() == ".json" else ("TOML", tomllib.loads)
     try:
-        with file.open("rb") as stream:
-            text = stream.read(_LARGEST_FILE + 1).decode()
-    except FileNotFoundError:
-        raise InputError(f"There is no spec file {str(path)!r}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-    if len(text) > _LARGEST_FILE:
-        raise InputError(f"{path} has more than {_LARGEST_FILE:,} characters: it is no spec.")
-    try:
-        return parse_spec(read_plain("it", text, kind), default_name=file.stem, folder=file.parent)
+        if file.stat().st_size > _LARGEST_FILE:
+            raise InputError(f"it has more than {_LARGEST_FILE:,} bytes: it is no spec.")
+        return parse_spec(_plain(read, file.read_text("utf-8")), default_name=file.stem, folder=file.parent)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"{path} is not valid {kind}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The spec {str(path)!r} cannot be read: {error}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -121,24 +138,23 @@ def load_spec(path: str | Path) -> ExperimentSpec:
 def parse_spec(
     content: Mapping[str, Any], default_name: str = "experiment", folder: str | Path = "."
 ) -> ExperimentSpec:
-    """Make an experiment from a table and check all of it.
+    """Make an experiment from a table; names and options are checked, and their values before anything runs.
 
     Args:
-        content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``checkpoint_every``,
-            ``settings``, and lists of tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a
-            ``label`` for tables and figures, and options; an environment may have ``settings``, an algorithm a
-            ``batch``: how many points it is asked for at a time, or "rule" for as many as its own rule allows. A name
-            is one of a registry, or ``path/to/file.py:Class`` or ``package.module:Class`` of your own code, and so is
-            that of a kernel, a width or a memory.
+        content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
+            tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a ``label`` for tables and
+            figures, and options; an environment may have ``settings``, an algorithm a ``batch``: how many points it is
+            asked for at a time, or "rule" for as many as its own rule allows. A name is one of a registry, or
+            ``path/to/file.py:Class`` or ``package.module:Class`` of your own code, and so is that of a kernel, a width
+            or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.
 
     Raises:
-        InputError: if a name, option, key or value is not known or does not fit.
+        InputError: if a name, an option or a key is not known, or one is missing.
         StateMismatchError: if own code is not that of which the content has a digest.
     """
-    check_depth("the spec", content)
-    check_keys("the spec", "key", table("the spec", content), _KEYS)
+    check_options("the spec", "key", own.table("the spec", content), _KEYS)
     for key in ("rounds", "environments", "algorithms"):
         if key not in content:
             raise InputError(f"The spec needs {key!r}.")
@@ -149,40 +165,48 @@ def parse_spec(
         raise InputError(f"name must be a word or a few, without slashes, got {name!r}.")
     return ExperimentSpec(
         name=name,
-        rounds=parse_rounds("rounds", content["rounds"]),
+        rounds=checks.positive_integer("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
         settings=_settings("settings", content.get("settings", {})),
-        environments=_entries("environments", content["environments"], _environment),
-        algorithms=_entries("algorithms", content["algorithms"], _algorithm),
+        environments=_entries("environments", content["environments"]),
+        algorithms=_entries("algorithms", content["algorithms"]),
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
-        checkpoint_every=checks.optional(checks.positive_integer)("checkpoint_every", content.get("checkpoint_every")),
     )
 
 
 def parse_seeds(value: Any) -> tuple[int, ...]:
     """Return the seeds: 0, …, n − 1 for a number n, or those of a list."""
     if not isinstance(value, list | tuple):
-        number = checks.positive_integer("seeds", value)
-        if number > _MOST_SEEDS:
-            raise InputError(
-                f"seeds must be at most {_MOST_SEEDS:,}, got {checks.shown(number)}: it is how many; for the one of "
-                "that number give a list, [5] in a spec or --seeds 5, on the command line."
-            )
-        return tuple(range(number))
+        return tuple(range(checks.size("seeds, unless they are a list,", value)))
     seeds = tuple(checks.non_negative_integer(f"seeds[{i}]", seed) for i, seed in enumerate(value))
     if not seeds or len(set(seeds)) < len(seeds):
-        raise InputError(
-            f"seeds must be how many, or whole numbers that differ from each other, got {checks.shown(value)}."
-        )
+        raise InputError(f"seeds must be how many, or numbers that differ from each other, got {checks.shown(value)}.")
     return seeds
 
 
-def parse_rounds(name: str, value: Any) -> int:
-    """Return how many rounds a run has, a whole number of at least 1."""
-    rounds = checks.positive_integer(name, value)
-    if rounds > _MOST_ROUNDS:
-        raise InputError(f"{name} must be at most {_MOST_ROUNDS:,}, got {checks.shown(rounds)}.")
-    return rounds
+def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any]:
+    """Return the table that ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1`` stands for.
+
+    ``option`` is where it was typed, for messages; ``known`` are the names that are not of own code.
+    """
+    name, _, rest = text.partition(":")
+    mine = re.fullmatch(rf"(?P<name>{own.OWN_NAME.pattern})(:(?P<rest>.*))?", text, re.DOTALL)
+    if name not in known and mine:
+        name, rest = mine["name"], mine["rest"] or ""
+    # Commas in quotes and brackets divide nothing.
+    parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^]]*\]|\{(?:[^{}]|\{[^}]*\})*\}|[^,])+""", rest)
+    return {"name": name, **dict(parse_assignment(part, option) for part in parts if part.strip())}
+
+
+def parse_assignment(text: str, option: str) -> tuple[str, Any]:
+    """Return the key and the value of KEY=VALUE, as in TOML; a text that means nothing there is a string."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"{option}: {text!r} must be KEY=VALUE.")
+    try:
+        return key.strip(), _plain(tomllib.loads, f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value.strip()
 
 
 def algorithm_options(name: str) -> dict[str, Any]:
@@ -192,68 +216,47 @@ def algorithm_options(name: str) -> dict[str, Any]:
     return {key: word.default for key, word in words.items() if key not in ("candidates", "bounds", "seed")}
 
 
-def _entries(kind: str, entries: Any, made: Callable[[str, Mapping[str, Any]], Entry]) -> tuple[Entry, ...]:
+# ---------------------------------------------------------------- inside
+
+
+def _plain(read: Callable[[str], Any], text: str) -> Any:
+    """Return the content of a text in TOML or JSON."""
+    try:
+        return read(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError):
+        raise
+    except (RecursionError, ValueError):
+        raise InputError("It is nested too deeply, or has a number of too many digits.") from None
+
+
+def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     """Return the entries of a list of tables, whose labels differ."""
-    if not isinstance(entries, list | tuple) or not entries:
-        raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(entries)}.")
+    if not isinstance(tables, list | tuple) or not tables:
+        raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(tables)}.")
     found: dict[str, Entry] = {}
-    for i, entry in enumerate(entries):
+    one = kind.removesuffix("s")
+    for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
         for key in ("name", "label"):
-            if not isinstance(table(where, entry).get(key, ""), str) or "name" not in entry:
-                raise InputError(f"{where} needs a {key} that is a string, got {entry.get(key)!r}.")
-        known = made(where, {"label": own.what(entry["name"]), **entry})
-        if known.label in found:
-            raise InputError(f"Two {kind} are called {known.label!r}: give each a label of its own.")
-        found[known.label] = known
+            if not isinstance(own.table(where, table).get(key, ""), str) or "name" not in table:
+                raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
+        name, shown, batch = table["name"], own.what(table["name"]), table.get("batch", 1)
+        if not own.is_own(name):
+            known = environments.names() if one == "environment" else algorithms.names()
+            pick(where, one, name, known, own.OWN_FORMS)
+        options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
+        # What an algorithm is not given a run may know.
+        taken = environments.describe(own.maker(name))[1] if one == "environment" else set(algorithm_options(name))
+        check_options(where, f"option of {one} {shown!r}", options, taken)
+        if batch != "rule":
+            checks.positive_integer(f"{where}.batch", batch)
+        label, settings = table.get("label", shown), _settings(f"{where}.settings", table.get("settings", {}))
+        if label in found:
+            raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
+        found[label] = Entry(name, label, options, settings, batch)
     return tuple(found.values())
 
 
-def _environment(where: str, entry: Mapping[str, Any]) -> EnvironmentEntry:
-    name = entry["name"]
-    options = {key: value for key, value in entry.items() if key not in ("name", "label", "settings")}
-    if not own.is_own(name):
-        pick(where, "environment", name, environments.names(), OWN_FORMS)
-    else:
-        kind, bases = own.load(where, name), get_args(AnyEnvironment)
-        if isinstance(kind, type) and not issubclass(kind, bases):
-            raise InputError(
-                f"{where}: {own.what(name)} is no environment: it must be a subclass of "
-                f"{', '.join(base.__name__ for base in bases[:-1])} or {bases[-1].__name__}, such as FiniteArms, or a "
-                "function that returns such an object."
-            )
-        if "seed" not in parameters(kind):
-            raise InputError(
-                f"{where}: {own.what(name)} must take seed, which addresses the noise and all else that is random."
-            )
-    known = environments.describe(own.maker(name))[1]
-    check_options(where, f"environment {own.what(name)!r}", options, known)
-    return EnvironmentEntry(name, entry["label"], options, _settings(f"{where}.settings", entry.get("settings", {})))
-
-
-def _algorithm(where: str, entry: Mapping[str, Any]) -> AlgorithmEntry:
-    name, batch = entry["name"], entry.get("batch", 1)
-    options = {key: value for key, value in entry.items() if key not in ("name", "label", "batch")}
-    if not own.is_own(name):
-        pick(where, "algorithm", name, algorithms.names(), OWN_FORMS)
-    elif isinstance(kind := own.load(where, name), type) and not plays(kind):
-        raise InputError(
-            f"{where}: {own.what(name)} is no algorithm: it must be a Bandit, have methods ask() and tell(x, y), or be "
-            "a function that returns such an object."
-        )
-    check_keys(where, f"option of algorithm {own.what(name)!r}", options, algorithm_options(name))
-    for key, value in options.items():
-        if key in SETTINGS:
-            SETTINGS[key](f"{where}.{key}", value)
-        elif own.is_piece(value):
-            own.check_piece(f"{where}.{key}", value)
-    if batch != "rule":
-        checks.positive_integer(f"{where}.batch", batch)
-    return AlgorithmEntry(name, entry["label"], options, batch)
-
-
 def _settings(where: str, value: Any) -> dict[str, Any]:
-    check_keys(where, "setting", table(where, value), SETTINGS)
-    for key, setting in value.items():
-        SETTINGS[key](f"{where}.{key}", setting)
+    check_options(where, "setting", own.table(where, value), SETTINGS)
     return dict(value)

@@ -1,39 +1,30 @@
 """Finished runs as tables: medians and quartiles, mean ± standard error, and paired differences from a baseline."""
 
-import csv
-import io
 import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
-from torch_kbandits.experiments.records import Record
-from torch_kbandits.extras import require
+from torch_kbandits.experiments.directory import Record
 
-#: The interval of a paired median holds it with at least this probability.
-CONFIDENCE = 0.95
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
-#: What tables may be.
-FORMATS = ("table", "markdown", "csv")
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What some seeds say of a number.
+    """What some seeds say of a number: its median and mean.
 
     Attributes:
-        median: of the seeds.
-        lower: the first quartile; of fewer than five seeds the least value.
-        upper: the third quartile; of fewer than five seeds the largest value.
-        mean: of the seeds.
-        error: its standard error, s/√n with s² over n − 1; None where there is one seed.
+        lower, upper: the first and the third quartile; of fewer than five seeds the least and the largest value.
+        error: the standard error of the mean, s/√n with s² over n − 1; None where there is one seed.
     """
 
     median: float
@@ -58,13 +49,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference:
-    """What is the difference from a baseline, seed by seed.
+    """What is the difference from a baseline, seed by seed: its median.
 
     Attributes:
-        median: of the differences.
-        lower: one end of an interval that holds the median of all seeds there could be with 95 % probability, whatever
+        lower, upper: an interval that holds the median of all seeds there could be with 95 % probability, whatever
             their distribution: two of the differences, by their order. None where there are fewer than six.
-        upper: its other end.
         wins: how many differences are below zero.
         pairs: how many there are.
     """
@@ -81,8 +70,7 @@ class Difference:
         return _between(self.median, self.lower, self.upper)
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The runs of one algorithm on one environment, that differ in the seed alone; sorted by seed."""
 
     environment: str
@@ -95,15 +83,12 @@ class Row:
     """What the seeds of one algorithm on one environment say.
 
     Attributes:
-        environment: its label.
-        algorithm: its label.
-        rounds: T.
-        seeds: how many runs.
+        environment, algorithm: their labels.
+        rounds, seeds: T, and how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
         simple_regret: the largest mean reward less that of the recommended point, in reward units; None if not all
             runs recommend one, with contexts, and where means change.
-        seconds: of ask and tell in all T rounds.
-        dictionary_size: inducing points at the end.
+        seconds, dictionary_size: of ask and tell in all T rounds; inducing points at the end.
         difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
 
@@ -120,19 +105,18 @@ class Row:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Return what at least one value says."""
-    n, mean = len(values), math.fsum(values) / len(values)
-    lower, upper = min(values), max(values)
+    n, lower, upper = len(values), min(values), max(values)
     if n >= _QUARTILES_FROM:
         lower, _, upper = statistics.quantiles(values, n=4, method="inclusive")
     error = statistics.stdev(values) / math.sqrt(n) if n > 1 else None
-    return Estimate(statistics.median(values), lower, upper, mean, error)
+    return Estimate(statistics.median(values), lower, upper, math.fsum(values) / n, error)
 
 
 def difference(values: Sequence[float]) -> Difference:
     """Return what at least one difference says. Source of the interval: the sign test, inverted."""
     ordered, n = sorted(values), len(values)
     outside = outside_median(n)
-    lower, upper = (None, None) if outside == 0 else (ordered[outside - 1], ordered[n - outside])
+    lower, upper = (ordered[outside - 1], ordered[-outside]) if outside else (None, None)
     return Difference(statistics.median(ordered), lower, upper, sum(value < 0.0 for value in ordered), n)
 
 
@@ -141,13 +125,14 @@ def outside_median(number: int) -> int:
 
     It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
     """
-    return int(binom.ppf(0.5 * (1.0 - CONFIDENCE), number, 0.5))
+    return int(binom.ppf(0.025, number, 0.5))
 
 
-def group(records: Sequence[Record]) -> list[Group]:
-    """Return the runs that differ in the seed alone, together, in the order in which they come.
+def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]:
+    """Return the runs that differ in the seed alone, together, in the order in which environments come.
 
-    Two configurations under one label, as a records file has after a change of the spec, get a number behind it.
+    Two configurations under one label, as a records file has after a change of the spec, get a number behind it. A
+    baseline of which there is no run is refused; the message has the nearest label.
     """
     groups: dict[str, Group] = {}
     labels: dict[tuple[str, str], int] = {}
@@ -157,32 +142,24 @@ def group(records: Sequence[Record]) -> list[Group]:
         key = json.dumps(kind, sort_keys=True)
         if key not in groups:
             number = labels[environment, algorithm] = labels.get((environment, algorithm), 0) + 1
-            name = algorithm if number == 1 else f"{algorithm} ({number})"
-            groups[key] = Group(environment, name, [])
+            groups[key] = Group(environment, algorithm if number == 1 else f"{algorithm} ({number})", [])
         groups[key].runs.append(record)
     for entry in groups.values():
         entry.runs.sort(key=lambda record: record.seed)
+    if baseline is not None:
+        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups.values()})
     order = list(dict.fromkeys(entry.environment for entry in groups.values()))
     return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
 
 
 def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[tuple[Record, Record]]:
     """Return the runs of a group, each with the baseline's of the same seed, environment, T and recorded rounds."""
-    if baseline is None or entry.algorithm == baseline:
-        return []
-    for other in groups:
-        if (other.environment, other.algorithm) != (entry.environment, baseline):
-            continue
-        if other.runs[0].recorded_rounds == entry.runs[0].recorded_rounds:
+    wanted = (entry.environment, baseline, entry.runs[0].recorded_rounds)
+    for other in groups if entry.algorithm != baseline else ():
+        if (other.environment, other.algorithm, other.runs[0].recorded_rounds) == wanted:
             theirs = {run.seed: run for run in other.runs}
             return [(run, theirs[run.seed]) for run in entry.runs if run.seed in theirs]
     return []
-
-
-def check_baseline(groups: Sequence[Group], baseline: str | None) -> None:
-    """Refuse a baseline of which there is no run; the message has the nearest label."""
-    if baseline is not None:
-        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups})
 
 
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
@@ -195,13 +172,12 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     Raises:
         InputError: if no run has the baseline's label; the message has the nearest.
     """
-    groups, rows = group(records), []
-    check_baseline(groups, baseline)
+    groups, rows = group(records, baseline), []
     for entry in groups:
-        runs, known = entry.runs, [(run.best_mean, run.recommended_mean) for run in entry.runs]
-        simple = [best - mean for best, mean in known if best is not None and mean is not None]
-        both = pairs(entry, groups, baseline)
-        apart = [run.cumulative_regret[-1] - other.cumulative_regret[-1] for run, other in both]
+        runs = entry.runs
+        means = [(run.best_mean, run.recommended_mean) for run in runs]
+        simple = [best - mean for best, mean in means if best is not None and mean is not None]
+        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs(entry, groups, baseline)]
         row = Row(
             environment=entry.environment,
             algorithm=entry.algorithm,
@@ -217,69 +193,53 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     return rows
 
 
-def render(rows: Sequence[Row], format: str = "markdown") -> str:
-    """Return the rows as text: "table" for a terminal, "markdown", or "csv" with each number in a column of its own.
-
-    Raises:
-        InputError: if the format is another one.
-    """
-    if pick("format", "format", format, FORMATS) == "csv":
-        return _csv(rows)
-    if format == "markdown":
-        return "\n".join([*(_markdown(*part) for part in tables(rows)), f"{legend(rows)}\n"])
-    # Wider than any table, which takes what it needs: a broken cell would be no number any more.
-    console = require("rich.console").Console(file=io.StringIO(), width=1000)
+def render(rows: Sequence[Row]) -> str:
+    """Return the rows as a table of Markdown for each environment, aligned so that they read well as they are."""
+    text = []
     for title, heads, lines in tables(rows):
-        table = require("rich.table").Table(title=title, title_justify="left")
-        for i, head in enumerate(heads):
-            table.add_column(head, justify="right" if i else "left")
-        for line in lines:
-            table.add_row(*line)
-        console.print(table)
-    console.print(legend(rows), markup=False)
-    return console.file.getvalue()
+        # A bar in a label would end its cell.
+        cells = [heads, *([cell.replace("|", "\\|") for cell in line] for line in lines)]
+        widths = [max(2, *map(len, column)) for column in zip(*cells, strict=True)]
+        cells.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
+        sides = [str.ljust, *[str.rjust] * (len(heads) - 1)]
+        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in cells]
+        text += [f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
+    return "\n".join([*text, legend(rows), ""])
 
 
 def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
     """Return for each environment its label, and the heads and the lines of its table; without empty columns."""
-    found = []
-    for name in dict.fromkeys(row.environment for row in rows):
-        here = [row for row in rows if row.environment == name]
-        differences = [row.difference for row in here]
-        columns = {
-            "algorithm": [row.algorithm for row in here],
-            "T": [str(row.rounds) for row in here],
-            "seeds": [str(row.seeds) for row in here],
-            "regret": [str(row.regret) for row in here],
-            "its mean": [row.regret.mean_and_error if row.seeds > 1 else "" for row in here],
-            "regret − baseline": ["" if each is None else str(each) for each in differences],
-            "below it": ["" if each is None else f"{each.wins} of {each.pairs}" for each in differences],
-            "simple regret": ["" if row.simple_regret is None else str(row.simple_regret) for row in here],
-            "seconds": [str(row.seconds) for row in here],
-            "dictionary": [str(row.dictionary_size) for row in here],
+    cells: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        apart = row.difference
+        line = {
+            "algorithm": row.algorithm,
+            "T": str(row.rounds),
+            "seeds": str(row.seeds),
+            "regret": str(row.regret),
+            "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
+            "regret − baseline": "" if apart is None else str(apart),
+            "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
+            "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
+            "seconds": str(row.seconds),
+            "dictionary": str(row.dictionary_size),
         }
-        shown = {head: cells for head, cells in columns.items() if any(cells)}
-        found.append((name, list(shown), [list(line) for line in zip(*shown.values(), strict=True)]))
+        cells.setdefault(row.environment, []).append(line)
+    found = []
+    for name, lines in cells.items():
+        heads = [head for head in lines[0] if any(line[head] for line in lines)]
+        found.append((name, heads, [[line[head] for head in heads] for line in lines]))
     return found
 
 
 def legend(rows: Sequence[Row]) -> str:
     """Return what the numbers of the tables are, in words."""
-    several = [row.seeds for row in rows if row.seeds > 1]
-    if not several:
-        return "One seed."
-    spread = "quartiles" if min(several) >= _QUARTILES_FROM else "range"
-    if spread == "range" and max(several) >= _QUARTILES_FROM:
-        spread = f"quartiles; the range of fewer than {_QUARTILES_FROM} seeds"
-    words = f"Medians over seeds [{spread}], and means ± standard errors."
     pairs = [row.difference.pairs for row in rows if row.difference is not None]
+    words = f"Medians over seeds [quartiles; of fewer than {_QUARTILES_FROM} the range], and means ± standard errors."
     if not pairs:
         return words
     interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
     return f"{words} Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
-
-
-# ---------------------------------------------------------------- inside
 
 
 def _between(value: float, lower: float, upper: float) -> str:
@@ -295,24 +255,3 @@ def _between(value: float, lower: float, upper: float) -> str:
 def _decimals(spread: float) -> int:
     """Return as many decimals as make two digits of a spread."""
     return max(0, 1 - math.floor(math.log10(spread)))
-
-
-def _markdown(title: str, heads: list[str], lines: list[list[str]]) -> str:
-    rule = [":--"] + ["--:"] * (len(heads) - 1)
-    # A bar in a label would end its cell.
-    escaped = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    return f"**{title}**\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in [heads, rule, *escaped])
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    plain = ("environment", "algorithm", "rounds", "seeds")
-    kinds = dict.fromkeys(("regret", "simple_regret", "seconds", "dictionary_size"), Estimate)
-    numbers = [(name, each.name) for name, kind in {**kinds, "difference": Difference}.items() for each in fields(kind)]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*plain, *(f"{name}_{part}" for name, part in numbers)])
-    for row in rows:
-        values = [getattr(getattr(row, name), part, None) for name, part in numbers]
-        shown = ["" if value is None else repr(value) for value in values]
-        writer.writerow([*(getattr(row, name) for name in plain), *shown])
-    return out.getvalue()

@@ -1,16 +1,15 @@
-"""One run: an algorithm on an environment with a seed, and what is measured of it."""
+"""One run: an algorithm is asked and told on an environment with a seed, and what is measured meanwhile."""
 
-import hashlib
 import inspect
-import json
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, get_args
 
 import torch
+from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
@@ -19,97 +18,79 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.experiments import live, own
-from torch_kbandits.experiments.directory import Checkpoint
-from torch_kbandits.experiments.live import Report
-from torch_kbandits.experiments.loop import PlayState, play
-from torch_kbandits.experiments.names import mapped
+from torch_kbandits.experiments import own
+from torch_kbandits.experiments.directory import Record, versions
 from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
-from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.references import EnvironmentExpert
+from torch_kbandits.experiments.spec import Trial
 from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.plotting.progress import StatusLine
 
-#: Part of every key: a new number makes recorded runs run again. It changes when a run measures something else.
-_MEASURE = 1
+#: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
+_REGRET_ROWS = 256
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
 
 
 @dataclass(frozen=True)
-class EnvironmentEntry:
-    """An environment by name: its options, and settings for the algorithms that play it."""
-
-    name: str
-    label: str
-    options: Mapping[str, Any]
-    settings: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class AlgorithmEntry:
-    """An algorithm by name: its options, and how many points it is asked for at a time."""
-
-    name: str
-    label: str
-    options: Mapping[str, Any]
-    batch: int | Literal["rule"] = 1
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run to make; a value that can be sent to another process.
+class Trace:
+    """What was measured while a bandit played.
 
     Args:
-        environment: the problem.
-        algorithm: what plays it.
-        settings: what the algorithm is given instead of what the environment knows.
-        rounds: T, the number of plays.
-        record_every: rounds between two recorded points.
-        seed: addresses the problem and the algorithm's randomness.
-        checkpoint_every: rounds between two checkpoints, at which the posterior is computed afresh; None for none.
+        rounds: the recorded rounds, counted from 1; the last is T.
+        regret: cumulative pseudo-regret after them, in reward units.
+        seconds: cumulative seconds of ask and tell after them; the environment's time is not in it.
+        dictionary_size: inducing points after them.
     """
 
-    environment: EnvironmentEntry
-    algorithm: AlgorithmEntry
-    settings: Mapping[str, Any]
-    rounds: int
-    record_every: int
-    seed: int
-    checkpoint_every: int | None = None
-
-    def config(self) -> dict[str, Any]:
-        """Return all that decides the outcome, without labels, as plain values."""
-        algorithm, environment = self.algorithm, self.environment
-        rounding = {} if self.checkpoint_every is None else {"checkpoint_every": self.checkpoint_every}
-        return rounding | own.portable(
-            {
-                "algorithm": {"name": algorithm.name, "options": dict(algorithm.options), "batch": algorithm.batch},
-                "environment": {"name": environment.name, "options": dict(environment.options)},
-                "settings": dict(self.settings),
-                "rounds": self.rounds,
-                "record_every": self.record_every,
-                "seed": self.seed,
-            }
-        )
-
-    @property
-    def key(self) -> str:
-        """A digest of ``config``: equal for runs that must come out equal, whatever they are called."""
-
-        def plain(value: Any) -> Any:  # 2 and 2.0 are the same to an algorithm
-            return int(value) if isinstance(value, float) and value.is_integer() else value
-
-        text = json.dumps([_MEASURE, mapped(self.config(), plain)], sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-    def __str__(self) -> str:
-        return f"{self.algorithm.label} on {self.environment.label}, seed {self.seed}"
+    rounds: list[int]
+    regret: list[float]
+    seconds: list[float]
+    dictionary_size: list[int]
 
 
-def plays(player: Any) -> bool:
-    """Whether an object, or those of a class, can be asked and told."""
-    return all(callable(getattr(player, name, None)) for name in ("ask", "tell"))
+def play(
+    bandit: Bandit, environment: AnyEnvironment, rounds: int, *, record_every: int = 1, batch: int | str = 1
+) -> Trace:
+    """Let a bandit play an environment and measure it.
+
+    Args:
+        bandit: told nothing yet; for contexts one with ``ContextualActions``.
+        environment: what is played, of so many rounds at least. The bandit gets no time from a ``DynamicEnvironment``:
+            its clock is its own rounds.
+        rounds: T, the number of plays.
+        record_every: rounds between two recorded points.
+        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
+            rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
+            one moment of a problem that changes: those of the first.
+    """
+    if isinstance(environment, DynamicEnvironment):
+        environment.check_rounds(rounds)
+    clock, center = time.perf_counter, environment.center
+    contexts = environment if isinstance(environment, ContextualEnvironment) else None
+    trace, played, seconds, t = Trace([], [], [], []), list[Tensor](), 0.0, 0
+    while t < rounds:
+        words: dict[str, Any] = {} if contexts is None else {"context": contexts.context(t)}
+        asking = dict(words)
+        if contexts is not None and contexts.actions is None:
+            asking["candidates"] = contexts.candidates(t)
+        if batch != 1:
+            asking["q"] = None if batch == "rule" else min(int(batch), rounds - t)
+        started = clock()
+        x = bandit.ask(**asking)[: rounds - t]
+        asked = clock()
+        X = x if contexts is None else contexts.joint_points(x, t)
+        y = environment.pull(X, t) - center
+        pulled = clock()
+        bandit.tell(x, y, **words)
+        seconds += clock() - pulled + asked - started
+        played.append(X)
+        t += len(X)
+        while (due := min((len(trace.rounds) + 1) * record_every, rounds)) <= t and trace.rounds[-1:] != [due]:
+            trace.rounds.append(due)
+            trace.seconds.append(seconds)
+            trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
+    regret = _regret(environment, played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
+    return replace(trace, regret=regret)
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
@@ -126,23 +107,16 @@ def build_environment(trial: Trial) -> AnyEnvironment:
 def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options."""
     given = {**trial.settings, **trial.algorithm.options}
-    words: dict[str, Any] = {
-        # No theorem can use a noise scale or a norm of 0.
-        "noise_scale": environment.noise_scale or None,
-        "norm_bound": environment.norm_bound or None,
-        "kernel": environment.kernel,
-        "regularization": environment.regularization,
-        "horizon": trial.rounds,
-        "environment": environment,  # for players that know the truth
-        **given,
-    }
-    words = {key: value for key, value in words.items() if value is not None}
+    words = {name: getattr(environment, name) for name in ("kernel", "regularization", "noise_scale", "norm_bound")}
+    # No theorem can use a noise scale or a norm of 0. The environment is for players that know the truth.
+    words = {key: value for key, value in words.items() if value not in (None, 0.0)}
+    words |= {"horizon": trial.rounds, "environment": environment, **given}
     if isinstance(words.get("kernel"), str | Mapping):
-        words["kernel"] = build_kernel(words["kernel"])
+        words["kernel"] = build_kernel("kernel", words["kernel"])
     space = _space(environment)
     known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
     if "beta" in words:
-        words["beta"] = build_width(words["beta"], known)
+        words["beta"] = build_width("beta", words["beta"], known)
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
     words |= {key: own.build_piece(key, value) for key, value in words.items() if own.is_piece(value)}
@@ -151,7 +125,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     name, made_by = own.what(trial.algorithm.name), own.maker(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
-        words["expert"] = _expert(trial, environment, words.pop("expert", None))
+        words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
     words = {key: value for key, value in {"seed": trial.seed, **words}.items() if key in takes} | space
     missing = [key for key, word in takes.items() if word.default is inspect.Parameter.empty and key not in words]
     if "prior" in takes:  # which stands for these
@@ -163,51 +137,19 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         )
     with own.making(trial.algorithm.name):
         bandit = algorithms.build(made_by, **words)
-    if not plays(bandit):
+    if not all(callable(getattr(bandit, call, None)) for call in ("ask", "tell")):
         raise InputError(f"{name} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
-    if trial.checkpoint_every is not None and not hasattr(bandit, "load_state_dict"):
-        raise InputError(
-            f"{name} cannot be kept on its way: give it state_dict() and load_state_dict(state), or leave "
-            "checkpoint_every out."
-        )
     return bandit
 
 
-def run_one(trial: Trial, directory: Path | None = None, report: Report | None = None) -> tuple[Record, list[str]]:
-    """Make one run, or go on with it, on one thread of torch and with torch's generator left as it was.
-
-    Args:
-        trial: which run.
-        directory: of the experiment, where checkpoints are if the trial keeps any; None to keep none.
-        report: called from time to time with how the run is doing.
-
-    Returns:
-        Its record, and the distinct warnings that it drew.
-    """
+def run_one(trial: Trial) -> tuple[Record, list[str]]:
+    """Make one run, with torch's generator left as it was; return its record and the distinct warnings it drew."""
     with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         environment = build_environment(trial)
         bandit = build_bandit(trial, environment)
-        checkpoint = Checkpoint(directory, trial.key)
-        state, kept = (PlayState(), []) if trial.checkpoint_every is None else checkpoint.restore(bandit)
-
-        def news() -> list[str]:
-            return [*kept, *(" ".join(str(warning.message).split()) for warning in caught)]
-
-        watch: Callable[[int], None] | None = None
-        if report is not None and isinstance(bandit, Bandit):
-            watch = _watcher(trial, bandit, environment.center, report)
-        trace = play(
-            bandit,
-            environment,
-            trial.rounds,
-            record_every=trial.record_every,
-            batch=trial.algorithm.batch,
-            state=state,
-            keep_every=trial.checkpoint_every,
-            keep=lambda state: checkpoint.keep(bandit, state, news()),
-            watch=watch,
-        )
+        words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
+        trace = play(bandit, environment, trial.rounds, **words)
         recommended = _recommended_mean(bandit, environment)
     config = trial.config()
     record = Record(
@@ -226,18 +168,21 @@ def run_one(trial: Trial, directory: Path | None = None, report: Report | None =
         recommended_mean=recommended,
         best_mean=float(environment.best_mean) if isinstance(environment, Environment) else None,
     )
-    return record, list(dict.fromkeys(news()))
+    return record, list(dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught))
 
 
-def _watcher(trial: Trial, bandit: Bandit, center: float, report: Report) -> Callable[[int], None]:
-    """Return what a run calls with the number of rounds that it has played; from time to time that is reported."""
-    line = StatusLine(bandit, interval=live.INTERVAL, center=center)
+# ---------------------------------------------------------------- inside
 
-    def watch(played: int) -> None:
-        if line.is_due:
-            report(live.Status(trial.key, str(trial), played, trial.rounds, line.read()))
 
-    return watch
+def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:
+    """Return the pseudo-regret of every play, (T,); ``played`` has the points of each batch."""
+    if not isinstance(environment, ContextualEnvironment | DynamicEnvironment):
+        return torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)])
+    regrets, t = [], 0
+    for X in played:
+        regrets.append(environment.regret(X, t))
+        t += len(X)
+    return torch.cat(regrets)
 
 
 def _space(environment: AnyEnvironment) -> dict[str, Any]:
@@ -245,31 +190,15 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     if isinstance(environment, ContextualEnvironment):
         if environment.actions is not None:
             return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
-        action_dim = environment.available(0).shape[1]
+        action_dim = environment.candidates(0).shape[1]
         return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
 
 
-def _expert(trial: Trial, environment: AnyEnvironment, noise_scale: Any) -> EnvironmentExpert:
-    """Return the environment as its own expert; with its own noise unless another standard deviation is given."""
-    if not isinstance(environment, DynamicEnvironment):
-        raise InputError(
-            f"{trial.algorithm.name} asks an expert about what changes, and {trial.environment.name!r} does not change "
-            "with time: play it on moving-peak, abrupt, drift or another environment that does."
-        )
-    if trial.algorithm.batch == "rule":
-        raise InputError(f"{trial.algorithm.name} has no batch rule: give batch a number, or leave it out.")
-    noise_scale = environment.noise_scale if noise_scale is None else noise_scale
-    return EnvironmentExpert(environment, noise_scale, trial.algorithm.batch)
-
-
 def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:
-    """Return the true mean of the recommended point; None if nothing was learned, as in an unfinished first batch.
-
-    None with contexts and on problems that change, too: what is best depends on them.
-    """
+    """Return the true mean of the recommended point; None if nothing was learned, or if it depends on the round."""
     if not isinstance(environment, Environment) or not hasattr(bandit, "recommend"):
         return None
     try:

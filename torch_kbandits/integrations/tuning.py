@@ -9,9 +9,7 @@ from torch_kbandits.candidates import Candidates
 from torch_kbandits.priors import LearnedPrior
 
 #: The most points of a dictionary, whose square is what a round costs; where the noise is small it would grow without
-#: end. Large, because a full one knows little about what is played later: with 30 points in place of 55 and 59, which
-#: 140 rounds of Hartmann's function called for at two seeds, the regret of the last 40 was 0.30 and 0.63, not 0.04 and
-#: 0.34. (Measured when a full dictionary kept its first points; points are exchanged now, so fewer might do.)
+#: end. Large, because a full one knows little about what is played later.
 LARGEST_DICTIONARY = 400
 
 #: See ``LearnedPrior``.
@@ -23,12 +21,9 @@ _SPREAD_EVERY = 8
 
 
 def is_spread(number: int, num_observations: int, num_initial: int) -> bool:
-    """Say whether an evaluation covers the space evenly, whatever was learned: the first ones and every eighth later.
+    """Say whether an evaluation, by its number from 0, covers the space evenly: the first ones and every eighth later.
 
-    Args:
-        number: of the evaluation, counted from 0.
-        num_observations: how many rewards the bandit was told.
-        num_initial: how many it is told before it chooses.
+    The first ones are those before ``num_initial`` rewards were told.
     """
     return num_observations < num_initial or number % _SPREAD_EVERY == 0
 
@@ -39,19 +34,10 @@ def tuning_prior(prior: LearnedPrior) -> LearnedPrior:
 
 
 def tuning_bandit(algorithm: str, candidates: Candidates, prior: LearnedPrior, *, seed: int, **settings: Any) -> Bandit:
-    """Return a bandit that was told nothing. A dictionary that can be capped is, at 400 points, without a word.
+    """Return a bandit of a registered name that was told nothing, under a prior as ``tuning_prior`` returns it.
 
-    Its prior is fitted as ``tuning_prior`` says.
-
-    Args:
-        algorithm: a registry name.
-        candidates: what may be played.
-        prior: what is fitted.
-        seed: addresses all randomness.
-        settings: further words of the algorithm, which come before the cap; None where one is not given.
-
-    Raises:
-        InputError: if a word does not fit.
+    A dictionary that can be capped is, at 400 points, without a word, unless the settings say otherwise; one that is
+    None is not given.
     """
     words = {name: value for name, value in settings.items() if value is not None or name == "max_dictionary"}
     known = registry.signature(algorithm).parameters

@@ -1,20 +1,66 @@
-"""What follows of changes of rank one at each of many points, as loops."""
+"""Products of changes of rank one with features, and what follows of them at each of many points, as loops.
+
+They are as fast as BLAS here, and their threads do not wait for each other where another process has a core.
+"""
 
 import numpy as np
 
-from torch_kbandits.loops.compiled import compiled
+from torch_kbandits.loops.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
-#: Rows at a time, whose moments stay in the fastest memory.
+#: Points at a time, whose moments stay in the fastest memory.
 _BLOCK = 512
+
+
+@compiled_within
+def multiply(first: int, stop: int, rows: Array, features: Array, out: Array, shift: int) -> None:
+    """Write products of rows (r, m) with features first … stop − 1 to columns of out, (r, …), from first − shift on.
+
+    Four rows at a time share what is read of the features (n, M), of which the first m columns count.
+    """
+    number, size, r = rows.shape[0], rows.shape[1], 0
+    while r + 4 <= number:
+        for i in range(first, stop):
+            value = features[i, 0]  # sums in the dtype of the features
+            a, b, c, d = rows[r, 0] * value, rows[r + 1, 0] * value, rows[r + 2, 0] * value, rows[r + 3, 0] * value
+            for j in range(1, size):
+                value = features[i, j]
+                a += rows[r, j] * value
+                b += rows[r + 1, j] * value
+                c += rows[r + 2, j] * value
+                d += rows[r + 3, j] * value
+            out[r, i - shift], out[r + 1, i - shift], out[r + 2, i - shift], out[r + 3, i - shift] = a, b, c, d
+        r += 4
+    while r < number:
+        for i in range(first, stop):
+            a = rows[r, 0] * features[i, 0]
+            for j in range(1, size):
+                a += rows[r, j] * features[i, j]
+            out[r, i - shift] = a
+        r += 1
+
+
+@compiled
+def products(first: int, stop: int, rows: Array, features: Array, out: Array) -> None:
+    """Write products of rows (r, m) with features (n, M) to out (r, n), those of points first … stop − 1.
+
+    Args:
+        first: point.
+        stop: the point after the last.
+        rows: (r, m), m > 0, of the dtype of the features.
+        features: of which the first m columns count.
+        out: (r, n).
+    """
+    for start in range(first, stop, _BLOCK):
+        multiply(start, min(start + _BLOCK, stop), rows, features, out, 0)
 
 
 @compiled
 def follow(
     first: int,
     stop: int,
-    products: Array,
+    rows: Array,
     columns: Array,
     last: Array,
     corners: Array,
@@ -22,7 +68,6 @@ def follow(
     spans: Array,
     steps: Array,
     features: Array,
-    size: int,
     mean: Array,
     variance: Array,
     spanned: Array,
@@ -32,41 +77,42 @@ def follow(
     Args:
         first: row.
         stop: the row after the last.
-        products: of the rows of the changes with the features, (c + r, n); first those of the c new columns.
+        rows: of the changes, (c + r, m), of the dtype of the features; first those of the c new columns.
         columns: kernel values of the points of the new columns, (c, n); the new ones are written there, too.
         last: what each row has for the new columns, (c + r, c).
         corners: what the new columns are divided by, (c,).
         scales: by how much of the square of a product variances change, (r,).
         spans: by how much of it what is spanned changes, (r,).
         steps: by how much of a product means change, (k, r).
-        features: (n, width), into whose columns from ``size`` on the new ones are written.
-        size: of the features before.
+        features: (n, width), of which the first m columns are known, and the next c are written.
         mean: (k, n).
         variance: (n,).
         spanned: (n,).
     """
-    joins, p = columns.shape[0], np.empty(_BLOCK)
+    number, size, joins = rows.shape[0], rows.shape[1], columns.shape[0]
+    p = np.zeros((number, _BLOCK))
     for start in range(first, stop, _BLOCK):
         end = min(start + _BLOCK, stop)
+        if size:
+            multiply(start, end, rows, features, p, start)
+        else:
+            p.fill(0.0)
         for c in range(joins):
             for b in range(c):
                 for i in range(start, end):
                     columns[c, i] -= last[c, b] * columns[b, i]
             for i in range(start, end):
-                columns[c, i] = (columns[c, i] - products[c, i]) / corners[c]
+                columns[c, i] = (columns[c, i] - p[c, i - start]) / corners[c]
                 features[i, size + c] = columns[c, i]
         for r in range(scales.shape[0]):
-            for i in range(start, end):
-                p[i - start] = products[joins + r, i]
             for c in range(joins):
                 if last[joins + r, c] != 0.0:
                     for i in range(start, end):
-                        p[i - start] += last[joins + r, c] * columns[c, i]
+                        p[joins + r, i - start] += last[joins + r, c] * columns[c, i]
             for i in range(start, end):
-                variance[i] += scales[r] * (p[i - start] * p[i - start])
-            if spans[r] != 0.0:
-                for i in range(start, end):
-                    spanned[i] += spans[r] * (p[i - start] * p[i - start])
+                square = p[joins + r, i - start] * p[joins + r, i - start]
+                variance[i] += scales[r] * square
+                spanned[i] += spans[r] * square
             for k in range(steps.shape[0]):
                 for i in range(start, end):
-                    mean[k, i] += steps[k, r] * p[i - start]
+                    mean[k, i] += steps[k, r] * p[joins + r, i - start]

@@ -200,8 +200,8 @@ class FactoredGP(ObservedGP):
         Raises:
             InputError: if a row is no observation, or the model has batch dimensions.
 
-        Cost: O(m²) for each, m basis points, and O(n); as a fresh fit if there are many, and once in some hundred
-        changes, to clear rounding. On a device, and where outputs differ in kernel or noise, as a fresh fit.
+        Cost: O(m²) for each, m basis points, and O(n). As a fresh fit if there are many, once in some hundred changes
+        to clear rounding, on a device, and where outputs differ in kernel or noise.
         """
         self._require_change()
         numbers, n = checks.whole_numbers("rows", rows), self.num_observations
@@ -284,8 +284,8 @@ class FactoredGP(ObservedGP):
     def with_pending(self, X: Tensor) -> Self:
         """Return a copy conditioned on its posterior mean at X (..., k, d): the mean stays and no variance rises.
 
-        It is the exact conditional of this posterior as a Gaussian process, for what is asked of ``posterior``; data,
-        dictionary and what the model knows of itself stay. Gradients reach through what it is asked at alone.
+        It is the exact conditional of this posterior as a Gaussian process; data, dictionary and what the model knows
+        of itself stay. Gradients reach through what it is asked at alone.
 
         Source: Desautels, Krause and Burdick, JMLR 2014 (GP-BUCB).
 
@@ -377,8 +377,7 @@ class FactoredGP(ObservedGP):
         strategy = cast(PredictionStrategy, strategy)
         if not strategy.is_finite():
             raise NumericalError(
-                f"The rewards add up to more than the dtype holds ({self.train_targets.dtype}), or a kernel value is "
-                "not finite: choose another unit, or check the kernel."
+                "The rewards add up to more than the dtype holds, or the kernel is not finite: take another unit."
             )
         if self._pending is not None:
             with torch.no_grad():

@@ -27,15 +27,6 @@ from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
 
-#: Of what else than data and noise a model is made, and what it must be.
-_PARTS: dict[str, tuple[type, str]] = {
-    "likelihood": (_GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch"),
-    "covar_module": (Kernel, "a GPyTorch kernel"),
-    "mean_module": (Mean, "a GPyTorch mean"),
-    "outcome_transform": (OutcomeTransform, "a BoTorch outcome transform"),
-    "input_transform": (InputTransform, "a BoTorch input transform"),
-}
-
 #: Of more points than this those that no observation is left of are dropped, once they are three in four.
 _MANY = 64
 
@@ -122,19 +113,15 @@ class ObservedGP(SingleTaskGP):
         outcome_transform: OutcomeTransform | None = None,
         input_transform: InputTransform | None = None,
     ) -> None:
-        parts = {
-            "likelihood": likelihood,
-            "covar_module": covar_module,
-            "mean_module": mean_module,
-            "outcome_transform": outcome_transform,
-            "input_transform": input_transform,
-        }
-        for name, part in parts.items():
-            checks.absent_or(name, part, *_PARTS[name])
+        checks.absent_or("likelihood", likelihood, _GaussianLikelihoodBase, "a Gaussian likelihood of GPyTorch")
+        checks.absent_or("covar_module", covar_module, Kernel, "a GPyTorch kernel")
+        checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
+        checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
+        checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
         if isinstance(likelihood, SparseOutlierGaussianLikelihood):
             raise InputError(
-                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to and "
-                "may scale with the prior variance: use BoTorch's RobustRelevancePursuitSingleTaskGP."
+                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to: use "
+                "BoTorch's RobustRelevancePursuitSingleTaskGP."
             )
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
             if likelihood is not None and other is not None:
@@ -152,12 +139,19 @@ class ObservedGP(SingleTaskGP):
             regularization = checks.positive("regularization", regularization)
             if train_Yvar is None:
                 _, batch_shape = SingleTaskGP.get_batch_dimensions(train_X, train_Y)
-                fixed = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
-                fixed.noise = train_X.new_tensor(regularization)
-                parts["likelihood"] = fixed.requires_grad_(False)
-        if mean_module is None:
-            parts["mean_module"] = ZeroMean()
-        super().__init__(train_X, train_Y, train_Yvar, **cast(dict[str, Any], parts))
+                likelihood = GaussianLikelihood(noise_constraint=Positive(), batch_shape=batch_shape).to(train_X)
+                likelihood.noise = train_X.new_tensor(regularization)
+                likelihood.requires_grad_(False)
+        super().__init__(
+            train_X,
+            train_Y,
+            train_Yvar,
+            likelihood=likelihood,
+            covar_module=covar_module,
+            mean_module=ZeroMean() if mean_module is None else mean_module,
+            outcome_transform=outcome_transform,
+            input_transform=input_transform,
+        )
         self._later_noise = None if train_Yvar is None else regularization
         self._check_time_column(train_X)
         # Points (..., k, d) that posteriors take as observed at their means; None for none.
@@ -280,16 +274,14 @@ class ObservedGP(SingleTaskGP):
         if noise is not None:
             if own is None and not isinstance(self.likelihood, GaussianLikelihood):
                 raise InputError(
-                    f"The {type(self.likelihood).__name__} of this model says itself what the noise of an observation "
-                    "is: leave noise and Yvar out."
+                    f"A {type(self.likelihood).__name__} says itself what the noise is: leave noise and Yvar out."
                 )
             new = FixedGaussianNoise(noise).noise  # rounded up and warned of as in the constructor
         elif isinstance(self.likelihood, FixedNoiseGaussianLikelihood):
             new = self.regularization.unsqueeze(-1) - getattr(self.likelihood, "second_noise", 0.0)
             if not bool(torch.isfinite(new).all()):
                 raise InputError(
-                    "There is no observation whose noise variance the new ones could have: give theirs, or make the "
-                    "model with a regularization."
+                    "No observation says what noise new ones have: give it, or make the model with a regularization."
                 )
             new = new.expand(*new.shape[:-1], k)
         else:
@@ -347,15 +339,11 @@ class ObservedGP(SingleTaskGP):
     def _require_change(self, *, of_observations: bool = True) -> None:
         """Refuse to change a model in place that cannot."""
         if self._is_batch():
-            raise InputError(
-                "Only models without batch dimensions change in place; the targets of this one have "
-                f"shape {tuple(self.train_targets.shape)}. Use condition_on_observations."
-            )
+            raise InputError("Only models without batch dimensions change in place. Use condition_on_observations.")
         is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
         if of_observations and is_ageing and self.likelihood.time_column is None:
             raise InputError(
-                "tell and remove need the time of each observation among its inputs: make the likelihood with "
-                "time_column instead of times."
+                "tell and remove need times among the inputs: make the likelihood with time_column instead of times."
             )
 
     def _check_time_column(self, train_X: Tensor) -> None:
@@ -367,8 +355,7 @@ class ObservedGP(SingleTaskGP):
             transformed = self._preprocess(train_X)
         if not torch.equal(transformed[..., column], train_X[..., column]):
             raise InputError(
-                f"The input transform changes column {column}, the time from which the likelihood takes ages: leave "
-                "it out, as Normalize(d, indices=[...]) does."
+                f"The input transform changes column {column}, the time: leave it out, as Normalize(indices=...) does."
             )
 
     def _checked(self, X: Any, Y: Any, Yvar: Any) -> tuple[Tensor, Tensor, Tensor | None]:

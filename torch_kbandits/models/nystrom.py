@@ -41,7 +41,6 @@ class NystromGP(FactoredGP):
     Source: Calandriello et al., COLT 2019, §3.1; Zenati et al., AISTATS 2022, Prop. 4.2. Differs: variances are in
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
-    ``tell`` changes the model itself, at the dictionary there is unless told otherwise.
 
     Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
     and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound
@@ -50,9 +49,8 @@ class NystromGP(FactoredGP):
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
         train_Y: rewards, (..., n, o) for o outputs.
-        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared. GPyTorch
-            rounds values below 1e-6 up to it and says so.
-            Without it every observation has variance ``regularization``.
+        train_Yvar: noise variance of each observation, shape of ``train_Y``, in units of ``train_Y`` squared; all have
+            ``regularization`` without it. GPyTorch rounds values below 1e-6 up to it and says so.
         inducing_points: the dictionary (..., m, d), in the space of ``train_X`` before any input transform.
         dictionary: a rule that chooses it from ``train_X`` instead; by default ``RidgeLeverageSampling()``.
         regularization: λ > 0, the noise variance, in units of the (transformed) rewards squared; then it is fixed.
@@ -64,8 +62,8 @@ class NystromGP(FactoredGP):
         outcome_transform: as in ``SingleTaskGP``, but None unless given.
         input_transform: as in ``SingleTaskGP``.
         learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
-            does, as suits a dictionary that may not grow; see ``CappedDictionary``. By default it is so under a rule
-            that says of the dictionary which it chose that it is full.
+            does, as suits a dictionary that may not grow; see ``CappedDictionary``. By default where a rule chose a
+            dictionary that is full.
         generator: randomness of the rule; torch's global generator unless given.
 
     Raises:
@@ -131,14 +129,13 @@ class NystromGP(FactoredGP):
 
         Source: Titsias, AISTATS 2009, Eq. 9, at inducing points that are not learned.
         """
-        if not self.training:
-            if prior_mode.off():
-                raise UnsupportedError(
-                    "A Nyström posterior does not follow from the prior and the observations alone, so forward does "
-                    "not give the prior in evaluation mode. For the prior: with gpytorch.settings.prior_mode(): "
-                    "model(X). For BoTorch's loo_cv: model.leave_one_out()."
-                )
+        if not self.training and prior_mode.on():
             return super().forward(x)
+        if not self.training:
+            raise UnsupportedError(
+                "A Nyström posterior does not follow from the prior and the observations alone. For the prior: with "
+                "gpytorch.settings.prior_mode(): model(X). For BoTorch's loo_cv: model.leave_one_out()."
+            )
         if x.shape[-2] == 0:
             raise EmptyHistoryError("There is nothing to fit: the model has no observations.")
         x = self.transform_inputs(x)
@@ -175,8 +172,7 @@ class NystromGP(FactoredGP):
         Raises:
             InputError: if shapes, dtypes or values do not fit, the model has batch dimensions, or the dictionary is
                 empty and none joins.
-            NumericalError: if rewards add up to more than the dtype holds, or a kernel value is not finite.
-            NotPositiveDefiniteError: if the kernel is not a covariance.
+            NumericalError: if rewards add up to more than the dtype holds, or the kernel is not a finite covariance.
 
         Cost: O(m²) for each observation, and a copy of the n there are; O(n m + m²) more for each point that joins. As
         a fresh fit, O(n m² + m³), if there are many, and once in some hundred changes, to clear rounding.
@@ -204,8 +200,7 @@ class NystromGP(FactoredGP):
             InputError: if the points do not fit, are none though there are observations, or the model has batch
                 dimensions.
             EmptyHistoryError: if a rule is to choose among no points.
-            NumericalError: if a kernel value is not finite.
-            NotPositiveDefiniteError: if the kernel is not a covariance.
+            NumericalError: if the kernel is not a finite covariance.
 
         Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """

@@ -50,16 +50,14 @@ class Outcome:
 class Limit:
     """A limit on an outcome c with posterior mean μ_c and deviation σ_c; give ``AtMost`` or ``AtLeast``.
 
-    "safe" plays only points of which c is surely within the limit, μ_c + β σ_c <= h where c is to be at most h. That
-    holds of no point before anything is known, so ``safe_seed`` names points known to be safe. While a point that may
-    be safe promises the most reward, safe points are played that are expected to show that it is. A learned prior is
-    trusted once it was fitted; before that only the seed is played.
+    "safe" plays only points of which c is surely within the limit, μ_c + β σ_c <= h where c is to be at most h, or that
+    ``safe_seed`` names. While a point that may be safe promises the most reward, safe points are played that are
+    expected to show that it is. A learned prior is trusted once it was fitted; before that only the seed is played.
 
     "optimistic" plays points of which c may be within the limit, μ_c − β σ_c <= h. Some plays break it; by how much
-    altogether grows more slowly than the rounds under the assumptions of the source. If no candidate is left, ``ask``
-    says so with an ``InfeasibleError``.
+    altogether grows more slowly than the rounds under the assumptions of the source.
 
-    Points pending do not count as seen here: only what was told makes a point safe.
+    Where nothing may be played ``ask`` raises an ``InfeasibleError``. Points pending do not count as seen here.
 
     Source: safe: Sui et al., "Safe exploration for optimization with Gaussian processes", ICML 2015, and Sui et al.,
     "Stagewise safe Bayesian optimization with Gaussian processes", ICML 2018; that only what looks best is worth

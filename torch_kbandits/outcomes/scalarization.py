@@ -26,19 +26,18 @@ RANDOM = "random"
 class Scalarization:
     """Several objectives, weighed against each other: ``Scalarization({"reward": "maximize", "cost": "minimize"})``.
 
-    A choice maximises the scalarised vector of what each objective may be: of the upper confidence bounds, or of one
-    Thompson draw of each. An objective to be minimised enters with the other sign. Each is divided by its prior
-    deviation, as given or as fitted last: the largest at a point played. So weights compare deviations, not units, and
-    a constant added to an objective changes no choice.
+    A choice maximises the scalarised vector of the upper confidence bounds of all objectives, or of a Thompson draw of
+    each. One to be minimised enters with the other sign. Each is divided by its prior deviation, as given or as
+    fitted last: the largest at a point played. So weights compare deviations, not units, and a constant added to an
+    objective changes no choice.
 
-    "linear" is Σ w_j v_j. It finds points on the convex hull of the Pareto front alone. "chebyshev" is
+    "linear" is Σ w_j v_j, which finds points on the convex hull of the Pareto front alone. "chebyshev" is
     min_j w_j (v_j − z_j) + a Σ_j w_j (v_j − z_j), which finds all of the front. The reference z is the worst of each
-    objective among the points played that no other one dominates, by posterior means, and a tenth of their range below.
+    objective on the front of the points played, by posterior means, and a tenth of its range below.
 
-    With "random" weights each choice has weights of its own, uniform on the simplex, so that a run covers the front.
-    They follow from the bandit's seed, the round, and how many points are pending. Given weights seek one point of it.
-    Objectives of weight 0 take no part. The width of the bandit is read from the posterior of each objective, so a
-    theorem's constants R and B are taken to hold for all of them, each in its own units.
+    With "random" weights each choice has weights of its own, uniform on the simplex, so that a run covers the front;
+    they follow from the seed, the round, and how many points are pending. Objectives of weight 0 take no part. The
+    width is read from the posterior of each objective, so a theorem's constants R and B are taken to hold for all.
 
     Source: Paria, Kandasamy and Póczos, "A flexible framework for multi-objective Bayesian optimization using random
     scalarizations", UAI 2019; the augmentation: Knowles, "ParEGO", 2006. Differs: the paper takes any reference.

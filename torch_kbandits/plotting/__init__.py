@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from torch_kbandits.exports import exports
+from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.plotting.columns import history_columns as history_columns
-    from torch_kbandits.plotting.dictionary import plot_dictionary as plot_dictionary
-    from torch_kbandits.plotting.dictionary import plot_leverage as plot_leverage
-    from torch_kbandits.plotting.front import ParetoFront as ParetoFront
-    from torch_kbandits.plotting.front import pareto_front as pareto_front
-    from torch_kbandits.plotting.front import plot_front as plot_front
+    from torch_kbandits.plotting.plays import ParetoFront as ParetoFront
+    from torch_kbandits.plotting.plays import history_columns as history_columns
+    from torch_kbandits.plotting.plays import pareto_front as pareto_front
+    from torch_kbandits.plotting.plays import plot_front as plot_front
+    from torch_kbandits.plotting.posterior import plot_dictionary as plot_dictionary
+    from torch_kbandits.plotting.posterior import plot_leverage as plot_leverage
     from torch_kbandits.plotting.posterior import plot_line as plot_line
     from torch_kbandits.plotting.posterior import plot_plane as plot_plane
+    from torch_kbandits.plotting.posterior import plot_saved as plot_saved
     from torch_kbandits.plotting.progress import Progress as Progress
-    from torch_kbandits.plotting.saved import plot_saved as plot_saved
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

@@ -1,6 +1,9 @@
-"""The posterior along one coordinate, mean and band, or over two, as maps; with what was played."""
+"""Figures: the posterior along one coordinate or over two, with what was played; leverage scores; the dictionary."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -9,13 +12,16 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.errors import InputError
+from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.extras import require
+from torch_kbandits.files import file_error
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.observations.columns import Number
 from torch_kbandits.plotting.section import Section, moments
 from torch_kbandits.plotting.style import (
     DICTIONARY,
+    FORMATS,
     PENDING,
     PLAYED,
     POSTERIOR,
@@ -26,6 +32,7 @@ from torch_kbandits.plotting.style import (
     legend_below,
     new_figure,
     plain_logarithmic,
+    write_figure,
 )
 
 #: The band of a bandit that uses no width.
@@ -176,6 +183,116 @@ def plot_plane(
     return whole
 
 
+def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
+    """Draw the ridge leverage scores τ(x) = σ²(x) / λ of the distinct points played that count.
+
+    A high score is a direction that little was learned about; rules such as ``RidgeLeverageSampling`` keep a point with
+    a probability in proportion to it. Nothing changes for the bandit.
+
+    Args:
+        bandit: whose, as of now.
+        ax: axes of matplotlib to draw on; None for a figure of its own. That figure is returned.
+
+    Raises:
+        EmptyHistoryError: if nothing was learned that counts.
+
+    Cost: O(n m²).
+    """
+    weights, history = bandit.weights, bandit.history
+    counts = weights > 0.0
+    if not bool(counts.any()):
+        raise EmptyHistoryError("Nothing was learned that counts, so there are no leverage scores: tell first.")
+    X = history.X[counts]
+    first, held = _distinct(X, bandit.inducing_points)
+    rounds = history.rounds[counts][first].cpu() + 1
+    scores = (moments(bandit, X).deviation.square() / bandit.regularization).cpu()
+    total = float((weights[counts].cpu() * scores).sum())
+    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
+    for which, label, words in (
+        (~held, "played, not in the dictionary", {"marker": "o", "facecolor": "none", "edgecolor": POSTERIOR}),
+        (held, "in the dictionary", {"marker": "D", "color": DICTIONARY}),
+    ):
+        if number := int(which.sum()):
+            ax.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=f"{label} ({number})", **words)
+    ax.set_yscale("log")
+    plain_logarithmic(ax.yaxis)
+    legend_below(ax)
+    said = f"effective dimension (their sum over all plays): {total:.3g}"
+    return labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", said)
+
+
+def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
+    """Draw how many distinct points were played by each round, and how many of those the dictionary holds now.
+
+    For a dictionary that only grows the second curve is its growth, but for points that joined when they were played
+    again. For one that is drawn afresh it says from which rounds its points are. How its size changed is recorded by
+    ``experiments.play``. Arguments, result and errors are those of ``plot_leverage``. Cost: O(n d).
+    """
+    history = bandit.history
+    if len(history.X) == 0:
+        raise EmptyHistoryError("Nothing was told, so there is nothing to draw: tell first.")
+    first, held = _distinct(history.X, bandit.inducing_points)
+    rounds, number = history.rounds[first].cpu(), int(history.rounds[-1]) + 1
+    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
+    for which, colour, label in (
+        (rounds, POSTERIOR, f"distinct points played ({len(rounds)})"),
+        (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
+    ):
+        counts = torch.bincount(which, minlength=number).cumsum(0).numpy()
+        ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)
+    ax.set_ylim(bottom=0.0)
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    legend_below(ax)
+    return labelled(ax, "round of the first play", "points")
+
+
+def plot_saved(
+    path: str | PathLike[str],
+    directory: str | PathLike[str],
+    *,
+    coordinates: Sequence[int | str] = (),
+    at: Tensor | None = None,
+    center: float = 0.0,
+    format: str = "png",
+) -> list[Path]:
+    """Draw the posterior of the bandit of a file that ``bandit.save`` wrote, its leverage scores and its dictionary.
+
+    Args:
+        path: of the file.
+        directory: where the figures go; made if it does not exist.
+        coordinates: by name or number, each of which gets a line; the first two get a plane. None for those of
+            ``plot_line`` and, where there are several coordinates, ``plot_plane``.
+        at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
+            for the latest point played.
+        center: constant to add to rewards.
+        format: "png", "pdf" or "svg".
+
+    Returns:
+        The files line (with the name of a coordinate that was asked for), plane, leverage and dictionary, the last two
+        only if something was told that counts. Errors are those of ``plot_line`` and ``Bandit.load``.
+    """
+    checks.one_of("format", format, FORMATS)
+    bandit = Bandit.load(path)
+    if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
+        at = bandit.history.X[-1]
+    words: dict[str, Any] = {"at": at, "center": checks.finite_number("center", center)}
+    lines = {f"line-{str(each).replace(' ', '-').replace('/', '-')}": each for each in coordinates} or {"line": None}
+    drawn = {name: plot_line(bandit, coordinate, **words) for name, coordinate in lines.items()}
+    if len(coordinates) != 1:
+        with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
+            drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
+    for name, draw in (("leverage", plot_leverage), ("dictionary", plot_dictionary)):
+        with suppress(EmptyHistoryError):
+            drawn[name] = draw(bandit)
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", directory, error) from error
+    for name, figure in drawn.items():
+        write_figure(Path(directory) / f"{name}.{format}", figure, bbox_inches="tight")
+    return [Path(directory) / f"{name}.{format}" for name in drawn]
+
+
 # ---------------------------------------------------------------- inside
 
 
@@ -251,3 +368,12 @@ def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
     if isinstance(owner, Number) and owner.log:
         getattr(ax, f"set_{which}scale")("log")
         plain_logarithmic(getattr(ax, f"{which}axis"))
+
+
+def _distinct(X: Tensor, dictionary: Tensor) -> tuple[list[int], Tensor]:
+    """Return the row of the first occurrence of each distinct point of X, in order, and which of them are members."""
+    rows: dict[bytes, int] = {}
+    for row, key in enumerate(row_keys(X)):
+        rows.setdefault(key, row)
+    members = set(row_keys(dictionary))
+    return list(rows.values()), torch.tensor([key in members for key in rows], dtype=torch.bool)

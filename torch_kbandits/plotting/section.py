@@ -1,6 +1,7 @@
 """The points at which a posterior is drawn: one or two coordinates vary, the others are fixed."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -52,7 +53,17 @@ def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = Non
         return None
     if asks_expert(bandit):
         return played[moments(bandit, played).mean.argmax(), None].clone()
-    return kinds.points(bandit.recommend(context=context, candidates=candidates), context, now).to(kinds.device)
+    best = bandit.recommend(context=context, candidates=candidates, time=present(bandit))
+    return kinds.points(best, context, now).to(kinds.device)
+
+
+def present(bandit: Bandit) -> Any:
+    """Return the current time as ``recommend`` takes it: a number or a date, None for the round."""
+    kind, now = bandit._state.clock.kind, bandit.now
+    if not kind or not kind.startswith("dates"):
+        return now if kind == "numbers" else None
+    date = datetime.fromtimestamp(now, UTC)
+    return date.replace(tzinfo=None) if kind == "dates" else date
 
 
 def asks_expert(bandit: Bandit) -> bool:

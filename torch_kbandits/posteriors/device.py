@@ -44,8 +44,8 @@ class DeviceSteps(Steps):
         return values @ torch.from_numpy(matrix.copy()).to(values)
 
     @override
-    def products(self, rows: Array, features: Tensor) -> Tensor:
-        return self.kept(rows)[0].to(features.dtype) @ features.mT
+    def products(self, rows: Array, memory: Tensor) -> Tensor:
+        return self.kept(rows)[0].to(memory.dtype) @ memory[:, : rows.shape[1]].mT
 
     @override
     def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -22,9 +23,6 @@ _BLOCK = 16
 
 #: What ``table_loops.follow`` takes of an update: rows, last, corners, scales, spans, steps.
 Arrays = tuple[Array, Array, Array, Array, Array, Array]
-
-#: Of so many rows at most each product is one of a matrix and a vector, which reads the matrix faster.
-_FEW_ROWS = 3
 
 
 class Steps(ABC):
@@ -50,8 +48,8 @@ class Steps(ABC):
         """Return values (n, m) that PyTorch computed where the points are times a matrix (m, r)."""
 
     @abstractmethod
-    def products(self, rows: Array, features: Any) -> Any:
-        """Return the products (r, n) of rows (r, m) with features. Cost: O(n m r), one read of the features."""
+    def products(self, rows: Array, memory: Any) -> Any:
+        """Return the products (r, n) of rows (r, m) with the first m columns of features (n, M). Cost: O(n m r)."""
 
     @abstractmethod
     def followed(self, update: Arrays, values: Any, features: Any, memory: Any, moments: Any) -> Any:
@@ -95,26 +93,24 @@ class HostSteps(Steps):
 
     @override
     def times(self, values: Tensor, matrix: Array) -> Array:
-        array = values.numpy()
-        return array @ np.ascontiguousarray(matrix, array.dtype)
+        return (values @ torch.from_numpy(np.ascontiguousarray(matrix)).to(values)).numpy()
 
     @override
-    def products(self, rows: Array, features: Array) -> Array:
-        rows = rows.astype(features.dtype, copy=False)
-        if len(rows) > _FEW_ROWS:
-            return rows @ features.T
-        products = np.empty((len(rows), len(features)), features.dtype)
-        for row, product in zip(rows, products, strict=True):
-            np.matmul(features, row, out=product)
-        return products
+    def products(self, rows: Array, memory: Array) -> Array:
+        out = np.zeros((len(rows), len(memory)), memory.dtype)
+        if rows.size:
+            rows = np.ascontiguousarray(rows, memory.dtype)
+            in_parts(table_loops.products, len(memory), _cost(rows, memory), rows, memory, out)
+        return out
 
     @override
     def followed(self, update: Arrays, values: Any, features: Array, memory: Array, moments: Any) -> Any:
-        (n, m), (rows, *rest) = features.shape, update
-        columns = np.empty((0, n)) if values is None else np.asarray(values, np.float64)
+        rows, last, *rest = update
+        columns = np.empty((0, len(features))) if values is None else np.asarray(values, np.float64)
         mean, variance, spanned = (each.copy() for each in moments)
-        words = self.products(rows, features), columns, *rest, memory, m, mean, variance, spanned
-        in_parts(table_loops.follow, n, 16 * n, *words)
+        rows = np.ascontiguousarray(rows, features.dtype)
+        words = rows, columns, last, *rest, memory, mean, variance, spanned
+        in_parts(table_loops.follow, len(features), _cost(rows, features), *words)
         return mean, variance, spanned
 
     @override
@@ -122,7 +118,8 @@ class HostSteps(Steps):
         self, gaussian: Gaussian, void: Array, features: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
         inside = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-        products = features.astype(np.float64, copy=False) @ gaussian.cov
+        doubles = torch.from_numpy(features.astype(np.float64, copy=False))
+        products = (doubles @ torch.from_numpy(gaussian.cov)).numpy()
         left = np.einsum("ij,ij->i", products, features, dtype=np.float64)
         spanned = inside - np.square(features @ void.T).sum(1) if len(void) else inside
         return expected + gaussian.mean @ features.T, prior - inside + left, spanned
@@ -134,6 +131,11 @@ class HostSteps(Steps):
     @override
     def left(self, variance: Array, taken: Array) -> Array:
         return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
+
+
+def _cost(rows: Array, features: Array) -> int:
+    """Return about how many numbers a loop reads for products of rows (r, m) with features, four rows at a time."""
+    return len(features) * (rows.shape[1] + 16) * (1 + len(rows) // 4)
 
 
 #: One for all.
@@ -179,7 +181,11 @@ class Features:
 
     def product(self, row: Array) -> Any:
         """Return the products (n,) of a row (m,) with them. Cost: O(n m)."""
-        return self.steps.products(row[None], self.known)[0]
+        return self.products(row[None])[0]
+
+    def products(self, rows: Array) -> Any:
+        """Return the products (r, n) of rows (r, m) with them. Cost: O(n m r)."""
+        return self.steps.products(rows, self.memory[: self.rows])
 
     def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
         """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
@@ -316,7 +322,7 @@ class Table:
     def rotated(self, rotation: Array) -> Self:
         """Return the table in coordinates Qᵀz, of which moments do not depend, given Q (m, r). Cost: O(n m r)."""
         features = self.features
-        block = features.steps.products(rotation.T, features.known).T
+        block = features.products(rotation.T).T
         return changed(self, features=features.rewritten(rotation.shape[1], [(0, block)]))
 
     def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:

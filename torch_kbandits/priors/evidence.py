@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
@@ -75,12 +76,11 @@ def fit_evidence(
     spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
     density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
 
-    The ε of a ``TemporalPrior`` is fitted jointly with the rest. The logarithm of its horizon, see
-    ``Memory.with_horizon``, is expected to be that of the time which the rewards span, within a decade. For other
-    memories the likelihood is no guide: noise that grows with the age says that old rewards lie further apart, which
-    they do not. Their number is that under which rewards are predicted best from those before them, one at a time; with
-    it come the kernel and λ that predict best, of those fitted to the latest rewards, ever fewer, as if nothing
-    changed, and of those under a prior on time.
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest, its horizon (``Memory.with_horizon``) being expected
+    within a decade of the time which the rewards span. For other memories the likelihood is no guide: noise that grows
+    with the age says that old rewards lie further apart, which they do not. Their number is that under which rewards
+    are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
+    latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
     Args:
         data: what is fitted to.
@@ -88,8 +88,7 @@ def fit_evidence(
         regularization: λ, if it is known.
         memory: which rewards count; all unless given.
         learn_memory: whether the number of the memory is learned; one that has none stays as it is.
-        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0. The mean of the rewards is
-            none where a bandit chose what was played.
+        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0.
         seed: of the points from which a fit starts.
         exact_up_to: the most distinct points of the exact density.
 
@@ -127,28 +126,16 @@ class _Start:
     def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
         """Return the best of some climbs; of many points one more, of the bound."""
         kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
-        posterior = self.posterior(data, kernel, self.regularization, memory, self.exact_up_to, learn)
+        words: Any = {"regularization": self.regularization, "memory": memory, "mean_variance": self.mean_variance}
+        posterior = MarginalPosterior(data, kernel, learn=learn, most=self.exact_up_to, **words)
         settled = posterior.maximize(self.seed, climbs)
         if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
-            many = self.posterior(data, deepcopy(kernel), self.regularization, memory, COVERED)
+            many = MarginalPosterior(data, deepcopy(kernel), most=COVERED, **words)
             if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
                 posterior = many
         if settled and learn and on_time:
             memory = memory.with_horizon(posterior.horizon)
         return _described(posterior, memory, settled)
-
-    def posterior(
-        self,
-        data: TrainingData,
-        kernel: Kernel,
-        regularization: float | None,
-        memory: Memory,
-        most: int,
-        learn: bool = False,
-    ) -> MarginalPosterior:
-        """Return what a climb maximises."""
-        variance = self.mean_variance
-        return MarginalPosterior(data, kernel, regularization, memory, learn=learn, most=most, mean_variance=variance)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -186,8 +173,8 @@ def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    counted = memory if counts else Stationary()
-    posterior = start.posterior(data, fit.kernel, fit.regularization, counted, start.exact_up_to)
+    words: Any = {"most": start.exact_up_to, "mean_variance": start.mean_variance}
+    posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
 
@@ -215,18 +202,8 @@ def _predictive_densities(
 ) -> Tensor:
     """Return how well memories predict, (G,): the sum of the log densities of rewards, each given those before it.
 
-    The posterior is the Nyström–DTC one with a dictionary of at most 128 points, which is the exact one where these
-    span the others.
-
-    Args:
-        fit: the kernel and λ.
-        memories: G of them, without a prior on time.
-        X: points (n, d), in the order of their times.
-        Y: rewards (n,) less their mean.
-        times: when each was made, (n,).
-        predicted: which of them are predicted, (p,).
-
-    Cost: O(G p u m²), u distinct points and m of them in the dictionary.
+    The posterior of points X (n, d) and rewards Y (n,), in the order of their times (n,), is the Nyström–DTC one with a
+    dictionary of at most 128 points; predicted are rows (p,). Cost: O(G p u m²), u distinct points and m of these.
     """
     points, places = distinct_in_order(X)
     here, Z = places[predicted], points[spanning(fit.kernel, points, _DICTIONARY)]

@@ -59,8 +59,6 @@ class ModelSpec:
 class Trials:
     """What each of K hypotheses u has shown. S_u are the rounds whose point it chose; σ and μ are of before the reward.
 
-    In double precision on the CPU, whatever the points are.
-
     Attributes:
         plays: n_u = |S_u|, (K,).
         rewards: Σ_{S_u} y, (K,).
@@ -134,16 +132,14 @@ class FamilyRule(ABC):
 class Family:
     """Several hypotheses, one of which may be true, and the rule by which they take turns.
 
+    A restart of the bandit forgets what they have shown. Cost: K times that of one hypothesis, in time and memory.
+
     Args:
         variants: the hypotheses, K >= 1. Of equals the first is preferred.
         rule: ``Balancing``, ``Elimination``, ``Sampling`` or ``Prediction``.
 
     Raises:
         InputError: if an argument does not fit.
-
-    A restart of the bandit forgets what the hypotheses have shown.
-
-    Cost: K times that of one hypothesis, in time and memory.
     """
 
     variants: tuple[ModelSpec, ...]
@@ -186,8 +182,7 @@ def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
     if not any(part.has_lengthscale for part in _parts(kernel)):
         raise InputError(
-            f"No part of this {type(kernel).__name__} has a length scale to multiply by scales: give kernels=, one for "
-            "each hypothesis."
+            f"This {type(kernel).__name__} has no length scale to multiply: give kernels=, one for each hypothesis."
         )
     factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
     return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
@@ -229,12 +224,10 @@ class Balancing(FamilyRule):
     with ξ_t = 2R² ln(K π² t² / 6δ). The v of the maximum is never rejected, so one hypothesis always stays. The leader
     is the one that plays next.
 
-    Source: Ziomek, Adachi and Osborne, "Bayesian optimisation with unknown hyperparameters: regret bounds
-    logarithmically closer to optimal", NeurIPS 2024, LB-GP-UCB. Differs: hypotheses are any, not length scales alone,
+    Source: Ziomek, Adachi and Osborne, NeurIPS 2024, LB-GP-UCB. Differs: hypotheses are any, not length scales alone,
     so the information gain in R_u is the realised one in place of a rate in the length scale; those that have not
-    played take no part in the comparison, where the authors' code waits for all; of equal bounds the first plays. All
-    hypotheses learn from all rewards, as there. The bounds hold for a mean reward that stays, so with a memory, and
-    with contexts, in which the rounds of two hypotheses differ in what could be earned, there is no theorem.
+    played take no part in the comparison, where the authors' code waits for all; of equal bounds the first plays. With
+    a memory, and with contexts, in which hypotheses differ in what could be earned, there is no theorem.
 
     Args:
         failure_probability: δ in (0, 1).
@@ -306,10 +299,8 @@ class Elimination(FamilyRule):
     in one round none of the family is true: the one that is refuted by least stays, and goes on alone. The leader is
     the one, of those left, that predicted best.
 
-    Source: Ziomek, Adachi and Osborne, "Time-varying Gaussian process bandits with unknown prior", AISTATS 2025,
-    PE-GP-UCB; Sandberg and Chehreghani, "Efficient prior selection in Gaussian process bandits with Thompson
-    sampling", 2025, PE-GP-TS. Differs: one stays in any case; σ of rewards told together is that of before all of
-    them; of equal scores the first hypothesis' is played.
+    Source: Ziomek, Adachi and Osborne, AISTATS 2025, PE-GP-UCB; Sandberg and Chehreghani, 2025, PE-GP-TS. Differs: one
+    stays in any case; σ of rewards told together is that of before all of them; of equal scores the first is played.
 
     A hypothesis that explains more than the truth needs, such as too short a length scale, is never refuted, and its
     bounds are the highest: the family explores like the most careful of its members. Give few, near each other.
@@ -353,14 +344,11 @@ class Sampling(FamilyRule):
     function, is a draw of the posterior. The leader is the most probable hypothesis.
 
     log p(data | u) is the sum of what was predicted: of each reward, or of all that were told together, given those
-    before. For exact posteriors of rewards that all count it is the log marginal likelihood. With a dictionary or a
-    memory it is what that posterior predicted, and rewards told together are predicted each on its own, unless they
-    are the first.
+    before. For exact posteriors of rewards that all count it is the log marginal likelihood; with a dictionary or a
+    memory rewards told together are predicted each on its own, unless they are the first.
 
-    Source: Sandberg and Chehreghani, "Efficient prior selection in Gaussian process bandits with Thompson sampling",
-    2025, HP-GP-TS. Differs: any posterior, memory and rule of acquisition. The regret bound is for functions drawn from
-    the prior of a hypothesis that was drawn from P; nothing is rejected, so a family without the truth in it still
-    converges to what predicts best.
+    Source: Sandberg and Chehreghani, 2025, HP-GP-TS. Differs: any posterior, memory and rule of acquisition. The regret
+    bound is for functions drawn from the prior of a hypothesis that was drawn from P; nothing is rejected.
 
     Args:
         probabilities: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
@@ -408,9 +396,8 @@ class Prediction(FamilyRule):
     Every reward scores every hypothesis, whichever chose its point: none need play in order to be judged. It goes
     with kernels, means, λ and memories alike. Before any reward the first plays.
 
-    Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
-    Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
-    selection). Differs: a round is what is told in one call. No regret bound is known.
+    Source: Raftery, Kárný and Ettler, Technometrics 2010: model probabilities with forgetting factor α, of which the
+    largest is taken (dynamic model selection). Differs: a round is what is told in one call. No regret bound is known.
 
     Args:
         score_discount: α in (0, 1], the factor by which a score loses weight in a round; 1 where the function does not

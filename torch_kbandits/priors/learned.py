@@ -45,17 +45,14 @@ class LearnedPrior:
     """A prior that is fitted to the rewards that count, again and again as more of them come.
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
-    and the units of rewards. The first points are spread over the candidates, whatever the algorithm. Then the prior is
-    fitted whenever there are a quarter more rewards, and the posterior computed anew under it; pending points stay so.
-    In between the algorithm plays as if the prior were known: no theorem covers a run. Multiplying all rewards by a
-    positive number, or adding one to them, changes no choice where nothing that is given has their units.
+    and the units of rewards, so that these change no choice. The first points are spread over the candidates, whatever
+    the algorithm. Then the prior is fitted whenever there are a quarter more rewards, and the posterior computed anew
+    under it; pending points stay so. In between the algorithm plays as if the prior were known: no theorem covers it.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
-    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is no
-    number, but a value for each arm or a function: it says where to look.
-
-    A value: what a bandit fitted is ``bandit.prior``. A ``KernelBanditWarning`` says once what is odd about a fit of 50
-    rewards or more.
+    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is a
+    value for each arm or a function: it says where to look. A ``KernelBanditWarning`` says once what is odd about a fit
+    of 50 rewards or more.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
@@ -67,13 +64,11 @@ class LearnedPrior:
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
             likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
             in force is ``bandit.memory``. See ``fit_evidence``.
-        clip: whether rewards far below the others count as less far below, so that a penalty for what fails does not
-            become the unit in which all others are equal; see ``floor_below``, of the first ``num_initial`` different
-            rewards. A warning says so the first time. Under a memory or a trigger nothing is clipped, since the
-            level of rewards may change, nor under a mean that is given.
-        num_initial: rewards before the first fit, at least 2. Until then points are spread, unless kernel, λ and mean
-            are known or the mean is no number. Then the algorithm plays with units that are fitted to two rewards or
-            more and, where it is not known, the kernel to start from.
+        clip: whether rewards far below the others, such as a penalty for what fails, count as less far below, with a
+            warning the first time; see ``floor_below``, of the first ``num_initial`` different rewards. Not under a
+            memory or a trigger, since the level of rewards may change, nor under a mean that is given.
+        num_initial: rewards before the first fit, at least 2. Until then points are spread, or the algorithm plays
+            under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
 
@@ -110,10 +105,7 @@ class LearnedPrior:
         if self.mean is not None:
             object.__setattr__(self, "mean", own_mean(self.mean))
         if self.is_known and not self.learn_memory:
-            raise InputError(
-                "Nothing is left to learn: kernel, regularization and mean are given, and no parameter of the kernel "
-                "is free. Give a Prior of them, or say learn_memory=True."
-            )
+            raise InputError("Nothing is left to learn: all is given. Give a Prior, or say learn_memory=True.")
 
     @property
     def is_known(self) -> bool:
@@ -130,13 +122,7 @@ class LearnedPrior:
         return self.kernel is not None and not any(parameter.requires_grad for parameter in self.kernel.parameters())
 
     def is_due(self, number: int, last: LastFit, num_forgotten: int) -> bool:
-        """Say whether to fit again.
-
-        Args:
-            number: how many rewards were learned.
-            last: the fit before.
-            num_forgotten: how many of them, the first, a restart forgot.
-        """
+        """Say whether to fit again, once so many rewards were learned of which a restart forgot the first ones."""
         if not last.number:
             return number >= 2
         if last.number <= num_forgotten:
@@ -183,10 +169,11 @@ class LearnedPrior:
         units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
         if units_only:
             return self._unfitted(units, len(spans), groups), memory, ()
+        kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
-            self._kernel(units, len(spans), groups),
-            regularization=self._noise(units),
+            kernel,
+            regularization=noise,
             memory=None if memory is None else memory.scaled(units.scale**-2),
             learn_memory=self.learn_memory,
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
@@ -200,8 +187,7 @@ class LearnedPrior:
 
     def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
         """Return the prior of units alone."""
-        noise = self._noise(units)
-        kernel = self._kernel(units, dimension, groups)
+        kernel, noise = self._given(units, dimension, groups)
         return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
 
     def _kept(self, prior: Prior) -> Prior:
@@ -214,14 +200,12 @@ class LearnedPrior:
         """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
         return spans if self.kernel is None else None
 
-    def _noise(self, units: Units) -> float | None:
-        return None if self.regularization is None else self.regularization / units.scale**2
-
-    def _kernel(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Kernel:
-        """Return the kernel to start from, in units."""
+    def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
+        """Return the kernel to start from and λ, if it is known, in units."""
+        noise = None if self.regularization is None else self.regularization / units.scale**2
         if self.kernel is None:
-            return default_kernel(dimension, groups)
-        return units.kernel(self.kernel) if self._knows_kernel else self.kernel
+            return default_kernel(dimension, groups), noise
+        return (units.kernel(self.kernel) if self._knows_kernel else self.kernel), noise
 
 
 def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True, seed: int = 0) -> Prior:
@@ -257,27 +241,16 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
 
 
 def given_prior(prior: Prior | LearnedPrior) -> Prior:
-    """Return a prior, where none can be learned.
-
-    Raises:
-        InputError: if it is to be learned.
-    """
+    """Return a prior, or refuse one that is to be learned."""
     if isinstance(prior, LearnedPrior):
-        raise InputError(
-            "A family has hypotheses that are given, so none is learned: give a Prior or a kernel, or leave out the "
-            "family."
-        )
+        raise InputError("A family has hypotheses that are given: give a Prior or a kernel, or leave out the family.")
     return prior
 
 
 def prior_of(
     prior: Prior | LearnedPrior | None, kernel: Kernel | None, regularization: float | None, mean: PriorMean | None
 ) -> Prior | LearnedPrior:
-    """Return the prior that is given, as one word or as its parts.
-
-    Raises:
-        InputError: if both are given, or a part is missing or does not fit.
-    """
+    """Return the prior that is given, as one word or as its parts; refuse both, or a part that is missing."""
     parts = {"kernel": kernel, "regularization": regularization, "mean": mean}
     if prior is not None:
         checks.instance("prior", prior, (Prior, LearnedPrior), "a Prior or a LearnedPrior")

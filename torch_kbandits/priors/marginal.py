@@ -3,16 +3,19 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
 from botorch.optim.closures import ForwardBackwardClosure
+from botorch.optim.closures.core import NdarrayOptimizationClosure
 from botorch.optim.core import OptimizationStatus, scipy_minimize
-from botorch.optim.utils import get_parameters_and_bounds
+from botorch.optim.utils import get_bounds_as_ndarray, get_parameters_and_bounds
 from gpytorch.constraints import Positive
 from gpytorch.kernels import Kernel
 from gpytorch.priors import LogNormalPrior, NormalPrior
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -48,7 +51,7 @@ _REACH = 10.0
 #: fits the best of three was more than 0.1 nats below the best of seven in 3, of one in 7.
 CLIMBS, _MOST_CLIMBS = 3, 6
 
-Values = dict[str, Tensor]
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +86,7 @@ class MarginalPosterior:
     """The log density of rewards and parameters, log N(y | 0, K + Σ) + log p(parameters), as a function of these.
 
     Args:
-        data: what is fitted to.
+        data: what is fitted to; if nothing of it counts it is refused.
         kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
         regularization: λ, if it is known.
         memory: which rewards count, and with what noise.
@@ -95,14 +98,9 @@ class MarginalPosterior:
     Attributes:
         parameters: by name; that of λ is its logarithm, ``noise``, and that of ε that of its horizon, ``horizon``.
         bounds: the least and the largest value of each.
-        points: the distinct points that are used, (u, d).
-        num_points: how many there are.
+        points: the distinct points that are used, (u, d), of ``num_points``.
         Y: the rewards that are used, (n,).
         keeps_noise: whether each of them has noise variance λ.
-        names: those of the data.
-
-    Raises:
-        InputError: if nothing counts.
     """
 
     def __init__(
@@ -211,9 +209,7 @@ class MarginalPosterior:
     def bounded(self, other: "MarginalPosterior") -> float:
         """Bound the density from now on, through a dictionary chosen under the kernel as it is and another's λ.
 
-        Returns:
-            What the dictionary leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point: a bound makes λ too large by
-            about twice this share of it.
+        Returned is what it leaves of the points, ½ tr Σ⁻¹(K − Q), in nats a point: λ is too large by twice this share.
         """
         with torch.no_grad():
             self._log_noise.copy_(other._log_noise)
@@ -251,30 +247,23 @@ class MarginalPosterior:
         """
         if not self.parameters:
             return True
-        given = best = self._values()
+        closure = NdarrayOptimizationClosure(
+            ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters), self.parameters
+        )
+        given = best = closure.state
         bounds, highest = self._within_reach(), -math.inf
-        closure = ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters)
         for climb in range(_MOST_CLIMBS):
             if climb >= climbs and highest > -math.inf:
                 break
-            if climb:
-                self._move_to(_near(given, bounds, generator_for(seed, climb, "fit")))
+            start = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
             try:
-                result = scipy_minimize(closure, self.parameters, bounds, options={"maxiter": 200})
+                result = scipy_minimize(closure, self.parameters, bounds, x0=start, options={"maxiter": 200})
             except NumericalError:  # some line searches look far away
                 continue
             if result.status != OptimizationStatus.FAILURE and -result.fval > highest:
-                best, highest = self._values(), -result.fval
-        self._move_to(best)
+                best, highest = closure.state, -result.fval
+        closure.state = best
         return highest > -math.inf
-
-    def _values(self) -> Values:
-        return {name: value.detach().clone() for name, value in self.parameters.items()}
-
-    def _move_to(self, values: Values) -> None:
-        with torch.no_grad():
-            for name, value in values.items():
-                self.parameters[name].copy_(value)
 
     def _within_reach(self) -> dict[str, tuple[Any, Any]]:
         """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
@@ -282,12 +271,23 @@ class MarginalPosterior:
         What has no least value is a raw parameter, of which a length scale is about e to the power of it where small.
         """
         reached = {}
-        for name, value in self._values().items():
+        for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
-                lower = value.clamp_max(0.0) - _REACH
+                lower = value.detach().clamp_max(0.0) - _REACH
             reached[name] = lower, torch.inf if upper is None else upper
         return reached
+
+    def _near(self, given: Array, bounds: dict[str, tuple[Any, Any]], generator: torch.Generator) -> Array:
+        """Return parameters near those given: times log-normal factors of deviation 1, or if below 0 plus."""
+        lower, upper = cast(Array, get_bounds_as_ndarray(self.parameters, bounds)).T
+        steps = [
+            torch.randn(value.numel(), generator=generator, dtype=torch.float64, device="cpu")
+            for value in self.parameters.values()
+        ]
+        step = torch.cat(steps).numpy()
+        moved = np.where(lower >= 0.0, given * np.exp(step), given + step)  # raw, and a logarithm where small
+        return np.clip(moved, lower, upper)
 
 
 def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
@@ -296,22 +296,11 @@ def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
     return greedy_pivots(PlayedPoints(points, kernel, ones, ones), most, 1e-8)
 
 
-def _near(given: Values, bounds: dict[str, tuple[Any, Any]], generator: torch.Generator) -> Values:
-    """Return parameters near those given: times log-normal factors of deviation 1 if none is negative, else plus."""
-    values = {}
-    for name, value in given.items():
-        step = torch.randn(value.shape, generator=generator, dtype=torch.float64, device="cpu").to(value)
-        lower, upper = (torch.as_tensor(bound).to(value) for bound in bounds[name])
-        moved = value * step.exp() if bool((lower >= 0.0).all()) else value + step  # raw, and a logarithm where small
-        values[name] = torch.minimum(torch.maximum(moved, lower), upper)
-    return values
-
-
 def _log_density(covariance: Tensor, y: Tensor) -> Tensor:
     """Return log N(y | 0, C), 0-dim.
 
     With α = C⁻¹ y its gradients are ½ (α αᵀ − C⁻¹) and −α, for less than they cost through the factor: what is added
-    to the value is 0 and has these gradients. Cost: O(u³), once for value and gradients together.
+    to the value is 0 and has these gradients. Cost: O(u³), once for all.
     """
     factor, targets = jittered_cholesky(covariance.detach()), y.detach()
     solved = torch.cholesky_solve(targets.unsqueeze(-1), factor).squeeze(-1)

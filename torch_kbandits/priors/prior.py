@@ -98,8 +98,7 @@ class TabulatedMean:
         places = [self._places.get(key) for key in row_keys(X)]
         if None in places:
             raise InputError(
-                f"mean has a value for each arm, and {X[places.index(None)].tolist()} is none: give mean as a "
-                "function of points (n, d)."
+                f"mean has no value for {X[places.index(None)].tolist()}: give it as a function of points."
             )
         return self._values[cast(list[int], places)]
 
@@ -126,11 +125,9 @@ def own_mean(mean: PriorMean) -> PriorMean:
 
 
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
-    """Return a prior mean as a GPyTorch mean of the points of candidates.
+    """Return a prior mean, as ``own_mean`` returns it, as a GPyTorch mean of the points of candidates.
 
-    Args:
-        candidates: what may be played; where their points know the time a mean depends on it only if it says so.
-        mean: as ``own_mean`` returns it. With contexts points are (context, action).
+    Where these know the time the mean depends on it only if it says so. With contexts points are (context, action).
 
     Raises:
         InputError: if it is of another size, or is not finite at an example.

@@ -88,19 +88,17 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
 
     A few rewards far below the others, such as penalties of evaluations that failed, would be the unit in which all
     others are equal. So no reward counts as more than twenty times as far below the median as the best is above it;
-    and if one lies there, none as more than five times as far. Of equal rewards one counts, so that the median
-    is none of them where many have the same penalty. Units change nothing.
+    and if one lies there, none as more than five times as far. Of equal rewards one counts. Units change nothing.
 
     Of few rewards the best is easily near the median by chance: that k of them lie within a share s of the range has a
-    probability like s to the k-th power. So where k < 4 different rewards are above the median, 20 becomes 20 to the
-    power of 4 / k.
+    probability like s to the k-th power. So where k < 4 different rewards are above the median, 20 becomes 20^(4 / k).
 
     Args:
         Y: rewards (n,), of which fewer than half of the different ones are far below; else the floor is of no use.
-        lowest: the lowest reward of all, if there are more; in units of Y.
+        lowest: the lowest reward of all, if there are more.
 
     Returns:
-        The floor in units of Y; minus infinity if there are fewer than three different rewards.
+        The floor; minus infinity if there are fewer than three different rewards.
     """
     different = Y.unique()
     if len(different) < 3:
@@ -133,10 +131,7 @@ class Units:
     def of(cls, Y: Tensor, *, centered: bool, floor: float, spans: Tensor | None) -> "Units":
         """Return the units of rewards (n,), of which it may be known that their mean is 0.
 
-        The deviation is 1 where it is nothing but rounding.
-
-        Raises:
-            InputError: if they differ by so much, or so little, that squares overflow or underflow.
+        The deviation is 1 where it is nothing but rounding; one whose square over- or underflows is refused.
         """
         Y = Y.clamp_min(floor)
         # A power of two near the largest, so that no square overflows and nothing is rounded otherwise.
@@ -168,12 +163,9 @@ class Units:
         return _scaled(deepcopy(kernel), self.scale**-2)
 
     def prior(self, kernel: Kernel, noise: float, mean: PriorMean | None) -> Prior:
-        """Return a prior in units of rewards and of points as they are, of which nothing is free.
+        """Return a prior of rewards and points as they are, of which nothing is free, from kernel and λ in these units.
 
-        Args:
-            kernel: in these units; it stays as it is.
-            noise: λ in these units.
-            mean: the prior mean in units of rewards; None for the centre.
+        The mean is in units of rewards, None for the centre.
         """
         base, variance = deepcopy(kernel), 1.0
         if type(base) is ScaleKernel and base.active_dims is None and not base.batch_shape:
@@ -185,14 +177,10 @@ class Units:
 
 
 def column_spans(X: Tensor, ranges: Tensor | None = None, groups: Sequence[int] | None = None) -> Tensor:
-    """Return the length of the range of each column, (d,), in double precision.
+    """Return the length of the range of each column, (d,), in double precision: as known, else of points X (n, d).
 
-    A column in which all is equal but for rounding has none: its size takes the place, or 1 if all is 0.
-
-    Args:
-        X: points (n, d), n >= 1, that say how far columns go of which it is not known.
-        ranges: what is known, (2, d), as in ``Candidates.ranges``; nothing unless given.
-        groups: of each column the number of its parameter: columns of one have one range.
+    A column in which all is equal but for rounding has none: its size takes the place, or 1 if all is 0. Known are
+    ranges (2, d), as in ``Candidates.ranges``. Columns of one group, see ``default_kernel``, have one range.
     """
     rounding = _ROUNDING * torch.finfo(X.dtype).eps
     least, largest = X.double().aminmax(dim=0)

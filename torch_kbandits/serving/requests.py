@@ -59,7 +59,11 @@ def fingerprint(operation: str, request: Mapping[str, Any]) -> str:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=12).hexdigest()
+    try:
+        content = json.dumps(value, sort_keys=True, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:  # in a call from Python
+        raise InputError(f"A request must be what JSON holds: {str(error)[:200]}.") from None
+    return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
 def time_of(request: Mapping[str, Any]) -> Any:

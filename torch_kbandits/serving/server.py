@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
 from operator import itemgetter
 from socketserver import ThreadingTCPServer
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, cast
 
 from torch_kbandits import checks
@@ -125,7 +125,7 @@ class _Server(ThreadingTCPServer):
         self.seconds, self.counts = defaultdict[str, deque[float]](lambda: deque(maxlen=1000)), Counter[str]()
         #: Since when a client is waited for, by its connection; infinity while a request is carried out.
         self.waiting: dict[socket.socket, float] = {}
-        self.is_stopping, self._start = False, time.monotonic()
+        self.measuring, self.is_stopping, self._start = Lock(), False, time.monotonic()
         self.address_family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         super().__init__(cast(Any, address), _Connection)
 
@@ -211,8 +211,9 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = closes
             self.server.waiting[self.connection] = math.inf
             answer = self._answer(operation, parsed(body))
-            self.server.seconds[operation].append(time.perf_counter() - start)
-            self.server.counts[operation] += 1
+            with self.server.measuring:
+                self.server.seconds[operation].append(time.perf_counter() - start)
+                self.server.counts[operation] += 1
             self._send(200, *answer)
         except KernelBanditError as error:
             self._refuse(status_of(error), type(error).__name__, str(error))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Parameter(ABC):
     when: Any
 
     #: Whether values that are close are alike.
-    is_ordered: ClassVar[bool] = True
+    is_ordered: Any = True
 
     @property
     @abstractmethod
@@ -213,7 +213,7 @@ class Integer(Parameter):
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
         if self.log and not (self.step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
             got = f"{self.low} to {self.high} and step {self.step}"
-            raise InputError(f"an Integer with log=True must have step 1 and be from 1 to at most 2^40, got {got}.")
+            raise InputError(f"an Integer with log=True must have step 1 and be from 1 to 2^40, got {got}.")
         object.__setattr__(self, "high", self.high - (self.high - self.low) % self.step)
         if self.count > (_MOST_ROLLED if self.when else _MOST_CELLS):
             most = "2^44 values where it has conditions" if self.when else "2^50 values"
@@ -256,9 +256,10 @@ class Integer(Parameter):
 
 @dataclass(frozen=True)
 class Categorical(Parameter):
-    """One of several values without order. Any two of them are at distance 1.
+    """One of several values. Without an order any two of them are at distance 1.
 
     Two values are the ends of one coordinate; more have a coordinate each, 1/√2 for the value taken and 0 otherwise.
+    With an order they have one coordinate, at equal distances, as whole numbers have.
 
     Values are told apart by identity first, then by type and ``==``, then by ``==`` alone. So True and 1 may be two
     choices, and NaN or a function may be one.
@@ -266,15 +267,15 @@ class Categorical(Parameter):
     Args:
         choices: the values, of any kind, in an order that stays; at least one.
         when: when it is there, as in ``Float``.
+        is_ordered: whether values that are close in the list are alike.
     """
-
-    is_ordered = False
 
     choices: Sequence[Any]
     when: Mapping[str, Any] | Conditions = ()
+    is_ordered: bool = False
 
     def __post_init__(self) -> None:
-        checks.keep(self, when=_conditions, choices=checks.entries)
+        checks.keep(self, when=_conditions, choices=checks.entries, is_ordered=checks.flag)
         if not self.choices:
             raise InputError("choices must have at least one entry, got none.")
 

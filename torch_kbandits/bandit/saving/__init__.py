@@ -2,8 +2,8 @@
 
 from torch_kbandits.bandit.saving.bandits import loaded, save
 from torch_kbandits.bandit.saving.container import read, write
-from torch_kbandits.bandit.saving.states import restored, state_of
+from torch_kbandits.bandit.saving.states import check_same, restored, state_of
 from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
 
-__all__ = ["NotRebuildableError", "describe", "loaded", "read", "rebuild", "restored"]
+__all__ = ["NotRebuildableError", "check_same", "describe", "loaded", "read", "rebuild", "restored"]
 __all__ += ["save", "settings_of", "state_of", "write"]

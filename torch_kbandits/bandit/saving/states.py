@@ -114,7 +114,7 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
             "load it with the version of torch_kbandits that saved it."
         )
     try:
-        _check_same(state["config"], settings(kind, config))
+        check_same(state["config"], settings(kind, config))
         if checksum({name: part for name, part in state.items() if name != "checksum"}) != state["checksum"]:
             raise InputError("it is not as it was saved")
         return _restored(config, state)
@@ -124,7 +124,7 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
         raise StateMismatchError(f"The state is damaged: {error}.") from error
 
 
-def _check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse settings that differ, naming every difference."""
     plain = (bool, int, float, str, type(None))
     differences = [

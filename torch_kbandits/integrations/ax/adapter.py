@@ -1,6 +1,6 @@
-"""What stands between Ax and a bandit: trials are told, and what is asked for are the next ones."""
+"""Between Ax and a bandit: trials are told, and what is asked for are the next ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
 
@@ -19,18 +19,21 @@ from ax.generators.base import Generator
 from gpytorch.settings import min_fixed_noise
 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
-from torch_kbandits.integrations.ax.playing import Played, Settings
-from torch_kbandits.integrations.ax.pool import CandidatePool
-from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_fixed, check_goals, check_space
-from torch_kbandits.integrations.ax.told import read
-from torch_kbandits.memory import Stationary
-from torch_kbandits.models import NystromGP, OnlineGP
+from torch_kbandits.integrations.ax.spaces import (
+    Parameters,
+    TrialSpace,
+    check_experiment,
+    check_fixed,
+    rows_matching,
+    rows_within,
+)
+from torch_kbandits.integrations.ax.trial_bandit import Settings, TrialBandit
+from torch_kbandits.integrations.ax.trials import read
+from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.random import generator_for
 
 #: The option of ``gen`` that asks for the point to use in the end.
 RECOMMEND = "kbandits_recommend"
-
-Model = NystromGP | OnlineGP
 
 
 class BanditGenerator(Generator):
@@ -43,18 +46,14 @@ class BanditGenerator(Generator):
 
 
 class BanditAdapter(Adapter):
-    """Plays a bandit in Ax. What it believes follows from the trials alone, so that nothing else has to be saved."""
+    """Plays a bandit in Ax. Its posterior follows from the trials alone, so that nothing else has to be saved."""
 
     generator: BanditGenerator
 
-    #: A search space, and the candidates in the types of its parameters.
-    _checked: tuple[SearchSpace, CandidatePool] | None = None
-
     def _fit(self, search_space: SearchSpace, experiment_data: ExperimentData) -> None:
         """Check the experiment, and read its trials."""
-        check_space(self._experiment.search_space)
-        check_goals(self._experiment)
-        self._told, self._played = read(experiment_data, self._experiment), cast(Played | None, None)
+        check_experiment(self._experiment)
+        self._trials, self._latest = read(experiment_data, self._experiment), cast(TrialBandit | None, None)
 
     def _gen(
         self,
@@ -68,32 +67,26 @@ class BanditAdapter(Adapter):
         fixed = check_fixed({} if fixed_features is None else fixed_features.parameters, self._search_space)
         waiting = max(pending_observations.values(), key=len, default=[])
         recommends = (model_gen_options or {}).get(RECOMMEND, False)
-        if recommends and not self._told.num_outcomes:
+        if recommends and not self._trials.num_outcomes:
             raise EmptyHistoryError("Nothing can be recommended: no trial has an outcome yet.")
         if self._is_first and not recommends:
             found = self._spread(n, fixed, waiting)
         else:
-            played = self._bandit(fixed, optimization_config, plainly=recommends)
-            played.wait([] if recommends else [each.parameters for each in waiting])
+            bandit = self._bandit(fixed, optimization_config, plainly=recommends)
+            bandit.wait([] if recommends else [each.parameters for each in waiting])
             try:
-                found = played.asked(n)
+                found = bandit.asked(n)
             except InfeasibleError:
                 if recommends or self.generator.settings.constraint_mode == "safe":
                     raise
                 found = self._spread(n, fixed, waiting)
-            self._played = self._played if recommends else played
+            self._latest = self._latest if recommends else bandit
         return GenResults([ObservationFeatures(dict(each)) for each in found], [1.0] * len(found))
 
     def _predict(
         self, observation_features: list[ObservationFeatures], use_posterior_predictive: bool = False
     ) -> list[ObservationData]:
-        played = self._shown()
-        return _predicted(
-            played,
-            {name: played.model(name) for name in played.metrics},
-            observation_features,
-            use_posterior_predictive,
-        )
+        return _predicted(self.current, observation_features, use_posterior_predictive)
 
     def _cross_validate(
         self,
@@ -103,25 +96,19 @@ class BanditAdapter(Adapter):
         use_posterior_predictive: bool = False,
     ) -> list[ObservationData]:
         """Predict from other data; hyperparameters, dictionary and time stay, the memory sees what is left."""
-        played, told, models = self._shown(), read(cv_training_data, self._experiment), dict[str, Model]()
-        X = played.space.points(told.parameters)
-        for name, metric in played.metrics.items():
-            model, values, memory = played.model(name), metric.sign * told.mean(name), metric.memory or Stationary()
+        bandit, trials, models = self.current, read(cv_training_data, self._experiment), dict[str, Any]()
+        X = bandit.space.points(trials.parameters)
+        for name, memory in bandit.memories.items():
+            model, values = bandit.model(name), bandit.values(name, trials)
             level = float(model.regularization)
             rows = values.isfinite()
-            rows[rows.clone()] = (noise := memory.noise(told.times[rows], self._told.now, level)).isfinite()
+            rows[rows.clone()] = (noise := memory.noise(trials.times[rows], self._trials.now, level)).isfinite()
             words: dict[str, Any] = {"inducing_points": model.inducing_points} if isinstance(model, NystromGP) else {}
+            words |= {"covar_module": deepcopy(model.covar_module), "mean_module": deepcopy(model.mean_module)}
+            data = X[rows], values[rows].unsqueeze(-1), noise[noise.isfinite()].unsqueeze(-1)
             with min_fixed_noise(float_value=0.0, double_value=0.0, half_value=0.0):  # else it is raised to 1e-6
-                models[name] = type(model)(
-                    X[rows],
-                    values[rows].unsqueeze(-1),
-                    noise[noise.isfinite()].unsqueeze(-1),
-                    covar_module=deepcopy(model.covar_module),
-                    mean_module=deepcopy(model.mean_module),
-                    regularization=level,
-                    **words,
-                )
-        return _predicted(played, models, cv_test_points, use_posterior_predictive)
+                models[name] = type(model)(*data, regularization=level, **words)
+        return _predicted(bandit, cv_test_points, use_posterior_predictive, models)
 
     def feature_importances(self, metric_signature: str) -> dict[str, float]:
         """Return shares of the inverse lengthscales by parameter, where each has one.
@@ -129,16 +116,21 @@ class BanditAdapter(Adapter):
         Raises:
             InputError: if the kernel has not one lengthscale for each parameter.
         """
-        played = self._bandit({}, self._optimization_config)
-        kernel: Any = played.model(metric_signature).covar_module
+        bandit = self._bandit({}, self._optimization_config)
+        kernel: Any = bandit.model(metric_signature).covar_module
         scales = getattr(getattr(kernel, "base_kernel", kernel), "lengthscale", None)
-        if scales is None or scales.numel() != len(played.space.names):
-            raise InputError(
-                "Importances are inverse lengthscales, and the kernel has not one for each of the parameters "
-                f"{played.space.names}, as the one that is fitted unless you give another."
-            )
+        if scales is None or scales.numel() != len(names := bandit.space.names):
+            raise InputError(f"The kernel has not one lengthscale for each of the parameters {bandit.space.names}.")
         shares = 1.0 / scales.detach().flatten()
-        return dict(zip(played.space.names, (shares / shares.sum()).tolist(), strict=True))
+        return dict(zip(names, (shares / shares.sum()).tolist(), strict=True))
+
+    @property
+    def current(self) -> TrialBandit:
+        """The bandit of the last trial, or one that was told the trials since."""
+        if self._latest is None and self._is_first:
+            raise AdapterMethodNotImplementedError("There is no posterior before the first trials.")
+        self._latest = self._latest or self._bandit({}, self._optimization_config)
+        return self._latest
 
     @property
     def _is_first(self) -> bool:
@@ -146,28 +138,17 @@ class BanditAdapter(Adapter):
         lost, settings = (TrialStatus.FAILED, TrialStatus.ABANDONED), self.generator.settings
         made = sum(trial.status not in lost for trial in self._experiment.trials.values())
         needed = 2 if settings.kernel is None or settings.regularization is None else 1
-        return made < settings.initialization_trials or self._told.num_outcomes < needed
+        return made < settings.initialization_trials or self._trials.num_outcomes < needed
 
-    def _shown(self) -> Played:
-        """Return the bandit of the last trial, or one of what was told since."""
-        if self._played is None and self._is_first:
-            raise AdapterMethodNotImplementedError("There is no posterior before the first trials.")
-        self._played = self._played or self._bandit({}, self._optimization_config)
-        return self._played
-
-    def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> Played:
+    def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> TrialBandit:
         space = TrialSpace(self._search_space, fixed)
-        goals = cast(OptimizationConfig, goals)
-        return Played(self.generator.settings, self._told, space, self._rows(fixed), goals, plainly=plainly)
+        rows, goals = self._rows(fixed), cast(OptimizationConfig, goals)
+        return TrialBandit(self.generator.settings, self._trials, space, rows, goals, plainly=plainly)
 
     def _rows(self, fixed: Parameters) -> Sequence[Parameters] | None:
         """Return the candidates that may be tried; None where all of the space may."""
-        pool, space = self.generator.settings.pool, self._search_space
-        if pool is None:
-            return None
-        if self._checked is None or self._checked[0] is not space:
-            self._checked = space, pool.within(space)
-        return self._checked[1].matching(fixed, space)
+        columns, space = self.generator.settings.candidates, self._search_space
+        return None if columns is None else rows_matching(rows_within(columns, space), fixed, space)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
@@ -183,21 +164,22 @@ class BanditAdapter(Adapter):
         if space.free is None:
             return space.completed([{}])
         points = space.free.sample(n, generator_for(seed, 0, "first trials"), first=number)
-        return space.configurations(space.free.decode(points))
+        return space.completed(space.free.decode(points))
 
 
 def _predicted(
-    played: Played, models: Mapping[str, Model], features: list[ObservationFeatures], noisy: bool
+    bandit: TrialBandit, features: list[ObservationFeatures], noisy: bool, models: dict[str, Any] | None = None
 ) -> list[ObservationData]:
-    """Return posterior means and variances of all metrics."""
-    X, means, variances = played.space.points([each.parameters for each in features]).unsqueeze(-2), [], []
+    """Return posterior means and variances of all metrics, by their models unless others are given."""
+    X, means, variances = bandit.space.points([each.parameters for each in features]).unsqueeze(-2), [], []
     with torch.no_grad():
-        for name, model in models.items():
+        for name, sign in bandit.signs.items():
+            model = bandit.model(name) if models is None else models[name]
             posterior = model.posterior(X)
-            means.append(played.metrics[name].sign * posterior.mean.flatten())
+            means.append(sign * posterior.mean.flatten())
             variances.append(posterior.variance.flatten() + (float(model.regularization) if noisy else 0.0))
     rows = zip(torch.stack(means, -1).numpy(), torch.stack(variances, -1).numpy(), strict=True)
-    return [ObservationData(list(models), mean, np.diag(variance)) for mean, variance in rows]
+    return [ObservationData(list(bandit.signs), mean, np.diag(variance)) for mean, variance in rows]
 
 
 class KernelBanditGenerators(GeneratorRegistryBase):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from ax.api.client import Client
 from ax.core.observation import ObservationFeatures
@@ -12,14 +12,14 @@ from ax.generation_strategy.generator_spec import GeneratorSpec
 from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
+from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
 from torch_kbandits.confidence import ConstantWidth, Width
 from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
-from torch_kbandits.integrations.ax.playing import Settings
-from torch_kbandits.integrations.ax.pool import CandidatePool
-from torch_kbandits.integrations.ax.storage import write_kernel
+from torch_kbandits.integrations.ax.spaces import columns_of
+from torch_kbandits.integrations.ax.trial_bandit import Settings
 from torch_kbandits.memory import Memory
 
 if TYPE_CHECKING:
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 #: The node that generates all trials.
 BANDIT_NODE = "KernelBandit"
 
+_DEFAULT_RULE = RidgeLeverageSampling()
+
 
 def kernel_bandit_strategy(
     *,
     seed: int,
-    model: Literal["nystrom", "exact"] = "nystrom",
-    dictionary: DictionaryRule | None = None,
+    dictionary: DictionaryRule | None = _DEFAULT_RULE,
     memory: Memory | None = None,
     beta: float | Width = 2.0,
     kernel: Kernel | None = None,
@@ -53,8 +54,7 @@ def kernel_bandit_strategy(
 
     Args:
         seed: addresses all randomness. Equal experiments with equal seeds get equal trials.
-        model: the posterior, "nystrom" (``NystromGP``) or "exact" (``OnlineGP``).
-        dictionary: a rule for the Nyström posterior; by default ``RidgeLeverageSampling()``.
+        dictionary: which tried points span the Nyström posterior, ``NystromGP``; None for the exact one, ``OnlineGP``.
         memory: which trials count at a time, where the function changes, such as ``SlidingWindow(50)``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``.
         kernel: the prior covariance on parameters scaled to the unit cube, in units of the outcome squared; kept as it
@@ -77,50 +77,42 @@ def kernel_bandit_strategy(
             "optimistic" and 3 for "safe".
 
     Raises:
-        InputError: if an argument does not fit. When trials are asked for: if the experiment has parameters,
-            constraints or goals that are not supported.
+        InputError: if an argument does not fit; when trials are asked for, if the experiment does not.
         InfeasibleError: when trials are asked for that are to be safe, and none is known to be.
 
     Cost of a trial: that of a fit, of telling all trials, O(n m²) or O(u³) for u distinct points, and of the search or
     O(N m²) on N candidates.
     """
-    seed = checks.non_negative_integer("seed", seed)
-    checks.one_of("model", model, ("nystrom", "exact"))
-    if dictionary is not None:
-        checks.instance("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
-        if model == "exact":
-            raise InputError('A dictionary belongs to model="nystrom"; model="exact" has none.')
-    if memory is not None:
-        checks.instance("memory", memory, Memory, "a memory such as SlidingWindow(50)")
-        if memory.needs_time_column:
-            raise InputError(
-                f"{memory!r} needs points that know their time, and those of Ax do not: give another memory, such as "
-                "Discount(0.95)."
-            )
-    if regularization is not None:
-        regularization = checks.positive("regularization", regularization)
-    elif getattr(memory, "max_variance", None) is not None:
+    checks.absent_or("dictionary", dictionary, DictionaryRule, "a rule such as RidgeLeverageSampling()")
+    checks.absent_or("memory", memory, Memory, "a memory such as SlidingWindow(50)")
+    if memory is not None and memory.needs_time_column:
+        raise InputError(
+            f"{memory!r} needs points that know their time, and those of Ax do not: give another memory, such as "
+            "Discount(0.95)."
+        )
+    regularization = checks.optional(checks.positive)("regularization", regularization)
+    if regularization is None and getattr(memory, "max_variance", None) is not None:
         raise InputError(
             "max_variance of the memory is compared with variances: give regularization, the λ they start from."
         )
-    if prior_mean is not None:
-        prior_mean = checks.finite_number("prior_mean", prior_mean)
-    initialization_trials = checks.positive_integer("initialization_trials", initialization_trials)
-    checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)
-    limiting = DEFAULT_BETA[constraint_mode] if constraint_beta is None else constraint_beta
+    default = DEFAULT_BETA[checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)]
+    width, constraint_width = (
+        each if isinstance(each, Width) else ConstantWidth(each)
+        for each in (beta, default if constraint_beta is None else constraint_beta)
+    )
     settings = Settings(
-        seed=seed,
-        width=_width(beta),
-        dictionary=(dictionary or RidgeLeverageSampling()) if model == "nystrom" else None,
+        seed=checks.non_negative_integer("seed", seed),
+        width=width,
+        dictionary=dictionary,
         memory=memory,
         kernel=_own(kernel),
         regularization=regularization,
-        prior_mean=prior_mean,
+        prior_mean=checks.optional(checks.finite_number)("prior_mean", prior_mean),
         clip=checks.flag("clip", clip),
-        pool=None if candidates is None else CandidatePool.of(candidates),
-        initialization_trials=initialization_trials,
+        candidates=None if candidates is None else columns_of(candidates),
+        initialization_trials=checks.positive_integer("initialization_trials", initialization_trials),
         constraint_mode=constraint_mode,
-        constraint_width=_width(limiting),
+        constraint_width=constraint_width,
     )
     spec = GeneratorSpec(KernelBanditGenerators.BANDIT, generator_kwargs={"settings": settings})
     return GenerationStrategy(name=BANDIT_NODE, nodes=[GenerationNode(name=BANDIT_NODE, generator_specs=[spec])])
@@ -152,10 +144,6 @@ def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None)
     return dict(run.arms[0].parameters)
 
 
-def _width(beta: float | Width) -> Width:
-    return beta if isinstance(beta, Width) else ConstantWidth(beta)
-
-
 def _own(kernel: Kernel | None) -> Kernel | None:
     """Return a fixed copy of a kernel that can be saved."""
     if kernel is None:
@@ -164,5 +152,8 @@ def _own(kernel: Kernel | None) -> Kernel | None:
     if kernel.batch_shape:
         raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
     copy = deepcopy(kernel).double().requires_grad_(False)
-    write_kernel(copy)
+    try:
+        rebuild("kernel", describe(copy))
+    except NotRebuildableError as error:
+        raise InputError(f"kernel must be one that the file of an experiment can hold: {error}.") from error
     return copy

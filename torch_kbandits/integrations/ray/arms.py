@@ -10,7 +10,7 @@ from torch_kbandits.acquisition import Domain
 from torch_kbandits.beliefs import PosteriorConfig, belief_over
 from torch_kbandits.candidates import Arms, LastingCandidates
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.belief import ShardedBelief
+from torch_kbandits.integrations.ray.sharded_posterior import ShardedPosterior
 from torch_kbandits.integrations.ray.workers import Workers
 
 
@@ -18,11 +18,9 @@ class ShardedArms(LastingCandidates):
     """A finite set of arms split over Ray actors, each with its block of the arms and of the embedding.
 
     What is chosen is what ``Arms`` would choose. A round sends O(d + m) numbers to each shard, and one arm comes back.
-    A worker that is lost is replaced and its embedding computed again. One bandit at a time: workers hold one
-    posterior, and bandits that take turns with the same object have it built anew at each turn.
-
-    Ray is the one that is initialised; if there is none, a local one is started, and a warning says so. Workers end
-    when nothing refers to this object any more, or with ``close``.
+    A worker that is lost is replaced. One bandit at a time: workers hold one posterior, and bandits that take turns
+    with the same object have it built anew at each turn. Ray is the one that is initialised; if there is none, it is
+    started with its own defaults. Workers end when nothing refers to this object any more, or with ``close``.
 
     Args:
         arms: what ``Arms`` takes, or these; of an array of a file each worker reads its own arms only, which every
@@ -79,6 +77,6 @@ class ShardedArms(LastingCandidates):
 
 
 @belief_over.register
-def _over_shards(candidates: ShardedArms, terms: PosteriorConfig) -> ShardedBelief:
+def _over_shards(candidates: ShardedArms, config: PosteriorConfig) -> ShardedPosterior:
     """Return the posterior before any observation; the workers are started if they are not there."""
-    return ShardedBelief(candidates.example, candidates.source, candidates.workers, terms)
+    return ShardedPosterior(candidates.example, candidates.source, candidates.workers, config)

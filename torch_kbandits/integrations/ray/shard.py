@@ -24,8 +24,8 @@ Array = NDArray[Any]
 #: A method of ``Arms``, and its words.
 Change = tuple[str, tuple[Any, ...]]
 
-#: Which posterior a shard holds: the versions of what was learned, and with the points pending, the same without any.
-Held = tuple[int, int]
+#: Which posterior a shard holds: the version of what was learned, and after it of each point pending.
+Versions = tuple[int, ...]
 
 #: Ranks drawn at a time to get at those of a shard.
 _BLOCK = 2**20
@@ -35,67 +35,54 @@ _FAR_BELOW = 2.0**100
 
 
 class Message(NamedTuple):
-    """What takes a shard to the posterior that is wanted.
+    """What takes a shard from the posterior that it holds, but for points pending beyond ``since``, to one ``wanted``.
 
-    Attributes:
-        since: what the shard must hold; what it holds pending beyond that is dropped. None where there is a start.
-        start: the prior covariance in the dtype of the arms and the prior, to begin with; None to go on.
-        changes: of the arms, in order.
-        pending: of each point that becomes pending the words of ``Arms.taken``.
-        learns_residual: whether variances are those of ``learned_residual``.
-        wanted: what the shard holds in the end.
+    ``start`` is the prior covariance in the dtype of the arms and the prior, to begin with; None to go on. Of each
+    point that becomes pending there are the words of ``Arms.taken``.
     """
 
-    since: Held | None
+    since: Versions
     start: tuple[Kernel, Prior] | None
     changes: Sequence[Change]
     pending: Sequence[tuple[Any, ...]]
     learns_residual: bool
-    wanted: Held
+    wanted: Versions
 
 
 class Shard:
-    """``Arms`` of one block at a posterior, and what points pending take of them.
-
-    Args:
-        device: where the block lives.
-        num_threads: of torch in this process; None leaves them as they are.
-    """
+    """``Arms`` of one block at a posterior, on a device, and what points pending take of them."""
 
     def __init__(self, device: str = "cpu", num_threads: int | None = None) -> None:
         torch.set_num_threads(num_threads or torch.get_num_threads())
-        self._device, self._ranks = device, dict[int, Tensor]()
-        self._held: Held | None = None
+        self._device, self._ranks, self._held = device, dict[int, Tensor](), cast(Versions, ())
 
     def load(self, arms: Array | ArmSource, rows: range) -> None:
         """Read the arms of some rows into memory: they are given, or a source of all."""
         block = arms.block(rows.start, rows.stop) if isinstance(arms, ArmSource) else torch.from_numpy(np.array(arms))
         self.source, self._rows = ArmSource(block.to(self._device)), rows
 
-    def reply(self, data: bytes) -> tuple[Held | None, Any, bool]:
+    def reply(self, data: bytes) -> Any:
         """Go where a message leads, and answer a question about the posterior there; both are in bytes.
 
-        After an error or an interrupt the shard holds nothing that is known, and has to be started again.
-
-        Returns:
-            What it holds, the answer, and whether there is one: else it did not hold what the message builds on.
+        None says that the shard holds something else than the message builds on. After an error or an interrupt it
+        holds nothing that is known, and has to be started again.
         """
         message, question = cast(tuple[Message, Callable[[Shard], Any]], pickle.loads(data))
-        held, since = self._held, message.since
-        if message.start is None and (held is None or since not in (held, (held[0], held[0]))):
-            return held, None, False
-        self._held = None
+        held, kept = self._held, len(message.since)
+        if message.start is None and held[:kept] != message.since:
+            return None
+        self._held = ()
         if message.start is not None:
             vars(self).pop("arms", None)  # its memory is that of the new ones
             self.arms, _ = arms_of(self.source, *message.start)
         for name, words in message.changes:
             self.arms = getattr(self.arms, name)(*words)
-        if since is None or since[0] == since[1]:
+        if message.start is not None or len(held) > kept or message.changes:
             self._pending, self._taken = list[tuple[Any, ...]](), self.arms.untaken
         self._pending += message.pending
         self.learns_residual = message.learns_residual
         answer, self._held = question(self), message.wanted
-        return self._held, answer, True
+        return answer
 
     @property
     def variance(self) -> Any:
@@ -132,21 +119,13 @@ class Shard:
 class Choice:
     """Which arm does a rule choose? Of a shard it is the posterior at the arms there, as ``ArmPosterior``.
 
-    Attributes:
-        rule: how to choose.
-        beta: the multiplier of σ, 0-dim, an array, which takes fewer bytes than a tensor.
-        seed: of draws.
-        bound: the largest prior variance of all arms.
-        tie_seed: addresses the order in which ties are broken.
-        column: which of the numbers told it is about.
-        incumbent: what is to be improved on, 0-dim; None for a rule that needs none.
-        correction: weights of the coordinates that make a prior draw one of the posterior, (m,); None without draws.
-        avoided: arms (n, d) that are not chosen while the shard has others; None for none.
-        shard: which is asked.
+    ``bound`` is the largest prior variance of all arms, ``tie_seed`` addresses the order in which ties are broken,
+    ``column`` says which of the numbers told it is about, ``correction`` has the weights of the coordinates that make a
+    prior draw one of the posterior, (m,), and arms ``avoided``, (n, d), are not chosen while the shard has others.
     """
 
     rule: AcquisitionRule
-    beta: Array
+    beta: Array  # 0-dim; takes fewer bytes than a tensor
     seed: int
     bound: float
     tie_seed: int

@@ -1,15 +1,12 @@
 """Ray actors with one shard each: what is asked of them, and what becomes of those that are lost."""
 
-import math
-import os
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from torch_kbandits.candidates import ArmSource
-from torch_kbandits.errors import InputError, KernelBanditError, KernelBanditWarning
+from torch_kbandits.errors import InputError, KernelBanditError
 from torch_kbandits.extras import require
-from torch_kbandits.integrations.ray.shard import Held, Message, Shard
+from torch_kbandits.integrations.ray.shard import Message, Shard, Versions
 
 #: So often a worker is tried in one call: once, once more where it held something else, and so on where it was lost.
 _ATTEMPTS = 5
@@ -26,18 +23,11 @@ class ShardLostError(KernelBanditError, RuntimeError):
 
 
 class Workers:
-    """One actor for each shard, of one torch thread, and which posterior each holds, as far as is known.
+    """One actor for each shard, of one torch thread, and which posterior all of them hold, as far as is known.
 
     What an actor says that it holds counts: what is remembered here only saves asking. So calls may be interrupted, and
     bandits may share the workers; they then start each other's posteriors anew whenever they take turns. Actors end
-    when nobody has this object any more.
-
-    Args:
-        source: the arms.
-        shards: the rows of each shard, in order.
-        num_cpus: CPUs that each actor takes.
-        num_gpus: GPUs of each; above 0 arms and embedding live on one.
-        patience: seconds that a new actor may take to come up and read its arms.
+    when nobody has this object any more. A new one has some seconds of ``patience`` to come up and read its arms.
     """
 
     def __init__(
@@ -46,7 +36,7 @@ class Workers:
         self.shards, self.source = tuple(shards), source
         self._num_cpus, self._num_gpus, self._patience = num_cpus, num_gpus, patience
         self.actors: dict[int, Any] = {}
-        self._held: dict[int, Held | None] = {}
+        self._held: Versions = ()
         self._cluster: tuple[str, str] | None = None
         _ray()  # says at once if it is not installed
 
@@ -54,43 +44,36 @@ class Workers:
         """Return the same workers: copies of a bandit share them."""
         return self
 
-    def gather(self, message: Callable[[Held | None], Message], question: Callable[[Shard], Any]) -> list[Any]:
+    def gather(self, message: Callable[[Versions], Message], question: Callable[[Shard], Any]) -> list[Any]:
         """Lead all shards to a posterior, and return their answers to a question, in order.
 
-        Workers that were lost are replaced, and their posteriors built from what is known here. What a shard raises is
-        raised, and the next call starts it anew.
-
-        Args:
-            message: returns what takes a shard there from what it holds.
-            question: of which only NumPy arrays and plain values come back.
-
-        Raises:
-            ShardLostError: if a worker was lost and cannot be replaced.
-
-        Cost: one message to each shard, and two where one was lost or held something unexpected.
+        Workers that were lost are replaced, and their posteriors built from what is known here: ``message`` returns
+        what takes a shard there from what it holds. What a shard raises is raised, and the next call starts it anew.
         """
-        for number in self.absent():
-            self._held.pop(number, None)
-        missing, answers, errors = list(range(len(self.shards))), dict[int, Any](), list[Exception]()
+        lost, missing, answers = self.absent(), list(range(len(self.shards))), dict[int, Any]()
+        held, errors = dict.fromkeys(missing, self._held), list[Exception]()
         for _ in range(_ATTEMPTS):
-            if new := [number for number in missing if number not in self._held]:
-                self.start(new)
-                self._held.update(dict.fromkeys(new))
-            data = {held: self.packed(message(held), question) for held in {self._held[number] for number in missing}}
-            sent = [(number, self.actors[number].reply.remote(data[self._held[number]])) for number in missing]
-            for number, ticket in sent:
+            if lost:
+                self.start(lost)
+                held |= dict.fromkeys(lost, ())
+            messages = {each: message(each) for each in {held[number] for number in missing}}
+            data = {each: self.packed(one, question) for each, one in messages.items()}
+            tickets = {number: self.actors[number].reply.remote(data[held[number]]) for number in missing}
+            lost = []
+            for number, ticket in tickets.items():
                 try:
-                    self._held[number], answer, is_answered = self.receive(ticket)
+                    answers[number] = self.receive(ticket)
                 except _ray().exceptions.RayActorError:
-                    del self._held[number]
+                    lost.append(number)
                 except Exception as error:
                     errors.append(error)
-                else:
-                    answers |= {number: answer} if is_answered else {}
             if errors:
                 raise errors[0]
-            if not (missing := [number for number in missing if number not in answers]):
+            missing = [number for number in missing if answers.get(number) is None]
+            if not missing:
+                self._held = next(iter(messages.values())).wanted
                 return [answers[number] for number in sorted(answers)]
+            held |= dict.fromkeys(missing, ())
         raise ShardLostError(
             f"No answer from {', '.join(map(self.named, missing))} in {_ATTEMPTS} attempts: the worker ended each "
             "time. Ray's logs say why; too little memory is the most common reason, and more shards need less each."
@@ -98,11 +81,16 @@ class Workers:
 
     def packed(self, message: Message, question: Any) -> Any:
         """Return both in bytes, or what the object store has of them: put together once and not for each actor."""
-        hint = "Define its class in a module, and keep files, locks and generators out of it."
-        data = _packed((message, question), "The kernel or the acquisition rule", hint)
+        try:
+            data = _ray().cloudpickle.dumps((message, question))
+        except Exception as error:
+            raise InputError(
+                f"The kernel or the acquisition rule cannot be sent to another process: {type(error).__name__}: "
+                f"{error}. Define its class in a module, and keep files, locks and generators out of it."
+            ) from error
         return data if len(data) <= _SMALL else _ray().put(data)
 
-    def receive(self, ticket: Any) -> tuple[Held | None, Any, bool]:
+    def receive(self, ticket: Any) -> Any:
         """Return a reply, or raise what the shard raised."""
         try:
             return _ray().get(ticket)
@@ -114,9 +102,9 @@ class Workers:
         self._end(list(self.actors))
 
     def absent(self) -> list[int]:
-        """Start a local Ray if there is none; return the shards of which there is no actor in the one that is there."""
+        """Start a Ray if there is none; return the shards of which there is no actor in the one that is there."""
         if not _ray().is_initialized():
-            self._start_ray()
+            _ray().init(include_dashboard=False)
         if self._cluster != (cluster := _cluster()):
             self._cluster, self.actors = cluster, {}
         return [number for number in range(len(self.shards)) if number not in self.actors]
@@ -145,20 +133,20 @@ class Workers:
         try:
             ray.get(ticket, timeout=0)
         except ray.exceptions.GetTimeoutError:
-            there, free = ray.cluster_resources(), ray.available_resources()
+            there, free = (
+                f"{resources.get('CPU', 0):g} and {resources.get('GPU', 0):g}"
+                for resources in (ray.cluster_resources(), ray.available_resources())
+            )
             raise ShardLostError(
                 f"No worker came up for {name} within {self._patience:g} s. Each shard takes {self._num_cpus:g} CPU(s) "
-                f"and {self._num_gpus:g} GPU(s); the cluster has {there.get('CPU', 0):g} and {there.get('GPU', 0):g}, "
-                f"of which {free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free. Free some, take fewer shards, "
-                "or give start_timeout= more seconds; then call again."
+                f"and {self._num_gpus:g} GPU(s); the cluster has {there}, of which {free} are free. Free some, take "
+                "fewer shards, or give start_timeout= more seconds; then call again."
             ) from None
-        except ray.exceptions.RayTaskError as error:
+        except ray.exceptions.RayError as error:
             raise ShardLostError(
-                f"The worker of {name} could not read its arms: {error.cause} Arms must be readable on every machine "
-                "that has a worker; put that right and call again."
+                f"The worker of {name} could not read its arms: {getattr(error, 'cause', error)} Arms must be readable "
+                "on every machine that has a worker; put that right and call again."
             ) from error
-        except ray.exceptions.RayActorError as error:
-            raise ShardLostError(f"The worker of {name} ended while it started: {error}") from error
 
     def _end(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -171,43 +159,11 @@ class Workers:
         rows = self.shards[number]
         return f"shard {number} of {len(self.shards)} (arms {rows.start} to {rows.stop - 1})"
 
-    def _start_ray(self) -> None:
-        """Start Ray on this machine."""
-        num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        needed = math.ceil(self._num_cpus * len(self.shards))
-        if needed > num_cpus:
-            raise InputError(
-                f"{len(self.shards)} shards of {self._num_cpus:g} CPU(s) need {needed} and this machine has "
-                f"{num_cpus}: take fewer shards, num_cpus_per_shard={num_cpus / len(self.shards):.2g}, or connect to "
-                "a cluster first, ray.init(address=...)."
-            )
-        arms = self.source.tensor
-        store = 80 * 2**20 if arms is None else max(80 * 2**20, 2 * arms.numel() * arms.element_size())
-        warnings.warn(
-            f"No Ray was there, so one with {num_cpus} CPU(s) was started on this machine. Call ray.init(...) before "
-            "to use a cluster or settings of your own.",
-            KernelBanditWarning,
-            stacklevel=2,
-        )
-        _ray().init(address="local", num_cpus=num_cpus, include_dashboard=False, object_store_memory=store)
-
 
 def _cluster() -> tuple[str, str] | None:
     """Return what tells the Ray that is there from others, None without one."""
-    if not _ray().is_initialized():
-        return None
-    context = _ray().get_runtime_context()
-    return context.get_node_id(), context.get_job_id()
-
-
-def _packed(value: Any, name: str, hint: str) -> bytes:
-    """Return a value in bytes, or say what to do."""
-    try:
-        return _ray().cloudpickle.dumps(value)
-    except Exception as error:
-        raise InputError(
-            f"{name} cannot be sent to another process: {type(error).__name__}: {error}. {hint}"
-        ) from error
+    context = _ray().get_runtime_context() if _ray().is_initialized() else None
+    return None if context is None else (context.get_node_id(), context.get_job_id())
 
 
 def _ray() -> Any:

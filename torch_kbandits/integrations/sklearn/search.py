@@ -1,4 +1,9 @@
-"""The search over parameters that a kernelized bandit makes."""
+"""The search over parameters that a kernelized bandit makes.
+
+``_run_search`` is documented in scikit-learn as the hook for searches that choose in the light of what was found, in a
+class, ``BaseSearchCV``, that has no public name; what fit, scorers, fit parameters, routing, refitting and delegation
+do is then exactly what ``RandomizedSearchCV`` does.
+"""
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,30 +13,29 @@ from typing import Any, Self
 import numpy as np
 import torch
 from joblib import effective_n_jobs
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.integrations.sklearn.checkpoint import Batch, SearchCheckpoint, described
-from torch_kbandits.integrations.sklearn.distributions import LEVELS, SearchSpace
-from torch_kbandits.integrations.sklearn.evaluations import Evaluations, SequentialSearchCV
+from torch_kbandits.integrations.sklearn.checkpoint import SearchCheckpoint, described
+from torch_kbandits.integrations.sklearn.distributions import SearchSpace
+from torch_kbandits.integrations.sklearn.evaluations import Evaluations, Row
 from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
 from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
 from torch_kbandits.priors import LearnedPrior, default_kernel
 
 
-class KernelBanditSearchCV(SequentialSearchCV):
+class KernelBanditSearchCV(BaseSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
     It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations fill the space
-    evenly, and so does every eighth one later. The others are chosen by a bandit whose prior is learned, ``batch_size``
-    of them at a time, which learns their mean test scores; see ``LearnedPrior``. No configuration is evaluated twice.
-
-    A configuration one of whose fits failed, or whose score is not finite, is told as a play that failed: it has no
-    score, and how likely others are to fail is learned. Scores far below the others count as less far below: what
-    matters is which are good.
+    evenly, and so does every eighth one later. The others are chosen by a bandit whose prior is learned from mean test
+    scores, see ``LearnedPrior``, ``batch_size`` of them at a time. No configuration is evaluated twice. One of whose
+    fits one failed, or whose score is not finite, is told as a play that failed. Scores far below the others count as
+    less far below.
 
     Args:
         estimator: what is tuned.
@@ -46,22 +50,15 @@ class KernelBanditSearchCV(SequentialSearchCV):
             if that is less, but at least 2.
         batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers. The
             result depends on it, and on ``n_jobs`` only through it.
-        recommend: "score" takes the configuration of the best mean test score for the best, as scikit-learn does,
-            "posterior" that of the largest posterior mean among those evaluated.
         bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
             dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
             ``when_full`` say otherwise.
         checkpoint: path of a file that is written after each batch. A search that finds it goes on from there, if it is
             the same search of the same data, and comes out as one that was not interrupted. Needs a ``random_state``.
-        scoring: as in ``RandomizedSearchCV``, like all words below.
-        n_jobs: joblib's workers.
+        scoring, n_jobs, cv, verbose, pre_dispatch, return_train_score: as in ``RandomizedSearchCV``.
         refit: whether to refit the best configuration; with several metrics the name of the one to maximise.
-        cv: the splits, which all configurations share.
-        verbose: how much scikit-learn prints, batch by batch.
-        pre_dispatch: jobs that are dispatched at once.
         random_state: of the design and of the bandit.
         error_score: the score of a fit that fails. A number is told to the bandit as it is, NaN as a failure.
-        return_train_score: whether to score on the training data as well.
 
     Attributes:
         cv_results_: a row for each configuration in order of evaluation; columns as in ``RandomizedSearchCV``, and so
@@ -80,7 +77,6 @@ class KernelBanditSearchCV(SequentialSearchCV):
         beta: float | Width | None = None,
         num_initial: int | None = None,
         batch_size: int | None = None,
-        recommend: str = "score",
         bandit_options: Mapping[str, Any] | None = None,
         checkpoint: str | PathLike[str] | None = None,
         scoring: Any = None,
@@ -93,35 +89,15 @@ class KernelBanditSearchCV(SequentialSearchCV):
         error_score: Any = np.nan,
         return_train_score: bool = False,
     ) -> None:
-        self.param_distributions = param_distributions
-        self.n_iter = n_iter
-        self.algorithm = algorithm
-        self.beta = beta
-        self.num_initial = num_initial
-        self.batch_size = batch_size
-        self.recommend = recommend
-        self.bandit_options = bandit_options
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        super().__init__(
-            estimator=estimator,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,  # pyright: ignore[reportArgumentType]
-            cv=cv,
-            verbose=verbose,
-            pre_dispatch=pre_dispatch,  # pyright: ignore[reportArgumentType]
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
+        self.param_distributions, self.n_iter, self.random_state = param_distributions, n_iter, random_state
+        self.algorithm, self.beta, self.bandit_options = algorithm, beta, bandit_options
+        self.num_initial, self.batch_size, self.checkpoint = num_initial, batch_size, checkpoint
+        words: Any = {"scoring": scoring, "n_jobs": n_jobs, "refit": refit, "cv": cv, "verbose": verbose}
+        words |= {"pre_dispatch": pre_dispatch, "error_score": error_score, "return_train_score": return_train_score}
+        super().__init__(estimator, **words)
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
-        """Search, and refit the best configuration; see ``RandomizedSearchCV.fit``.
-
-        Args:
-            X: data, n rows.
-            y: what is to be predicted, if anything.
-            params: passed on to the estimator, the splitter and the scorer.
+        """Search, and refit the best configuration; arguments are as in ``RandomizedSearchCV.fit``.
 
         Raises:
             InputError: if a word does not fit.
@@ -129,95 +105,89 @@ class KernelBanditSearchCV(SequentialSearchCV):
             DamagedFileError: if it is cut, changed or no checkpoint's.
             StateMismatchError: if it is of another search or other data; the message names each difference.
         """
-        self._data: dict[str, str] = {}
-        if self.checkpoint is not None:
-            self._data = {name: described(value) for name, value in {"X": X, "y": y, **params}.items()}
+        data = {} if self.checkpoint is None else {"X": X, "y": y, **params}
+        self._data = {name: described(value) for name, value in data.items()}  # small: workers are sent this object
         try:
             return super().fit(X, y, **params)
         finally:
             del self._data
 
+    def _run_search(self, evaluate_candidates: Callable[..., Any], *, callback_ctx: Any = None) -> None:
+        self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx)
+        try:
+            self._search(self._evaluations)
+            self._evaluations.finish(super()._format_results)
+        finally:
+            del self._evaluations
+
+    def _format_results(self, candidate_params: Any, n_splits: int, out: list[Row], more_results: Any = None) -> Any:
+        """Hand over what was measured; the table with which ``fit`` goes on is filled at the end."""
+        self._evaluations.measured = out
+        return self._evaluations.table
+
     def _search(self, evaluations: Evaluations) -> None:
         """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
-        checks.one_of("recommend", self.recommend, ("score", "posterior"))
-        if self.recommend == "posterior" and callable(self.refit):
-            raise InputError('recommend="posterior" and a callable refit both say which is best. Give one of them.')
         if self.checkpoint is not None and self.random_state is None:
             raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
         self.space_ = SearchSpace.of(self.param_distributions)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         untried = Untried(self.space_.space, seed)
         sizes = size, num_initial, batch_size = self._sizes(untried.count)
-        bandit = self.bandit_ = self._made(untried, max(2, num_initial), seed)
-        kept = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._identity(sizes, seed))
-        earlier, evaluations.splits.expected = iter(kept.batches), kept.splits
-
+        bandit = self.bandit_ = self._bandit(untried, max(2, num_initial), seed)
+        checkpoint = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._settings(sizes, seed))
+        earlier, evaluations.expected = iter(checkpoint.batches), checkpoint.splits
         scores = np.zeros(0)
-        while len(scores) < size:
-            before = untried.tried
-            if bandit is None or bandit.num_observations == 0:
-                wanted = num_initial - len(scores)
-                points = untried.sample(min(wanted if wanted > 0 else batch_size, size - len(scores)))
-                untried.add(points)
-            else:
-                numbers = range(len(scores), min(len(scores) + batch_size, size))
-                points = _chosen(bandit, numbers, num_initial, untried)
-            batch = next(earlier, None)
-            if batch is None:
+        while (told := len(scores)) < size:
+            stop = min(size, told + batch_size if told >= num_initial else num_initial)
+            points = _chosen(bandit, range(told, stop), num_initial, untried)
+            if (batch := next(earlier, None)) is None:
                 found, rows = evaluations.add(self.space_.decode(points))
-                kept.keep(Batch(points, rows), evaluations.splits.digest)
+                checkpoint.keep(points, rows, evaluations.digest)
             else:
-                if not torch.equal(points, batch.points):
-                    _warn_of_other_choices(self.checkpoint)
-                    untried.tried = torch.cat([before, batch.points])
+                known, rows = batch
+                if not torch.equal(points, known):
+                    _warn(
+                        f"The search chooses other configurations than those in {self.checkpoint!r}, as it may with "
+                        "other versions of its packages. It goes on with what was evaluated."
+                    )
+                    untried.tried = torch.cat([untried.tried[:told], known])
                     if bandit is not None:
                         bandit.forget()
-                found = evaluations.add_known(self.space_.decode(batch.points), batch.rows)
+                found, _ = evaluations.add(self.space_.decode(known), rows)
             scores = np.append(scores, found)
             if bandit is not None and len(scores) >= num_initial and bool(np.isfinite(scores).any()):
-                new = scores[bandit.num_observations :]
-                fails = ~np.isfinite(new)
-                bandit.tell(untried.tried[bandit.num_observations :], [*np.where(fails, np.nan, new)], failed=fails)
+                new = slice(bandit.num_observations, None)
+                fails = ~np.isfinite(scores[new])
+                bandit.tell(untried.tried[new], np.where(fails, np.nan, scores[new]), failed=fails)
 
-    def _identity(self, sizes: tuple[int, int, int], seed: int) -> dict[str, str]:
+    def _settings(self, sizes: tuple[int, int, int], seed: int) -> dict[str, Any]:
         """Return what must agree between a search and the one that goes on with it, by name."""
-        words: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
-        words["random_state"] = seed
-        for name, parameter in self.space_.space.parameters.items():
-            choices, given = getattr(parameter, "choices", parameter), self.space_.given.get(name)
-            levels = None if given is None or given.shape is None else given.shape.ppf(LEVELS)
-            words[f"param_distributions {name}"] = type(parameter), choices, given and given.numbers, levels
-        words["estimator"] = type(self.estimator)
-        words |= {f"estimator__{name}": _classes_in(value) for name, value in self.estimator.get_params().items()}
+        settings: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
+        settings |= {"random_state": seed, "n_splits": self.n_splits_, "estimator": type(self.estimator)}
+        settings |= {f"param_distributions {name}": each for name, each in self.space_.settings().items()}
+        settings |= {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
         names = "algorithm", "beta", "bandit_options", "scoring", "cv", "error_score", "return_train_score"
-        words |= {name: getattr(self, name) for name in names}
+        settings |= {name: getattr(self, name) for name in names}
         if isinstance(self.refit, str):  # the score that is maximised
-            words["refit"] = self.refit
-        return {name: described(value) for name, value in words.items()} | self._data
+            settings["refit"] = self.refit
+        return settings | self._data
 
     def _sizes(self, count: float) -> tuple[int, int, int]:
         """Return how many configurations to evaluate, how many of them first, and how many at once later."""
-        whole = {}
-        for name in ("n_iter", "num_initial", "batch_size"):
-            value = getattr(self, name)
-            if value is not None or name == "n_iter":
-                plain: Any = int(value) if isinstance(value, np.integer) else value
-                whole[name] = checks.positive_integer(name, plain)
-        size = int(min(whole["n_iter"], count))
-        if size < whole["n_iter"]:
-            warnings.warn(
-                f"There are only {size} different configurations, fewer than n_iter={self.n_iter}; each is evaluated "
-                "once.",
-                KernelBanditWarning,
-                stacklevel=2,
+        wanted = checks.positive_integer("n_iter", self.n_iter)
+        size = int(min(wanted, count))
+        if size < wanted:
+            _warn(
+                f"There are only {size} different configurations, fewer than n_iter={wanted}; each is evaluated once."
             )
-        num_initial = whole.get("num_initial", min(10, max(2, size // 3)))
-        if num_initial < 2:
-            raise InputError("num_initial must be at least 2, since a fit needs two scores; got 1.")
-        workers = effective_n_jobs(self.n_jobs)  # pyright: ignore[reportArgumentType]
-        return size, min(num_initial, size), whole.get("batch_size", workers)
+        num_initial = min(10, max(2, size // 3))
+        if self.num_initial is not None:
+            num_initial = checks.whole_number("num_initial", self.num_initial, least=2)  # a fit needs two scores
+        batch_size = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size  # pyright: ignore[reportArgumentType]
+        return size, min(num_initial, size), checks.positive_integer("batch_size", batch_size)
 
-    def _made(self, untried: Untried, num_initial: int, seed: int) -> Bandit | None:
+    def _bandit(self, untried: Untried, num_initial: int, seed: int) -> Bandit | None:
+        """Return a bandit that was told nothing; None where there is nothing to choose."""
         space = untried.space
         if space.dimension == 0:
             return None
@@ -228,40 +198,20 @@ class KernelBanditSearchCV(SequentialSearchCV):
         prior = LearnedPrior(kernel, clip=clip, num_initial=num_initial)
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
-    def _select_best_index(self, refit: Any, refit_metric: str, results: Mapping[str, Any]) -> int:
-        """Return the row that is recommended."""
-        if self.recommend == "posterior" and self.bandit_ is not None and self.bandit_.num_observations:
-            told = self.bandit_.candidates.actions(self.bandit_.history.X)
-            index = int((self.bandit_.recommend() == told).all(-1).nonzero()[0])
-            if np.isfinite(results[f"mean_test_{refit_metric}"][index]):
-                return index
-        return int(super()._select_best_index(refit, refit_metric, results))
 
-
-def _chosen(bandit: Bandit, numbers: Iterable[int], num_initial: int, untried: Untried) -> torch.Tensor:
-    """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before."""
-    chosen = []
+def _chosen(bandit: Bandit | None, numbers: Iterable[int], num_initial: int, untried: Untried) -> torch.Tensor:
+    """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before it."""
+    before = len(untried.tried)
     for number in numbers:
-        if is_spread(number, bandit.num_observations, num_initial):
-            chosen.append(untried.sample(1))
-            bandit.mark_pending(chosen[-1])
+        if bandit is not None and not is_spread(number, bandit.num_observations, num_initial):
+            x = bandit.ask()
         else:
-            chosen.append(bandit.ask())
-        untried.add(chosen[-1])
-    return torch.cat(chosen)
+            x = untried.sample()
+            if bandit is not None and bandit.num_observations:
+                bandit.mark_pending(x)
+        untried.tried = torch.cat([untried.tried, x])
+    return untried.tried[before:]
 
 
-def _warn_of_other_choices(path: Any) -> None:
-    warnings.warn(
-        f"The search chooses other configurations than those in {path!r}, as it may on another kind of machine or with "
-        "other versions of its packages. It goes on with what was evaluated, but not as one that was not interrupted.",
-        KernelBanditWarning,
-        stacklevel=2,
-    )
-
-
-def _classes_in(value: Any) -> Any:
-    """Return a setting with classes in place of estimators, of which ``get_params`` lists the parameters as well."""
-    if isinstance(value, (list, tuple)):
-        return [_classes_in(part) for part in value]
-    return type(value) if hasattr(value, "get_params") and not isinstance(value, type) else value
+def _warn(message: str) -> None:
+    warnings.warn(message, KernelBanditWarning, stacklevel=3)

@@ -1,11 +1,9 @@
 """What the trials of an experiment say, and what a memory makes of noise that is known."""
 
 from collections.abc import Mapping
-from io import StringIO
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from ax.adapter.data_utils import ExperimentData
 from ax.core.experiment import Experiment
@@ -17,19 +15,14 @@ from torch_kbandits.memory import Memory, Stationary
 #: The least noise variance of a trial, as a share of the variance of all outcomes.
 _LEAST_NOISE = 1e-6
 
-#: Size of what matters in a column above which the ten decimals that Ax saves lose nothing of it.
-_COARSE = 1e-4
+#: Decimals with which Ax saves outcomes, and the size of what matters in them above which these are enough.
+_DECIMALS, _COARSE = 10, 1e-4
 
 
-class Told(NamedTuple):
-    """The trials that ended, in order of their indices, which are their times.
+class Trials(NamedTuple):
+    """The n trials that ended, in order of their indices, which are their times.
 
-    Attributes:
-        times: (n,), in double precision.
-        parameters: n parameterizations.
-        means: by metric, (n,), NaN where nothing was measured.
-        sems: their standard errors, NaN where these are not known.
-        failed: which trials failed, (n,) bool.
+    By metric there are means, NaN where nothing was measured, and their standard errors, NaN where these are not known.
     """
 
     times: Tensor
@@ -40,7 +33,7 @@ class Told(NamedTuple):
 
     @property
     def now(self) -> float:
-        """The present: one after the latest trial."""
+        """The current time: one after the latest trial."""
         return float(self.times[-1]) + 1.0 if len(self.times) else 0.0
 
     @property
@@ -67,7 +60,7 @@ class Told(NamedTuple):
         return dict(zip(self.times.tolist(), filled.clamp_min(least).tolist(), strict=True))
 
 
-def read(data: ExperimentData, experiment: Experiment) -> Told:
+def read(data: ExperimentData, experiment: Experiment) -> Trials:
     """Return what data says of the trials of an experiment, and which failed; those beyond its space are left out."""
     frame, space = data.observation_data, experiment.search_space
     rows = [
@@ -88,33 +81,25 @@ def read(data: ExperimentData, experiment: Experiment) -> Told:
         columns[kind][str(metric)] = torch.tensor(found, dtype=torch.float64)
     times = torch.tensor([time for time, _, _ in rows], dtype=torch.float64)
     failed = torch.tensor([place is None for _, _, place in rows], dtype=torch.bool)
-    return Told(times, [parameters for _, parameters, _ in rows], columns["mean"], columns["sem"], failed)
+    return Trials(times, [parameters for _, parameters, _ in rows], columns["mean"], columns["sem"], failed)
 
 
 def _as_saved(kind: str, values: np.ndarray) -> np.ndarray:
-    """Return means or standard errors with the ten decimals with which Ax saves them, where that is enough.
+    """Return means or standard errors with the decimals with which Ax saves them, where these are enough.
 
-    So an experiment that was saved and loaded goes on exactly as it would have. Where ten decimals are few for what
-    outcomes differ by, they stay as they are, and the trials after loading are close to what they would have been.
+    So an experiment that was saved and loaded goes on as it would have.
     """
     known = values[~np.isnan(values)]
     if len(known) == 0:
         return values
     size = known.mean() if kind == "sem" else known.std() if len(known) > 1 else 1.0
-    if size <= _COARSE:
-        return values
-    written = pd.DataFrame({"value": values}).to_json()
-    # As Ax reads; its stubs know no dtype=False.
-    frame: Any = pd.read_json(StringIO(written), dtype=False)  # pyright: ignore[reportArgumentType]
-    return frame["value"].to_numpy(dtype="float64")
+    return values.round(_DECIMALS) if size > _COARSE else values
 
 
 class KnownNoise(Memory):
-    """A memory of rewards whose noise variances are known, by the times at which they were made.
+    """A memory of rewards whose noise variances are known, by the times at which they were made; others have λ.
 
-    Args:
-        variances: by time; what is not there has λ.
-        memory: which rewards count at a time; None for all. Where it keeps noise these have their own; else that grows.
+    Which of them count is that of another memory. Where that keeps noise they have their own; else that grows.
     """
 
     keeps_noise = False

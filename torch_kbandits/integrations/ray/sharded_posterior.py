@@ -16,9 +16,10 @@ from torch_kbandits.beliefs.fantasies import GaussianFantasy, TableOffer
 from torch_kbandits.beliefs.search import SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
-from torch_kbandits.integrations.ray.shard import Change, Choice, Held, Message, Shard
+from torch_kbandits.integrations.ray.shard import Change, Choice, Message, Shard, Versions
 from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.numerics.random import highest, seed_for, tie_width
+from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import changed
 
 #: So many changes are remembered one by one for shards that are behind; those further behind are started anew.
@@ -38,9 +39,7 @@ Pending = tuple[tuple[int, tuple[Any, ...]], ...]
 class RemoteArms:
     """What a posterior tells ``Arms``, remembered for workers, who do it when they are asked next. A value.
 
-    Attributes:
-        versions: names of the values before the first change and after each.
-        changes: from one to the next.
+    ``versions`` names what was before the first change and after each.
     """
 
     versions: tuple[int, ...]
@@ -66,46 +65,39 @@ def _owned(words: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each.clone() if isinstance(each, Tensor) else each for each in words)
 
 
-class ShardedBelief(PosteriorBelief):
+class ShardedPosterior(PosteriorBelief):
     """The posterior over arms that workers hold: here is all but the arms, whose changes are sent when one asks.
 
     Cost of a round: that of the posterior here, and for each shard that of ``Arms``. O(d + m) numbers to each shard,
     O(d) back; O(m² + m d) where all is computed afresh.
-
-    Args:
-        example: the first arm, (1, d), on the CPU.
-        source: all arms.
-        workers: of the shards.
-        terms: what the belief is to be.
     """
 
-    def __init__(self, example: Tensor, source: ArmSource, workers: Workers, terms: PosteriorConfig) -> None:
+    def __init__(self, example: Tensor, source: ArmSource, workers: Workers, config: PosteriorConfig) -> None:
         names = "exact", "online", "memory", "mean", "full_at", "outcomes"
-        words: dict[str, Any] = {name: getattr(terms, name) for name in names}
-        super().__init__(example, terms.kernel, terms.regularization, SearchConfig(), **words)
-        self.source, self.tie_seed, self._workers = source, terms.seed, workers
+        words: dict[str, Any] = {name: getattr(config, name) for name in names}
+        super().__init__(example, config.kernel, config.regularization, SearchConfig(), **words)
+        self.source, self.tie_seed, self._workers = source, config.seed, workers
         self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((new_version(),))))
         self._bound = max(self.asked(Shard.kernel_bound))
 
     def asked(self, question: Callable[[Shard], Any], pending: Pending = ()) -> list[Any]:
         """Return what each shard answers, with points pending; see ``Workers.gather``."""
-        return self._workers.gather(partial(self._message, pending), question)
-
-    def _message(self, pending: Pending, held: Held | None) -> Message:
-        """Return what a shard is to be sent; None stands for one that holds nothing that is known."""
         posterior, arms, words = self.posterior, cast(RemoteArms, self.posterior.arms), [each for _, each in pending]
-        learned = arms.versions[-1]
-        tips = [learned, *(version for version, _ in pending)]
-        wanted = posterior.learns_residual, (learned, tips[-1])
-        if held is None or held[0] not in arms.versions:
+        wanted: Versions = (arms.versions[-1], *(version for version, _ in pending))
+        rest = posterior.learns_residual, wanted
+
+        def message(held: Versions) -> Message:
+            """Return what a shard is to be sent; nothing stands for one that holds nothing that is known."""
+            if wanted[: len(held)] == held != ():
+                return Message(held, None, (), words[len(held) - 1 :], *rest)
+            if held and held[0] in arms.versions:
+                return Message(held[:1], None, arms.changes[arms.versions.index(held[0]) :], words, *rest)
             void = getattr(posterior, "void", np.empty((0, posterior.size)))
             fresh = RemoteArms((0,)).rewritten(posterior.points, posterior.white).refitted(posterior.gaussian, void)
             start = self.kernel, posterior.prior
-            return Message(None, start, fresh.changes if posterior.size else (), words, *wanted)
-        if held[0] == learned and held[1] in tips:
-            return Message(held, None, (), words[tips.index(held[1]) :], *wanted)
-        rest = arms.changes[arms.versions.index(held[0]) :]
-        return Message((held[0], held[0]), None, rest, words, *wanted)
+            return Message((), start, fresh.changes if posterior.size else (), words, *rest)
+
+        return self._workers.gather(message, question)
 
     def arm(self, row: int) -> Tensor:
         """Return the arm of a row of the source, (1, d), on the CPU; a copy."""
@@ -127,7 +119,7 @@ class _Gathered(NamedTuple):
 class ShardedFantasy(GaussianFantasy):
     """The posterior over the arms of all shards with points pending."""
 
-    belief: ShardedBelief
+    belief: ShardedPosterior
 
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
         return self.belief.asked(question, getattr(self.taken_in(), "taken", ()))
@@ -144,9 +136,8 @@ class ShardedFantasy(GaussianFantasy):
             return self._drawn(rule, seed, avoided)
         if not rule.scores_arms_apart:
             raise InputError(
-                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score depends on what "
-                "is believed of the arm alone, as those of this package do. Give Arms instead, or say so of the rule: "
-                "scores_arms_apart = True."
+                f"{type(rule).__name__} needs all arms in one process: shards take rules whose score of an arm depends "
+                "on the posterior there alone. Give Arms instead, or say so of the rule: scores_arms_apart = True."
             )
         incumbent = correction = None
         if rule.needs_incumbent:
@@ -162,11 +153,11 @@ class ShardedFantasy(GaussianFantasy):
 
     def _drawn(self, rule: RandomRule, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""
-        source, number = self.belief.source, 0
-        arm = self.belief.arm(rule.drawn_row(len(source), seed))
-        while avoided is not None and bool((avoided == arm).all(-1).any()) and (number := number + 1) < _DRAWS:
-            arm = self.belief.arm(rule.drawn_row(len(source), seed_for(seed, number, "drawn again")))
-        return arm
+        for each in (seed, *(seed_for(seed, number, "drawn again") for number in range(1, _DRAWS))):
+            arm = self.belief.arm(rule.drawn_row(len(self.belief.source), each))
+            if avoided is None or not among(arm, avoided):
+                break
+        return arm  # pyright: ignore[reportPossiblyUnboundVariable]
 
     def offered(self, domain: Domain | None) -> Any:
         """Return the posterior at all arms, which all shards send here."""

@@ -1,4 +1,4 @@
-"""The Pareto front of what a bandit played: the plays that no other one beats in every objective."""
+"""What a bandit played: as named columns, and the Pareto front, which no other play beats in every objective."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,14 +10,45 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.candidates import Configurations
+from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import asks_expert, moments
+from torch_kbandits.plotting.section import asks_expert, moments, present
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
 _PANEL, _BELOW = 4.4, 0.6
+
+
+def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
+    """Return what was told as named columns, a row for each play: ``pandas.DataFrame(history_columns(bandit))``.
+
+    The columns are ``round``; ``time`` where the bandit has a clock, dates as seconds since 1970; those of the context
+    and the action by their names, ``x0, x1, …`` where there are none, of a parameter space the parameters; ``reward``,
+    ``failed`` and each outcome by its name, ``nan`` where there is none; ``weight``, what the reward counts for now. A
+    name that occurs twice gets its place as well. Cost: O(n d).
+    """
+    history, space = bandit.history, untimed(bandit.candidates)
+    X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
+    columns: dict[str, list[Any]] = {"round": history.rounds.tolist()}
+    if history.times is not None:
+        columns["time"] = history.times.tolist()
+    named = [] if space.names is None else list(space.names)
+    names = [name or f"x{place}" for place, name in enumerate(named or [""] * X.shape[-1])]
+    width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
+    parts = list(zip(names, X.mT.tolist(), strict=True))[:width]
+    if isinstance(space, Configurations):
+        decoded = space.actions(X)
+        keys = list(dict.fromkeys(key for each in decoded for key in each))
+        parts += [(key, [each.get(key) for each in decoded]) for key in keys]
+    parts += [("reward", history.Y.tolist()), ("failed", history.lost.tolist())]
+    if history.outcomes is not None:
+        parts += zip(bandit.outcomes, history.outcomes.mT.tolist(), strict=True)
+    for name, values in [*parts, ("weight", bandit.weights.tolist())]:
+        columns[name if name not in columns else f"{name}.{len(columns)}"] = values
+    return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +170,6 @@ def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
     has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
     if bandit.objective is None or has_context or asks_expert(bandit):
         return None
-    best = bandit.candidates.points(bandit.recommend(), None, bandit.now)
+    best = bandit.candidates.points(bandit.recommend(time=present(bandit)), None, bandit.now)
     rows = (best.to(front.X.device) == front.X).all(-1).nonzero()
     return int(rows[0]) if len(rows) else None

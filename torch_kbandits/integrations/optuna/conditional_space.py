@@ -15,7 +15,7 @@ _MOST_VALUES = 32
 
 
 @dataclass(frozen=True)
-class Tree:
+class ConditionalSpace:
     """Parameters that can be chosen together.
 
     Attributes:
@@ -28,12 +28,7 @@ class Tree:
     conditions: Mapping[str, tuple[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def space(self) -> ParameterSpace:
-        """Return it as a space of parameters.
-
-        Raises:
-            InputError: if one is of another kind than Optuna's three, or has a range that double precision cannot hold;
-                the message names the parameter.
-        """
+        """Return it as a space of parameters; ``InputError`` names one that cannot be searched."""
         when = {
             name: {other: tuple(map(self.distributions[other].to_external_repr, values))}
             for name, (other, values) in self.conditions.items()
@@ -43,7 +38,7 @@ class Tree:
         )
 
     def values_of(self, known: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]) -> dict[str, Any]:
-        """Return the part of a trial's parameters that the tree has and that were drawn from these distributions."""
+        """Return those of a trial's parameters that are of the space and were drawn from its distributions."""
         return {
             name: known[name]
             for name, wanted in self.distributions.items()
@@ -51,11 +46,11 @@ class Tree:
         }
 
     def has_all_of(self, trial: FrozenTrial) -> bool:
-        """Whether all parameters of a trial that have several values are of the tree."""
+        """Whether all parameters of a trial that have several values are of the space."""
         return all(each.single() or self.distributions.get(name) == each for name, each in trial.distributions.items())
 
 
-def tree_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution] | None = None) -> Tree:
+def space_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution] | None = None) -> ConditionalSpace:
     """Return the parameters that trials have, as far as it follows from others which of them have which.
 
     A parameter that not all of them have depends on a choice, or a whole number, that every trial with it has, and
@@ -63,39 +58,31 @@ def tree_of(trials: Sequence[FrozenTrial], names: Mapping[str, BaseDistribution]
     the one suggested last before. Where there is none the parameter is left out, as one is whose range changes. A
     value of a whole number that no trial had is taken for the nearest that one had; a choice for one without.
 
-    What a tree is may change with a trial that differs, and only then.
-
     Args:
         trials: completed ones.
         names: those that are searched; None for all.
     """
-    first: dict[str, BaseDistribution] = {}
-    changing = set[str]()
+    drawn: dict[str, list[BaseDistribution]] = {}
     for trial in trials:
         for name, distribution in trial.distributions.items():
-            if first.setdefault(name, distribution) != distribution:
-                changing.add(name)
+            drawn.setdefault(name, []).append(distribution)
     several = {
-        name: each
-        for name, each in first.items()
-        if name not in changing and not each.single() and (names is None or name in names)
+        name: each[0]
+        for name, each in drawn.items()
+        if not each[0].single() and (names is None or name in names) and all(other == each[0] for other in each)
     }
     having = {name: {row for row, trial in enumerate(trials) if name in trial.params} for name in several}
     found = {name: several[name] for name in sorted(several) if len(having[name]) == len(trials)}
     conditions: dict[str, tuple[str, tuple[float, ...]]] = {}
-    left = [name for name in several if name not in found]
-    while left:
-        added = []
-        for name in left:
-            fitting = list(_fitting(name, found, having, trials))
-            if fitting:
+    is_growing = True
+    while is_growing:
+        known = dict(found)
+        for name in several.keys() - known.keys():
+            if fitting := list(_fitting(name, known, having, trials)):
                 conditions[name] = min(fitting)[-1]
-                added.append(name)
-        if not added:
-            break
-        found |= {name: several[name] for name in added}
-        left = [name for name in left if name not in added]
-    return Tree(found, conditions)
+        found |= {name: several[name] for name in several if name in conditions}
+        is_growing = len(found) > len(known)
+    return ConditionalSpace(found, conditions)
 
 
 def _fitting(
@@ -127,18 +114,16 @@ def _values(distribution: BaseDistribution, within: set[float], without: set[flo
         return tuple(sorted(within))
     known, whole = sorted(within | without), cast(IntDistribution, distribution)
     every = range(whole.low, whole.high + 1, whole.step)
-    nearest = {value: min(known, key=lambda other: (abs(other - value), other)) for value in every}
-    return tuple(value for value in every if nearest[value] in within)
+    return tuple(value for value in every if min(known, key=lambda other: (abs(other - value), other)) in within)
 
 
 def _parameter(name: str, distribution: BaseDistribution, when: Mapping[str, Any]) -> Parameter:
     try:
-        if isinstance(distribution, FloatDistribution):
-            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
-        if isinstance(distribution, IntDistribution):
-            return Integer(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
+        if isinstance(distribution, (FloatDistribution, IntDistribution)):
+            kind: Any = Float if isinstance(distribution, FloatDistribution) else Integer
+            return kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step, when=when)
         if isinstance(distribution, CategoricalDistribution):
-            return Categorical(_told_apart(distribution.choices), when)
+            return Categorical(_distinct(distribution.choices), when)
     except InputError as error:
         raise InputError(f"parameter {name!r} cannot be searched: {error}") from None
     raise InputError(
@@ -147,7 +132,7 @@ def _parameter(name: str, distribution: BaseDistribution, when: Mapping[str, Any
     )
 
 
-def _told_apart(choices: Sequence[Any]) -> list[Any]:
+def _distinct(choices: Sequence[Any]) -> list[Any]:
     """Return the choices without those that Optuna takes for an earlier one, such as 1 after True."""
     try:
         return list(dict.fromkeys(choices))

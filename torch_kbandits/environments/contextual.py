@@ -1,0 +1,149 @@
+"""Problems with contexts: the three of Zenati et al. (AISTATS 2022) on ten anchor actions, and handwritten digits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gpytorch.kernels import LinearKernel, RBFKernel
+from torch import Tensor
+
+from torch_kbandits import checks
+from torch_kbandits.environments.options import noise_variance, stationary_kernel
+from torch_kbandits.environments.problems import Classification, ContextualFunction
+from torch_kbandits.errors import InputError
+from torch_kbandits.extras import require
+from torch_kbandits.numerics.random import seed_for
+
+#: Ten anchor actions are drawn from these, without replacement.
+_GRID = np.arange(0, 1, 0.01)
+#: Rewards of the Chessboard by quarter of the context (rows) and of the action (columns).
+_BOARD = ((0.0, 0.5, 0.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.0, 0.5, 0.0, 0.5), (0.0, 0.0, 1.0, 0.0))
+
+
+def bump(
+    *, lengthscale: float = 1.0, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+) -> ContextualFunction:
+    """Bump: five context columns, rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) on ten actions in [0, 1).
+
+    Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
+    action of every context is a*, and rewards may exceed 1.
+
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free, while theirs has
+    fresh noise in both rewards; the kernel's length scale is 1 instead of their 0.1, with which nothing is learned from
+    one context for another: they are about 0.9 apart.
+
+    Args:
+        lengthscale: of the Gaussian kernel on joint points.
+        noise_scale: standard deviation of the noise; λ is its square, and None without noise.
+        problem_seed: addresses the actions (from 0, 0.01, …, 0.99, without replacement), a*, x* and w*; 123 is the
+            authors' problem. None: every seed has its own.
+        seed: addresses contexts and noise.
+    """
+    generator, actions = _anchors(problem_seed, seed)
+    best = actions[generator.choice(len(actions))]
+    context, weights = generator.uniform(0, 1, size=5), generator.uniform(-1, 1, size=5)
+    function = _Bump(float(best), torch.from_numpy(context), torch.from_numpy(weights))
+    return _problem(function, 5, actions, lengthscale, noise_scale, seed)
+
+
+def chessboard(
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+) -> ContextualFunction:
+    """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
+
+    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is against the best
+    action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
+    the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
+    """
+    return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+
+
+def step_diagonal(
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+) -> ContextualFunction:
+    """Step Diagonal: 1 where |x − a − 0.15| < 0.1, 0.5 where |x − a + 0.15| < 0.1, else 0, on ten actions in [0, 1).
+
+    All else is as in ``chessboard``.
+    """
+    return _problem(_step_diagonal, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+
+
+def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
+    """Handwritten digits: which of ten labels has this image? 1,797 images of 8 × 8 pixels, a reward of 0 or 1.
+
+    Contexts are the first principal components of the pixels, each scaled to mean 0 and variance 1 over the images.
+    The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. Of length
+    scales from 2 to 6 the default is right most often. R is 0.5 and λ = 0.25.
+
+    Source: the test part of Alpaydin and Kaynak's "Optical recognition of handwritten digits" (1998), through
+    scikit-learn's ``load_digits``; without it ``MissingExtraError``.
+
+    Args:
+        num_components: c, 1 to 61: three pixels are the same in all images.
+        lengthscale: of the Gaussian kernel on the context.
+        seed: addresses the order of the images, another one in each epoch of 1,797 rounds.
+    """
+    number = checks.positive_integer("num_components", num_components)
+    lengthscale = checks.positive("lengthscale", lengthscale)
+    bunch = require("sklearn.datasets").load_digits()
+    pixels = torch.from_numpy(bunch.data).double()
+    left, values, right = torch.linalg.svd(pixels - pixels.mean(0), full_matrices=False)
+    if number > (rank := int((values > 1e-9 * values[0]).sum())):
+        raise InputError(f"num_components must be at most {rank}, the rank of the pixels, got {number}.")
+    # A component's sign is the solver's choice: its largest loading is made positive.
+    largest = right[:number].gather(1, right[:number].abs().argmax(1, keepdim=True)).squeeze(1)
+    contexts = left[:, :number] * largest.sign() * len(pixels) ** 0.5
+    on_contexts = RBFKernel(active_dims=tuple(range(number))).double()
+    on_contexts.lengthscale = torch.tensor(lengthscale, dtype=torch.float64)
+    on_labels = LinearKernel(active_dims=tuple(range(number, number + 10))).double()
+    on_labels.variance = torch.tensor(1.0, dtype=torch.float64)
+    labels = torch.from_numpy(bunch.target)
+    return Classification(contexts, labels, 10, seed, kernel=on_contexts * on_labels, regularization=0.25)
+
+
+# ---------------------------------------------------------------- inside
+
+
+@dataclass(frozen=True)
+class _Bump:
+    """Rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) of joint points (x, a)."""
+
+    action: float
+    context: Tensor  # (5,)
+    weights: Tensor  # (5,)
+
+    def __call__(self, X: Tensor) -> Tensor:
+        contexts, actions = X[:, :-1], X[:, -1]
+        slope = (contexts - self.context.to(X)) @ self.weights.to(X)
+        return (1.0 - (actions - self.action).abs() - slope).clamp_min(0.0)
+
+
+def _chessboard(X: Tensor) -> Tensor:
+    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
+    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
+
+
+def _step_diagonal(X: Tensor) -> Tensor:
+    context, action = X.T
+    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
+    return upper.to(X) + 0.5 * lower.to(X)
+
+
+def _anchors(problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:
+    """Return the generator of the problem after its actions were drawn, and those, (10,)."""
+    if problem_seed is None:
+        number = seed_for(checks.whole_number("seed", seed), 0, "anchors") % 2**32
+    elif not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
+        raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")
+    # NumPy's legacy generator, as the authors' code has it, drawn from in their order: so their problem is in reach.
+    generator = np.random.RandomState(number)
+    return generator, generator.choice(_GRID, size=10, replace=False)
+
+
+def _problem(
+    function: Callable[[Tensor], Tensor], context_dim: int, actions: np.ndarray, length: float, noise: float, seed: int
+) -> ContextualFunction:
+    kernel = stationary_kernel("rbf", checks.positive("lengthscale", length))
+    known = {"kernel": kernel, "regularization": noise_variance(noise)}
+    return ContextualFunction(function, context_dim, torch.from_numpy(actions)[:, None], noise, seed, **known)

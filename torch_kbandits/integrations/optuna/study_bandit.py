@@ -1,0 +1,147 @@
+"""What the trials of a study say, told to a bandit one after another."""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+import torch
+from optuna.trial import FrozenTrial, TrialState
+from torch import Tensor
+
+from torch_kbandits.bandit import Bandit
+from torch_kbandits.errors import InfeasibleError, InputError
+from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace
+from torch_kbandits.integrations.optuna.objectives import TrialReader
+from torch_kbandits.integrations.tuning import is_spread
+from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.observations.history import History
+from torch_kbandits.outcomes import Scalarization
+
+#: By so much of the range of the front the reference of its scalarisation lies below the worst of it.
+_MARGIN = 0.1
+
+
+class StudyBandit:
+    """A bandit that was told the finished trials of a study, as far as they lie in one search space.
+
+    Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
+    trials at once, and nothing else has to be stored. The bandit is made with nothing told; ``num_initial`` trials are
+    learned before it chooses, and with ``safe_params`` constraints are kept safely.
+    """
+
+    def __init__(
+        self,
+        parameters: ConditionalSpace,
+        bandit: Bandit,
+        reader: TrialReader,
+        num_initial: int,
+        safe_params: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.parameters, self.bandit, self.reader = parameters, bandit, reader
+        self._num_initial, self._safe = num_initial, safe_params
+        self._space = parameters.space()
+        self.read: dict[int, FrozenTrial] = {}
+        self._numbers: list[int] = []
+
+    def follows(self, finished: Mapping[int, FrozenTrial]) -> bool:
+        """Whether the trials that were read are all among those of a study, by their numbers, and as they were."""
+        found = ((trial, finished.get(number)) for number, trial in self.read.items())
+        return all(other is trial or other == trial for trial, other in found)
+
+    def learn(self, finished: Iterable[FrozenTrial]) -> None:
+        """Tell the bandit the finished trials that it does not know.
+
+        Those of an old study are replayed, which makes of all fits the last alone; see ``Bandit.replay``.
+        """
+        new = [trial for trial in finished if trial.number not in self.read]
+        new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
+        placed = ((trial, self._point(trial)) for trial in new)
+        read = [(trial, point, self.reader.read(trial)) for trial, point in placed if point is not None]
+        found = [(trial, point, *result) for trial, point, result in read if result is not None]
+        if self.bandit.num_observations == 0 and len(found) > 1:
+            X, names = torch.cat([point for _, point, _, _ in found]), self.bandit.outcomes
+            Y = X.new_tensor([reward for _, _, reward, _ in found])
+            columns = X.new_tensor([[outcomes.get(name, math.nan) for name in names] for *_, outcomes in found])
+            rounds = torch.arange(len(found))
+            self.bandit.replay(History(X, Y, rounds, times=rounds.double(), outcomes=columns if names else None))
+            self._numbers += [trial.number for trial, *_ in found]
+            found = []
+        for trial, point, reward, outcomes in found:
+            words: dict[str, Any] = {"failed": True} if math.isnan(reward) else {"y": reward}
+            self.bandit.tell(point, outcomes=outcomes or None, **words)
+            self._numbers.append(trial.number)
+            self.read[trial.number] = trial
+        self.read |= {trial.number: trial for trial in new}
+
+    def suggest(
+        self, trial: FrozenTrial, trials: Sequence[FrozenTrial], suggested: Mapping[int, Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return a configuration for a running trial, after reading what is new among the trials that wait no more.
+
+        By their numbers, what was suggested to running trials and is not all stored yet is given as well.
+        """
+        self.bandit.forget()
+        self.learn(other for other in trials if other.state.is_finished())
+        if self._safe and not self.reader.objectives.limits:
+            safe = self._safe[trial.number % len(self._safe)]
+            return {name: value for name, value in safe.items() if name in self._space.parameters}
+        if not self._safe and is_spread(trial.number, self.bandit.num_observations, self._num_initial):
+            return self._spread(trial)
+        others = [other for other in trials if not other.state.is_finished() and other.number != trial.number]
+        points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
+        if points:
+            self.bandit.mark_pending(torch.cat(points))
+        try:
+            return self.bandit.ask()[0]
+        except InfeasibleError:
+            if self._safe:
+                raise
+            return self._spread(trial)
+
+    def recommend(self, front: Collection[int] = ()) -> int:
+        """Return the number of the trial of the largest posterior mean, the first of those that are equal.
+
+        Args:
+            front: the trials to choose from, of several objectives; all where none of them was learned.
+        """
+        history = self.bandit.history
+        succeeded = [row for row, failed in enumerate(history.Y.isnan().tolist()) if not failed]
+        rows = [row for row in succeeded if self._numbers[row] in front]
+        if rows:
+            return self._numbers[rows[int(self._worth(history.X[rows]).argmax())]]
+        best = self.bandit.recommend()
+        played = self.bandit.candidates.actions(history.X)
+        return next(self._numbers[row] for row in succeeded if played[row] == best)
+
+    def _worth(self, X: Tensor) -> Tensor:
+        """Return the posterior means of several objectives at points (n, d), scalarised with equal weights, (n,)."""
+        objective = cast(Scalarization, self.bandit.objective)
+        values = []
+        with torch.no_grad():
+            for model in (self.bandit.model, *map(self.bandit.outcome_model, objective.outcomes)):
+                scale = cast(Tensor, model.covar_module(X, diag=True)).max().sqrt()
+                values.append(model.posterior(X).mean.squeeze(-1) / scale)
+        means = torch.stack(values)
+        worst, best = means.amin(-1), means.amax(-1)
+        return objective.value(means, objective.sought(), worst - _MARGIN * (best - worst))
+
+    def _spread(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Return one of the configurations that cover the space evenly."""
+        # By the trial's number: if its evaluation fails, the next one is elsewhere.
+        first = self._space.sample(1, generator_for(self.bandit.seed, 0, "first trials"), first=trial.number)
+        return self._space.decode(first)[0]
+
+    def _point(self, trial: FrozenTrial, suggested: Mapping[str, Any] | None = None) -> Tensor | None:
+        """Return the encoding (1, d) of a trial, or None if it does not lie in the space.
+
+        Parameters that a trial failed without are drawn: whatever they were, it would have failed.
+        """
+        known = {**(suggested or {}), **trial.params}
+        if trial.state == TrialState.FAIL and known.keys() & self.parameters.distributions.keys():
+            drawn = self._space.sample(1, generator_for(self.bandit.seed, trial.number, "not suggested"))
+            known = self._space.decode(drawn)[0] | known
+        try:
+            return self._space.encode([self.parameters.values_of(known, trial.distributions)])
+        except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
+            return None
