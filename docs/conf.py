@@ -29,10 +29,10 @@ nitpick_ignore_regex = [("py:.*", r"(?!torch_kbandits\b).*")]
 nitpick_ignore = [
     ("py:class", f"torch_kbandits.{name}")
     for name in (
-        "bandit.adaptation.memory_choice.Choice",
-        "bandit.adaptation.memory_choice.BlockScores",
+        "acquisition.climbing.Rescaled",
+        "bandit.adaptation.Choice",
+        "bandit.adaptation.BlockScores",
         "bandit.config.Advice",
-        "bandit.batches.BatchPosterior",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",

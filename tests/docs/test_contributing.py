@@ -28,8 +28,8 @@ REGISTRIES = ("__init__.py", "registry.py")
 #: Who knows a piece beside its own room and the algorithms made of it: loops around one, and the defaults of pieces.
 DEFAULTS = {
     "EKUCB": {"fitted.py", "integrations/optuna/sampler.py", "integrations/sklearn/search.py"},
-    "Discount": {"bandit/adaptation/memory_choice.py"},
-    "SlidingWindow": {"bandit/adaptation/memory_choice.py"},
+    "Discount": {"bandit/adaptation.py"},
+    "SlidingWindow": {"bandit/adaptation.py"},
     "RidgeLeverageSampling": {"models/nystrom.py", "integrations/ax/strategy.py"},
 }
 

@@ -9,6 +9,7 @@ import interrupts
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from kinds import same
 from local_workers import CUTS, LAMBDA, assert_alike, make, noisy, rounds, sharded, some_arms
 from pretend_device import PretendDevice, is_possible
 from problems import DOUBLE, data, in_a_file, linear, matern, play, rbf
@@ -353,10 +354,6 @@ def test_workers_that_end_are_built_from_what_counts(memory, when, gone):
     rounds(bandits, 1, 11)
 
 
-def assert_unchanged(bandit, before):
-    assert bandit.state_dict()["checksum"] == before["checksum"]
-
-
 class Breaking(RBFKernel):
     """Raises once at the arms of shard 1, after so many evaluations there."""
 
@@ -402,7 +399,7 @@ def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, memory):
     break_(workers, failure)
     with pytest.raises(kind, match=message):
         ours.ask(3)
-    assert_unchanged(ours, before)
+    assert same(ours.state_dict(), before)
     both(bandits, some_arms()[:4])  # nothing that was told meanwhile is lost
     workers.refuses = set()
     vars(workers).pop("start", None)
@@ -471,9 +468,9 @@ def test_interrupts_leave_the_bandit_as_it_was(monkeypatch):
             bandit.ask(2)
         places.add(interrupt.at.partition(":")[0])
         if bandit.round == start.round and len(bandit.pending) == len(start.pending):  # else it was done already
-            assert_unchanged(bandit, before)
+            assert same(bandit.state_dict(), before)
             bandit.ask(2)
-        assert_unchanged(bandit, expected)
+        assert same(bandit.state_dict(), expected)
         assert torch.equal(bandit.ask(), after), interrupt.at
     assert len(places) >= 2
 

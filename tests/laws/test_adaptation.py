@@ -380,7 +380,7 @@ BAD = [
     *((lambda p=p: ResidualTrigger(p), "false_alarm_probability") for p in (0.0, 1.0, NAN, -0.1)),
     (lambda: CumulatedTrigger(1.0), "false_alarm_probability"),
     (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
-    (lambda: make(trigger=0.1), "trigger must be a trigger such as"),
+    (lambda: make(trigger=0.1), "trigger must be RestartTrigger or None"),
     *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
     (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),

@@ -186,10 +186,10 @@ BAD_ROWS = [
     (good(age=10**400), "column 'age' must be a finite number; row 1 has 1000"),
     (good(age=True), "row 1 has True of type bool. Convert it, or make the column a Category."),
     (good(age="1.5"), "row 1 has '1.5' of type str. Convert it"),
-    (good(price=0.0), "column 'price' must be a number above 0, since log=True; row 1 has 0.0 of type float."),
+    (good(price=0.0), "column 'price' must be a finite number above 0, since log=True; row 1 has 0.0 of type float"),
     (good(member="True"), "row 1 has 'True' of type str. The nearest is True; add"),
     (good(city=["Paris"]), "column 'city' must be a string, a boolean or a finite number; row 1 has ['Paris']"),
-    ({"Age": 1}, "row 1 must have column 'age', got columns ['Age']. Did you mean 'Age'?"),
+    ({"Age": 1}, "row 1 must have column 'age' once, got columns ['Age']. Did you mean 'Age'?"),
     ([1, 2, 3], "row 1 must be a mapping or a pandas Series, got [1, 2, 3] of type list."),
 ]
 MISUSES = [

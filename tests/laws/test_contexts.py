@@ -112,7 +112,7 @@ BAD_CONTEXTS = [
     (torch.tensor([[float("inf"), 0.0]], dtype=DOUBLE), "context must be finite", "1 of 2"),
 ]
 BAD_ACTIONS = [
-    (ACTIONS[:0], "at least one action", "shape (0, 2)"),
+    (ACTIONS[:0], "with A >= 1", "shape (0, 2)"),
     (torch.zeros(2, dtype=DOUBLE), "shape (n, d)", "shape (2,)"),
     (torch.tensor([[0.1, NAN]], dtype=DOUBLE), "must be finite", "(0, 1)"),
 ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch_kbandits.algorithms.pe_gp_ts import PEGPTS as PEGPTS
     from torch_kbandits.algorithms.pe_gp_ucb import PEGPUCB as PEGPUCB
     from torch_kbandits.algorithms.r_gp_ucb import RGPUCB as RGPUCB
-    from torch_kbandits.algorithms.random_search import RandomSearch as RandomSearch
+    from torch_kbandits.algorithms.random import RandomSearch as RandomSearch
     from torch_kbandits.algorithms.registry import build as build
     from torch_kbandits.algorithms.registry import names as names
     from torch_kbandits.algorithms.sparq_gp_ucb import SparQGPUCB as SparQGPUCB

@@ -1,17 +1,18 @@
-"""The words of a named algorithm, checked and turned into pieces."""
+"""The words that named algorithms share: their types, defaults and meanings, and how they become pieces."""
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, cast, get_args
+from typing import Any, Literal, Required, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.words import DEFAULTS
-from torch_kbandits.bandit import GlobalBatchRule, LocalBatchRule
+from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import (
@@ -26,13 +27,189 @@ from torch_kbandits.confidence import (
     Width,
     greedy_information_gain,
 )
-from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, WhenFull
+from torch_kbandits.dictionaries import CappedDictionary, DictionaryRule, Resampling, WhenFull
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
-from torch_kbandits.priors import LearnedPrior, Prior, given_prior, prior_of
+from torch_kbandits.observations.ledger import Expiry
+from torch_kbandits.outcomes import Limit, Outcome, Scalarization
+from torch_kbandits.priors import LearnedPrior, Prior, PriorMean, given_prior, prior_of
 from torch_kbandits.priors.families import ModelSpec, of_length_scales
 from torch_kbandits.spaces import ParameterSpace
+
+_Kind = TypeVar("_Kind", bound=type[Bandit])
+
+
+class RunWords(TypedDict, total=False):
+    """What may be played, which rewards count, and what ``Bandit`` takes as it is."""
+
+    seed: Required[int]
+    candidates: Tensor | Candidates | ParameterSpace | None
+    bounds: Tensor | None
+    context_dim: int | None
+    action_dim: int | None
+    memory: Memory | None
+    mean: PriorMean | None
+    outcomes: Sequence[str | Outcome]
+    constraints: Sequence[Limit]
+    expire_after: float | Expiry | None
+    objective: Scalarization | None
+
+
+class PriorWords(RunWords, total=False):
+    """The same, and the prior."""
+
+    kernel: Kernel | None
+    regularization: float | None
+    prior: Prior | LearnedPrior | None
+
+
+class WidthWords(PriorWords, total=False):
+    """The same, and the width."""
+
+    beta: float | Width | None
+
+
+class TheoremWords(WidthWords, total=False):
+    """The same, and the constants of a theorem."""
+
+    noise_scale: float | None
+    norm_bound: float | None
+    failure_probability: float
+
+
+class GainWords(TheoremWords, total=False):
+    """The same, for widths that contain the information gain."""
+
+    gain: InformationGain | None
+
+
+class PlannedWords(GainWords, total=False):
+    """The same, for widths that hold in all of T rounds."""
+
+    horizon: int | None
+
+
+class DictionaryWords(PlannedWords, total=False):
+    """The same, for posteriors of any kind."""
+
+    dictionary: DictionaryRule | None
+
+
+class FamilyWords(DictionaryWords, total=False):
+    """The same, and hypotheses that differ in their kernels."""
+
+    scales: Sequence[float] | None
+    kernels: Sequence[Kernel] | None
+
+
+class SketchWords(TheoremWords, total=False):
+    """The words of a theorem, and how many points the algorithm's own dictionary may have."""
+
+    horizon: int | None
+    max_dictionary: int | None
+    when_full: WhenFull
+
+
+class BKBWords(SketchWords, total=False):
+    """The same, and how BKB and its relatives draw the dictionary."""
+
+    oversampling: float | Literal["theory"]
+    accuracy: float
+    resampling: Resampling
+
+
+#: What a shared word is unless it is given; None for all others.
+DEFAULTS: Mapping[str, Any] = {
+    "failure_probability": 0.1,
+    "outcomes": (),
+    "constraints": (),
+    "oversampling": 3.0,
+    "accuracy": 0.5,
+    "resampling": "fresh",
+    "when_full": "warn",
+}
+
+#: What a word means in every algorithm whose docstring does not say something else.
+_MEANINGS = """
+    kernel: the prior covariance, any GPyTorch kernel, in reward units squared; with contexts that of joint points.
+    regularization: λ > 0, the noise variance of a fresh observation, in reward units squared.
+    mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
+        (n, d); see ``Bandit``.
+    prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
+    candidates: arms (A, d), with contexts actions (A, a), a ``ParameterSpace``, or any ``Candidates``.
+    bounds: a box (2, d) instead of arms, with contexts (2, a).
+    context_dim: c, the number of context columns; without it there is no context.
+    action_dim: a, where each round brings its own actions.
+    scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis, so give the kernel
+        long ones; None for 1, 1/2, 1/4, 1/8 and 1/16.
+    kernels: a kernel for each hypothesis instead of ``scales``.
+    noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+    norm_bound: B > 0, a bound on the RKHS norm of the reward function, at all times.
+    failure_probability: δ in (0, 1).
+    horizon: T, the planned number of rounds. Under a memory that forgets, and at λ < 1, the theorem's width holds in
+        all of them at once; without it, in each.
+    gain: the information gain γ in the width; by default the realised one of the observations that count.
+    oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
+    accuracy: ε in (0, 1), the accuracy of the dictionary.
+    resampling: "fresh" as in the paper; "coupled" or "growth" for fewer changes of the dictionary, which the theorem
+        does not cover: see ``RidgeLeverageSampling``.
+    max_dictionary: the most points that the dictionary may have; None for no limit. Theorems know no limit.
+    when_full: what happens when more are wanted, "stop", "warn" or "raise": see ``CappedDictionary``.
+    discretization_size: points of the Sobol set on a box.
+    dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
+    memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
+        ``Discount(0.99)``. Theorems are for functions that stay.
+    beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
+        width, which over-explores in practice; then its constants are not needed.
+    seed: addresses all randomness.
+    outcomes: what is measured of a play beside its reward, by names or as ``Outcome``s; see ``Bandit``.
+    constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
+    expire_after: the age at which points that are pending are given up; see ``Bandit``.
+    objective: what is sought in place of the reward alone, a ``Scalarization``.
+"""
+
+
+def _entries(text: str) -> dict[str, str]:
+    """Return the arguments that the lines below "Args:" say, by name, with their lines."""
+    return {part.partition(":")[0].strip(): part for part in re.split(r"(?m)^(?= {4}\S)", text) if part.strip()}
+
+
+MEANINGS = _entries(_MEANINGS)
+
+
+def described(kind: _Kind) -> _Kind:
+    """Decorate a class whose ``__init__`` ends in ``**words: Unpack[...]``: signature and docstring then have them all.
+
+    In the docstring the line ``**words: ...`` below "Args:" is where the meanings of those words come that the
+    docstring itself does not explain.
+    """
+    made_by: Any = kind.__init__
+    own = inspect.signature(made_by)
+    *others, words = own.parameters.values()
+    (typed,) = get_args(words.annotation)
+    hints = get_type_hints(typed)
+    shared = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if name in typed.__required_keys__ else DEFAULTS.get(name),
+            annotation=hints[name],
+        )
+        for name in MEANINGS
+        if name in hints
+    ]
+    made_by.__signature__ = own.replace(parameters=[*others, *shared])
+    if kind.__doc__:
+        head, start, rest = inspect.cleandoc(kind.__doc__).partition("Args:\n")
+        arguments, *tail = re.split(r"\n(?=\n\S)", rest, maxsplit=1)
+        said = _entries(arguments + "\n")
+        del said["**words"]
+        names = [name for name in MEANINGS if name in made_by.__signature__.parameters]
+        missing = "".join(MEANINGS[name] for name in names if name not in said)
+        kind.__doc__ = "\n".join([(head + start + "".join(said.values()) + missing).rstrip("\n"), *tail])
+    return kind
+
 
 #: What length scales are multiplied by if nobody says it.
 _HALVES = (1.0, 0.5, 0.25, 0.125, 0.0625)
@@ -55,11 +232,8 @@ class Arguments:
 
     Attributes:
         candidates: what may be played.
-        noise_scale: R, None if it is not known or no such word is taken; the same holds for the others.
-        norm_bound: B.
+        noise_scale: R, None if it is not known or no such word is taken; so are B, T and the gain.
         failure_probability: δ.
-        horizon: T.
-        gain: what stands for the information gain.
 
     Raises:
         TypeError: if a word is strange or missing, as Python says it of one that is in a signature.
@@ -75,16 +249,15 @@ class Arguments:
         memory = self.words["memory"]
         if memory is not None and forgets_by is not None:
             raise InputError(
-                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for, and "
-                "what it counts for under two memories is not defined. Set that, or take an algorithm without a memory "
-                "of its own, such as GPUCB, BKB or EKUCB, with this one."
+                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for. Set "
+                "that, or take an algorithm without a memory of its own, such as GPUCB, BKB or EKUCB, with this one."
             )
-        scale, share = checks.optional(checks.scale), self.words.get("failure_probability", 0.1)
-        self.noise_scale, self.norm_bound = (
-            scale(name, self.words.get(name)) for name in ("noise_scale", "norm_bound")
-        )
+        scale, whole = checks.optional(checks.scale), checks.optional(checks.positive_integer)
+        self.noise_scale = scale("noise_scale", self.words.get("noise_scale"))
+        self.norm_bound = scale("norm_bound", self.words.get("norm_bound"))
+        self.horizon = whole("horizon", self.words.get("horizon"))
+        share = self.words.get("failure_probability", DEFAULTS["failure_probability"])
         self.failure_probability = checks.open_unit_interval("failure_probability", share)
-        self.horizon = checks.optional(checks.positive_integer)("horizon", self.words.get("horizon"))
         self.gain: InformationGain | None = self.words.get("gain")
         where = ("candidates", "bounds", "context_dim", "action_dim")
         self.candidates = resolve_candidates(*(self.words[name] for name in where))
@@ -100,13 +273,20 @@ class Arguments:
         prior = {} if "prior" in own else {"prior": self.prior}
         return {"candidates": self.candidates, **given, **prior, **own}
 
-    def width(self, theory: Width | None, needed: str = "noise_scale and norm_bound") -> Width:
-        """Return the width that ``beta`` names, or the theorem's; where the prior is learned, no theorem holds: then 2.
+    def under(
+        self, theory: TheoremWidth | None, needed: str = "noise_scale and norm_bound", **own: Any
+    ) -> dict[str, Any]:
+        """Return the same with the width, ``beta``'s or the theorem's, in batches times √C for the factor C of theirs.
 
-        Args:
-            theory: the theorem's width, or None if its constants were not given.
-            needed: the words that the theorem's width needs, for the error message.
+        The theorem's is None if the words were not given that it needs, which an error message names.
         """
+        width, batches = self.width(theory, needed), own.get("batches")
+        if isinstance(batches, (GlobalBatchRule, LocalBatchRule)) and self.words["beta"] is None:
+            width = ScaledWidth(width, math.sqrt(batches.threshold))
+        return self.pieces(width=width, theory=theory, **own)
+
+    def width(self, theory: Width | None, needed: str = "noise_scale and norm_bound") -> Width:
+        """Return the width that ``beta`` names, or the theorem's; where the prior is learned none holds: then 2."""
         beta = self.words["beta"]
         if beta is not None:
             return beta if isinstance(beta, Width) else ConstantWidth(beta)
@@ -132,16 +312,14 @@ class Arguments:
     ) -> TheoremWidth | None:
         """Return IGP-UCB's width or GP-TS's where λ is at least 1, and where their proofs fail what these bound.
 
-        That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets.
+        That is ``SelfNormalizedWidth``, for GP-TS at δ/2 as in its theorem, or ``MemoryWidth`` where it forgets; None
+        if R or B is missing.
 
         Args:
             width: that of the theorem.
             forgets: whether observations stop counting; None if the memory says so.
             num_bounds: how many sets of observations there are, each with a bound of its own; None for T, and without a
                 horizon for each round apart.
-
-        Returns:
-            None if R or B is missing.
         """
         level = self.prior.regularization
         if level is not None and level >= 1.0:
@@ -156,13 +334,7 @@ class Arguments:
     def rounds_to_remember(self, name: str, formula: Callable[..., int], variation_budget: float | None) -> int:
         """Return a theorem's window or period, with the information gain of T greedy plays on up to 1,000 points.
 
-        Args:
-            name: of the argument in whose place it stands, such as "window".
-            formula: ``window_size`` or ``restart_period``.
-            variation_budget: P_T, or None where it is not known.
-
-        Raises:
-            InputError: if there is no horizon, the prior is not known, or what may be played depends on a context.
+        It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``.
         """
         if self.horizon is None or self.candidates.is_contextual or not isinstance(self.prior, Prior):
             raise InputError(
@@ -179,11 +351,7 @@ class Arguments:
         return formula(self.horizon, variation_budget, gain=float(gain))
 
     def variants(self, default: Sequence[float] = _HALVES) -> tuple[ModelSpec, ...]:
-        """Return hypotheses: ``kernels``, or the kernel with its length scales times each of ``scales``.
-
-        Raises:
-            InputError: if both are given, one does not fit, or the prior is to be learned.
-        """
+        """Return hypotheses: ``kernels``, or the kernel with its length scales times each of ``scales``."""
         kernel, scales, kernels = given_prior(self.prior).kernel, self.words["scales"], self.words["kernels"]
         if kernels is None:
             return of_length_scales(kernel, default if scales is None else scales)
@@ -203,13 +371,6 @@ class Arguments:
         if self.horizon is None:
             raise InputError('oversampling="theory" depends on the horizon: give horizon, the number of rounds.')
         return theoretical(self.failure_probability, self.horizon, *settings)
-
-    def batch_width(self, theory: Width | None, batches: GlobalBatchRule | LocalBatchRule | None) -> Width:
-        """Return the width, the theorem's times √C for the variance that a batch may lose by a factor C."""
-        width = self.width(theory)
-        if batches is None or self.words["beta"] is not None:
-            return width
-        return ScaledWidth(width, math.sqrt(batches.threshold))
 
 
 def resolve_candidates(

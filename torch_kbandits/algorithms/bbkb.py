@@ -3,9 +3,8 @@
 from typing import Literal, Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
+from torch_kbandits.algorithms.arguments import Arguments, BKBWords, described
 from torch_kbandits.algorithms.bkb import bkb_pieces
-from torch_kbandits.algorithms.words import BKBWords, described
 from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 
 

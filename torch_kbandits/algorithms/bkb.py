@@ -3,8 +3,7 @@
 from typing import Any, Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments, capped
-from torch_kbandits.algorithms.words import BKBWords, described
+from torch_kbandits.algorithms.arguments import Arguments, BKBWords, capped, described
 from torch_kbandits.bandit import Bandit, GlobalBatchRule, LocalBatchRule
 from torch_kbandits.confidence import BKBWidth
 from torch_kbandits.dictionaries import RidgeLeverageSampling, theoretical_oversampling
@@ -37,5 +36,4 @@ def bkb_pieces(given: Arguments, batches: GlobalBatchRule | LocalBatchRule | Non
     rule = RidgeLeverageSampling(oversampling, given.words["resampling"])
     dictionary = capped(rule, given.words["max_dictionary"], given.words["when_full"])
     theory = given.theorem(BKBWidth, accuracy=accuracy)
-    width = given.batch_width(theory, batches)
-    return given.pieces(dictionary=dictionary, width=width, batches=batches, theory=theory)
+    return given.under(theory, dictionary=dictionary, batches=batches)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import GainWords, described
+from torch_kbandits.algorithms.arguments import Arguments, GainWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
 from torch_kbandits.confidence import IGPUCBWidth
@@ -23,8 +22,7 @@ class BOBGPUCB(Bandit):
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, for linear
     bandits, with the posterior and the window of SW-GP-UCB (Zhou and Shroff, CISS 2021). Differs: see
-    ``BanditOverBandit``; the length of a block is ⌈√T⌉ where theirs grows with the dimension as well; the default
-    windows. ``shares_history=False`` and ``reward_bounds`` have the original but for the scale of the rewards.
+    ``BanditOverBandit``; the length of a block, where theirs grows with the dimension as well; the default windows.
 
     Args:
         horizon: T, the planned number of rounds: for the block size, the default windows and the share of exploration.
@@ -33,8 +31,8 @@ class BOBGPUCB(Bandit):
             for ``default_memories``, or ``block_windows`` where blocks share no history.
         block_size: H, rounds of a block; None for ⌈√T⌉.
         exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
-        reward_bounds: the least and the largest mean reward of a block; None for those so far.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
+        reward_bounds: see ``BanditOverBandit``, like the next; the original has bounds and shares no history.
+        shares_history: whether a block goes on with what was told before it.
         memory: refused, with the reason: ``windows`` says what an observation counts for.
         **words: see ``GainWords``.
 
@@ -61,18 +59,12 @@ class BOBGPUCB(Bandit):
         if windows is None:
             memories = default_memories(block_size, horizon) if shares_history else block_windows(block_size)
         else:
-            memories = _memories(windows)
+            if not (several := checks.entries("windows", windows)):
+                raise InputError("windows must be one or more, got none.")
+            memories = tuple(w if isinstance(w, Memory) else SlidingWindow(w, "observations") for w in several)
         if exploration is None:
             num_blocks = math.ceil(horizon / checks.positive_integer("block_size", block_size))
             exploration = exploration_rate(len(memories), num_blocks)
         choice = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
-        super().__init__(
-            **given.pieces(memories=choice, dictionary=dictionary, width=given.width(theory), theory=theory)
-        )
-
-
-def _memories(windows: Sequence[float | Memory]) -> tuple[Memory, ...]:
-    if isinstance(windows, str) or not isinstance(windows, Sequence) or not windows:
-        raise InputError(f"windows must be a list of one or more windows, got {checks.describe(windows)}.")
-    return tuple(window if isinstance(window, Memory) else SlidingWindow(window, "observations") for window in windows)
+        super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))

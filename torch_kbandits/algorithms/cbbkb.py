@@ -2,9 +2,8 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
+from torch_kbandits.algorithms.arguments import Arguments, BKBWords, described
 from torch_kbandits.algorithms.bkb import bkb_pieces
-from torch_kbandits.algorithms.words import BKBWords, described
 from torch_kbandits.bandit import Bandit, GlobalBatchRule
 
 
@@ -12,9 +11,8 @@ from torch_kbandits.bandit import Bandit, GlobalBatchRule
 class CBBKB(Bandit):
     """CBBKB, contextual batched BKB: the dictionary is resampled from all joint points played, after each batch.
 
-    Contexts differ from round to round, so what is kept up to date are the points played. A dictionary that is drawn
-    afresh, as the paper's, needs the scores of all after each batch; with resampling "growth" only the points that
-    join it do. ``EKUCB`` offers each point once.
+    A dictionary that is drawn afresh, as the paper's, needs the scores of all points played after each batch; with
+    resampling "growth" only the points that join it do. ``EKUCB`` offers each point once.
 
     Source: Calandriello et al., ICML 2020; the contextual variant is the baseline of Zenati et al., AISTATS 2022, App.
     F.1. Differs: what differs in ``BBKB``.
@@ -24,9 +22,8 @@ class CBBKB(Bandit):
             exceeds C. The paper tries 3, 10 and 30.
         **words: see ``BKBWords``.
 
-    Cost of a round with A actions and n points that count: O(A m²) and that of its pending points; of a batch
-    O(m² + n m) for each reward and for each point that joins or leaves the dictionary, in all at most O(n m²), as where
-    it is drawn afresh; memory O(n m).
+    Cost of a round with A actions and n points that count: O(A m²); of a batch O(m² + n m) for each reward and for each
+    point that joins or leaves the dictionary, in all at most O(n m²); memory O(n m).
     """
 
     def __init__(self, *, batch_threshold: float = 3.0, **words: Unpack[BKBWords]) -> None:

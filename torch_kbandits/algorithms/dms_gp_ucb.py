@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
 from torch_kbandits.confidence import IGPUCBWidth
@@ -46,4 +45,4 @@ class DMSGPUCB(Bandit):
         several = default_discounts() if memories is None else memories
         choice = DynamicModelSelection(several, block_size, score_discount)  # pyright: ignore[reportArgumentType]
         theory = given.theorem_at(IGPUCBWidth, forgets=True)
-        super().__init__(**given.pieces(memories=choice, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, memories=choice))

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import WidthWords, described
+from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.beliefs import are_few
@@ -18,9 +17,8 @@ from torch_kbandits.memory import TemporalPrior
 class DMSTVGPUCB(Bandit):
     """DMS-TV-GP-UCB: TV-GP-UCB with the rate of change under which the latest rewards were predicted best.
 
-    It needs no rate of change. The prior is on space and time, of which each round replaces a share ε; every five
-    rounds the ε of best predictions is taken, and the posterior computed under it. Unlike in ``DMSGPUCB``, whose
-    observations grow noisy, the prior says how sure one may be of what was not played for long.
+    It needs no rate of change. The prior is on space and time, of which each round replaces a share ε. Unlike in
+    ``DMSGPUCB``, whose observations grow noisy, it says how sure one may be of what was not played for long.
 
     Source: ours, from Bogunovic, Scarlett and Cevher, "Time-varying Gaussian process bandit optimization", AISTATS
     2016, and Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
@@ -31,9 +29,8 @@ class DMSTVGPUCB(Bandit):
             and λ decide what a prediction is worth: fit them beforehand.
         forgettings: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from
             the largest to the least, which is in force first. Give others where times are not rounds.
-        least_correlation: observations are dropped of which a memory has forgotten more, which bounds the cost of a
-            round unless ε is 0; see ``TemporalPrior``. None drops none. "auto" is None on at most 512 arms in double
-            precision with an exact posterior, where the cost of a round is bounded anyway, and 1e-3 elsewhere.
+        least_correlation: see ``TemporalPrior``; it bounds the cost of a round unless ε is 0. "auto" is None on at most
+            512 arms in double precision with an exact posterior, where that is bounded anyway, and 1e-3 elsewhere.
         block_size: H, rounds between two choices.
         score_discount: α in (0, 1), the factor by which a score loses weight in a round.
         candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
@@ -43,8 +40,8 @@ class DMSTVGPUCB(Bandit):
             ``TVGPUCB``, unless given.
         **words: see ``WidthWords``.
 
-    Cost of a round: that of TV-GP-UCB. On at most 512 arms in double precision that is O(A²), for each ε. Elsewhere it
-    is O(A n²) on A arms for n observations that count, and once a block the posterior under each ε, O(K n³).
+    Cost of a round: that of TV-GP-UCB, on at most 512 arms in double precision O(A²) for each ε. Elsewhere O(A n²) for
+    n observations that count, and once a block the posterior under each ε, O(K n³).
     """
 
     def __init__(

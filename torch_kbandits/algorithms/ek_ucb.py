@@ -2,8 +2,7 @@
 
 from typing import Literal, Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments, capped
-from torch_kbandits.algorithms.words import SketchWords, described
+from torch_kbandits.algorithms.arguments import Arguments, SketchWords, capped, described
 from torch_kbandits.bandit import Bandit, GlobalBatchRule
 from torch_kbandits.confidence import EKUCBWidth
 from torch_kbandits.dictionaries import KORS, theoretical_kors_oversampling
@@ -44,11 +43,5 @@ class EKUCB(Bandit):
         rule = KORS(given.oversampling(oversampling, theoretical_kors_oversampling), projection)
         theory = given.theorem(EKUCBWidth, projection=projection)
         batches = None if batch_threshold is None else GlobalBatchRule(batch_threshold)
-        super().__init__(
-            **given.pieces(
-                dictionary=capped(rule, given.words["max_dictionary"], given.words["when_full"]),
-                width=given.batch_width(theory, batches),
-                batches=batches,
-                theory=theory,
-            )
-        )
+        dictionary = capped(rule, given.words["max_dictionary"], given.words["when_full"])
+        super().__init__(**given.under(theory, dictionary=dictionary, batches=batches))

@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import ResidualTrigger
 from torch_kbandits.confidence import IGPUCBWidth
@@ -41,4 +40,4 @@ class ETGPUCB(Bandit):
         given = Arguments(DictionaryWords, words)
         trigger = ResidualTrigger(false_alarm_probability, given.noise_scale)
         theory = given.theorem_at(IGPUCBWidth, forgets=True)
-        super().__init__(**given.pieces(trigger=trigger, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, trigger=trigger))

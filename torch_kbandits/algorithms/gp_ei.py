@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits.acquisition import ExpectedImprovementRule
-from torch_kbandits.algorithms.arguments import Arguments, capped
-from torch_kbandits.algorithms.words import PriorWords, described
+from torch_kbandits.algorithms.arguments import Arguments, PriorWords, capped, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.dictionaries import KORS, WhenFull
 from torch_kbandits.errors import InputError

@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits.acquisition import ProbabilityOfImprovementRule
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import PriorWords, described
+from torch_kbandits.algorithms.arguments import Arguments, PriorWords, described
 from torch_kbandits.bandit import Bandit
 
 

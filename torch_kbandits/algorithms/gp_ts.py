@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import PlannedWords, described
+from torch_kbandits.algorithms.arguments import Arguments, PlannedWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import GPTSWidth
 from torch_kbandits.dictionaries import KORS
@@ -37,12 +36,6 @@ class GPTS(Bandit):
         self, *, oversampling: float | None = None, discretization_size: int = 1024, **words: Unpack[PlannedWords]
     ) -> None:
         given = Arguments(PlannedWords, words)
-        theory = given.theorem_at(GPTSWidth)
-        super().__init__(
-            **given.pieces(
-                dictionary=None if oversampling is None else KORS(oversampling),
-                width=given.width(theory),
-                acquisition=ThompsonRule(discretization_size),
-                theory=theory,
-            )
-        )
+        dictionary = None if oversampling is None else KORS(oversampling)
+        rule, theory = ThompsonRule(discretization_size), given.theorem_at(GPTSWidth)
+        super().__init__(**given.under(theory, dictionary=dictionary, acquisition=rule))

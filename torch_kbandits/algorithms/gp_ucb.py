@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import GainWords, described
+from torch_kbandits.algorithms.arguments import Arguments, GainWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import GPUCBWidth, RealizedGain
 
@@ -28,5 +27,4 @@ class GPUCB(Bandit):
         given = Arguments(GainWords, words)
         gain = RealizedGain() if given.gain is None else given.gain
         theory = None if given.norm_bound is None else GPUCBWidth(given.norm_bound, given.failure_probability, gain)
-        width = given.width(theory, needed="norm_bound")
-        super().__init__(**given.pieces(width=width, theory=theory, noise_scale=given.noise_scale))
+        super().__init__(**given.under(theory, "norm_bound", noise_scale=given.noise_scale))

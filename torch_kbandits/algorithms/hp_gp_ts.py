@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import FamilyWords, described
+from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import GPTSWidth
 from torch_kbandits.priors.families import Family, Sampling
@@ -37,4 +36,4 @@ class HPGPTS(Bandit):
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Sampling(probabilities))
         theory, rule = given.theorem_at(GPTSWidth), ThompsonRule(discretization_size)
-        super().__init__(**given.pieces(family=family, width=given.width(theory), acquisition=rule, theory=theory))
+        super().__init__(**given.under(theory, family=family, acquisition=rule))

@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import PlannedWords, described
+from torch_kbandits.algorithms.arguments import Arguments, PlannedWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import IGPUCBWidth
 
@@ -25,4 +24,4 @@ class IGPUCB(Bandit):
     def __init__(self, **words: Unpack[PlannedWords]) -> None:
         given = Arguments(PlannedWords, words)
         theory = given.theorem_at(IGPUCBWidth)
-        super().__init__(**given.pieces(width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory))

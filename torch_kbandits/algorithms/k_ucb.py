@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import TheoremWords, described
+from torch_kbandits.algorithms.arguments import Arguments, TheoremWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import KUCBWidth
 
@@ -26,4 +25,4 @@ class KUCB(Bandit):
     def __init__(self, **words: Unpack[TheoremWords]) -> None:
         given = Arguments(TheoremWords, words)
         theory = given.theorem(KUCBWidth)
-        super().__init__(**given.pieces(width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory))

@@ -4,8 +4,7 @@ import math
 from typing import Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import FamilyWords, described
+from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import IGPUCBWidth
 from torch_kbandits.priors.families import Balancing, Family, shrinking_scales
@@ -49,4 +48,4 @@ class LBGPUCB(Bandit):
         first = num_starting if given.words["scales"] is None and given.words["kernels"] is None else None
         rule = Balancing(given.failure_probability, given.noise_scale, first, shrinkage, 1.0 / dimension)
         family, theory = Family(given.variants(default), rule), given.theorem_at(IGPUCBWidth)
-        super().__init__(**given.pieces(family=family, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, family=family))

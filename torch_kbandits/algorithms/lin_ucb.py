@@ -4,8 +4,7 @@ from typing import Unpack
 
 from gpytorch.kernels import Kernel
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import RunWords, described
+from torch_kbandits.algorithms.arguments import Arguments, RunWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import untimed
@@ -14,7 +13,7 @@ from torch_kbandits.dictionaries import SpanningDictionary
 from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import PerActionLinearKernel
 from torch_kbandits.memory import Memory
-from torch_kbandits.priors import Prior
+from torch_kbandits.priors import prior_of
 
 
 @described
@@ -60,8 +59,7 @@ class LinUCB(Bandit):
         width = FixedDesignWidth(noise_scale, norm_bound, failure_probability)
         if beta is not None:
             width = beta if isinstance(beta, Width) else ConstantWidth(beta)
-        mean = given.words["mean"]
-        prior = Prior(kernel, regularization, 0.0 if mean is None else mean)
+        prior = prior_of(None, kernel, regularization, given.words["mean"])
         super().__init__(**given.pieces(prior=prior, dictionary=SpanningDictionary(), width=width))
 
 

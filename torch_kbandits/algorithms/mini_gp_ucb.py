@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import GainWords, described
+from torch_kbandits.algorithms.arguments import Arguments, GainWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.confidence import SelfNormalizedWidth
@@ -31,4 +30,4 @@ class MiniGPUCB(Bandit):
     def __init__(self, *, batch_threshold: float = 4.0, **words: Unpack[GainWords]) -> None:
         given = Arguments(GainWords, words)
         theory = given.theorem(SelfNormalizedWidth, gain=given.gain)
-        super().__init__(**given.pieces(width=given.width(theory), batches=StayRule(batch_threshold), theory=theory))
+        super().__init__(**given.under(theory, batches=StayRule(batch_threshold)))

@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits.acquisition import ThompsonRule
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import FamilyWords, described
+from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import GPTSWidth
 from torch_kbandits.priors.families import Elimination, Family
@@ -31,4 +30,4 @@ class PEGPTS(Bandit):
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Elimination(given.failure_probability, given.noise_scale))
         theory, rule = given.theorem_at(GPTSWidth), ThompsonRule(discretization_size)
-        super().__init__(**given.pieces(family=family, width=given.width(theory), acquisition=rule, theory=theory))
+        super().__init__(**given.under(theory, family=family, acquisition=rule))

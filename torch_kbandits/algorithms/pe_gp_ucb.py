@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import FamilyWords, described
+from torch_kbandits.algorithms.arguments import Arguments, FamilyWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import IGPUCBWidth
 from torch_kbandits.priors.families import Elimination, Family
@@ -32,4 +31,4 @@ class PEGPUCB(Bandit):
         given = Arguments(FamilyWords, words)
         family = Family(given.variants(), Elimination(given.failure_probability, given.noise_scale))
         theory = given.theorem_at(IGPUCBWidth)
-        super().__init__(**given.pieces(family=family, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, family=family))

@@ -3,8 +3,7 @@
 import math
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import IGPUCBWidth, restart_period
 from torch_kbandits.memory import Restart
@@ -39,4 +38,4 @@ class RGPUCB(Bandit):
         memory = Restart(period)
         periods = None if given.horizon is None else math.ceil(given.horizon / memory.period)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=periods)
-        super().__init__(**given.pieces(memory=memory, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, memory=memory))

@@ -3,18 +3,15 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Unpack
 
 from gpytorch.kernels import Kernel
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import WidthWords, described
+from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import Choice, MemoryChoice
-from torch_kbandits.bandit.adaptation.memory_choice import Believe
+from torch_kbandits.bandit.adaptation import Believe, Choice, MemoryChoice
 from torch_kbandits.bandit.config import Advice
-from torch_kbandits.bandit.saving import settings_of
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
 from torch_kbandits.errors import InputError
@@ -35,19 +32,18 @@ class SparQGPUCB(Bandit):
 
     The expert is asked once a round, by the first ``ask``, ``acquisition`` or ``recommend``; with ``ask(time=)`` once
     for each time in it. If it fails or answers "not yet", the round goes on without it and a warning says so: see
-    ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, and the next round
-    drops them. Those of the current round are saved with the state, as is what was counted. A replayed bandit asks its
-    own expert in the round that it comes to, and may ask it all its questions.
+    ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, the next round
+    drops them, and a replayed bandit asks its own expert.
 
     Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
-    Algorithm 1. Differs: the questions and the ages are of the round in which the point is played, where the paper has
-    those of the round before, so the latest reward has age 1.
+    Algorithm 1. Differs: questions and ages are of the round in which the point is played, so the latest reward has
+    age 1, where the paper's has 0.
 
     Args:
         expert: a function (X, time) → (Y, variance) or None for "not yet"; see ``experts.Expert``. A variance below
             1e-6 λ counts as that.
-        questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t. Fewer are asked if there are
-            fewer distinct past inputs, or if they span less.
+        questions: a number, for ⌈questions · ln t⌉ of them in round t, or a function of t; fewer where past inputs
+            are fewer or span less.
         max_questions: how many points the expert may be asked about in all; None for any number.
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
@@ -79,38 +75,29 @@ class SparQGPUCB(Bandit):
         checks.absent_or("gain", gain, InformationGain, "an information gain")
         gain = RealizedGain() if gain is None else gain
         theory = None if norm_bound is None else SparQWidth(norm_bound, failure_probability, gain)
-        if not callable(questions):
-            questions = _Logarithmic(checks.positive("questions", questions))
-        if not callable(cutoff):
-            cutoff = _Constant(checks.non_negative("cutoff", cutoff))
+        questions = questions if callable(questions) else checks.positive("questions", questions)
+        cutoff = cutoff if callable(cutoff) else checks.non_negative("cutoff", cutoff)
         num_swaps = checks.optional(checks.non_negative_integer)("num_swaps", num_swaps)
         self.expert, self.growth = GuardedExpert(expert, max_questions), QuadraticGrowth() if growth is None else growth
         if given.prior.regularization is None:
             raise InputError("SparQ's cut-off is in units of λ, which is not known before: give LearnedPrior one.")
-        super().__init__(
-            **given.pieces(
-                width=given.width(theory, needed="norm_bound"),
-                memories=SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization),
-                advice=Questions(self.expert, questions, num_swaps),
-                theory=theory,
-            )
-        )
+        memory = SparQCutoff((UncertaintyInjection(self.growth),), cutoff, given.prior.regularization)
+        advice = Questions(self.expert, questions, num_swaps, self.expert.max_questions)
+        super().__init__(**given.under(theory, "norm_bound", memories=memory, advice=advice))
 
 
 @dataclass(frozen=True)
 class SparQCutoff(MemoryChoice):
-    """Uncertainty injection whose largest noise variance that counts is a function of the round.
-
-    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
+    """Uncertainty injection whose largest noise variance that counts depends on the round.
 
     Args:
         memories: the one without a cut-off.
-        cutoff: g, a function of the round t = 1, 2, …
+        cutoff: g, a function of the round t = 1, 2, …, or a constant.
         regularization: λ, in reward units squared.
     """
 
     memories: tuple[UncertaintyInjection, ...]
-    cutoff: Callable[[int], float]
+    cutoff: float | Callable[[int], float]
     regularization: float
     block_size: int = 1
 
@@ -120,7 +107,8 @@ class SparQCutoff(MemoryChoice):
 
     def choice(self, summaries: tuple[int, ...], seed: int) -> Choice:
         """Return the memory of the next round. Nothing is drawn."""
-        limit = sparq_cutoff(1 + sum(summaries), self.regularization, self.cutoff)
+        cutoff = self.cutoff
+        limit = sparq_cutoff(1 + sum(summaries), self.regularization, cutoff if callable(cutoff) else lambda _: cutoff)
         # No observation has less noise than λ, so half of it drops all.
         return Choice(replace(self.memories[0], max_variance=max(limit, 0.5 * self.regularization)), (1.0,))
 
@@ -129,57 +117,24 @@ class SparQCutoff(MemoryChoice):
 class Questions(Advice):
     """An expert who is asked about past inputs that a k-DPP draws, far apart yet at random.
 
-    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1.
-
     Args:
         expert: who answers.
-        number: how many questions in round t = 1, 2, …
+        number: how many questions in round t = 1, 2, …, a function of it, or a factor of ln t.
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
+        max_questions: what the expert may be asked in all, by which bandits are told apart.
     """
 
     expert: GuardedExpert
-    number: Callable[[int], int]
+    number: float | Callable[[int], int]
     num_swaps: int | None
+    max_questions: int | None
 
     def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
         """Ask the questions of a round, if there are any, and return what was said."""
         X, t = told.X, round + 1
-        wanted = checks.non_negative_integer(f"questions({t})", self.number(t)) if len(X) else 0
-        wanted = self.expert.allowed(wanted)
+        number = self.number(t) if callable(self.number) else sparq_questions(t, self.number)
+        wanted = self.expert.allowed(checks.non_negative_integer(f"questions({t})", number) if len(X) else 0)
         if wanted == 0:
             return Answers.none(X)
         rows = sample_k_dpp(X, kernel, wanted, self.num_swaps, generator_for(seed, round, "questions"))
         return self.expert.answers(X[rows], int(clock.now) if clock.kind == "rounds" else clock.now)
-
-    def counts(self) -> dict[str, int]:
-        """Return what was counted, by name."""
-        return self.expert.counts()
-
-    def restore(self, counts: dict[str, int]) -> None:
-        """Go on from what ``counts`` returned."""
-        self.expert.restore(counts)
-
-    def config(self) -> dict[str, Any]:
-        """Return what must agree between a saved state and the bandit that loads it, by name."""
-        words = {"num_swaps": self.num_swaps, "max_questions": self.expert.max_questions}
-        return words | settings_of("questions", self.number)
-
-
-@dataclass(frozen=True)
-class _Logarithmic:
-    """As many questions in round t as ⌈factor · ln t⌉."""
-
-    factor: float
-
-    def __call__(self, round: int) -> int:
-        return sparq_questions(round, self.factor)
-
-
-@dataclass(frozen=True)
-class _Constant:
-    """A function of the round that is always the same number."""
-
-    value: float
-
-    def __call__(self, round: int) -> float:
-        return self.value

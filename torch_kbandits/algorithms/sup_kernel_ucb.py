@@ -4,8 +4,7 @@ from typing import Unpack
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import StagedRule
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import TheoremWords, described
+from torch_kbandits.algorithms.arguments import Arguments, TheoremWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Arms, Candidates
 from torch_kbandits.candidates.timed import untimed
@@ -30,8 +29,8 @@ class SupKernelUCB(Bandit):
             its error is below 1/√T, in reward units.
         **words: see ``TheoremWords``.
 
-    Cost of a round: for each of the S = ⌈½ log₂ T⌉ stages that of K-UCB with the points of that stage, O(S A u²) with A
-    actions and u distinct points in the largest; and K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
+    Cost of a round: O(S A u²) for S = ⌈½ log₂ T⌉ stages, A actions and u distinct points in the largest stage, and
+    K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
     """
 
     def __init__(self, *, horizon: int, num_actions: int | None = None, **words: Unpack[TheoremWords]) -> None:
@@ -41,7 +40,7 @@ class SupKernelUCB(Bandit):
         if most is not None:
             theory = given.theorem(FixedDesignWidth, num_bounds=horizon * rule.num_stages * most)
         needed = "noise_scale and norm_bound, and num_actions where each round brings its own actions"
-        super().__init__(**given.pieces(width=given.width(theory, needed), acquisition=rule, theory=theory))
+        super().__init__(**given.under(theory, needed, acquisition=rule))
 
 
 def _most_actions(candidates: Candidates, num_actions: int | None) -> int | None:

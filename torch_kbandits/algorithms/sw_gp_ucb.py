@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import IGPUCBWidth, window_size
 from torch_kbandits.memory import SlidingWindow
@@ -36,4 +35,4 @@ class SWGPUCB(Bandit):
         if window is None:
             window = given.rounds_to_remember("window", window_size, variation_budget)
         theory = given.theorem_at(IGPUCBWidth, forgets=True)
-        super().__init__(**given.pieces(memory=SlidingWindow(window), width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, memory=SlidingWindow(window)))

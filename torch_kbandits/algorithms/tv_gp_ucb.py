@@ -5,8 +5,7 @@ from typing import Unpack
 
 from gpytorch.kernels import Kernel
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import WidthWords, described
+from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates.timed import timed
 from torch_kbandits.confidence import TVGPUCBWidth

@@ -2,8 +2,7 @@
 
 from typing import Unpack
 
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import MemoryWidth
 from torch_kbandits.memory import Growth, LinearGrowth, UncertaintyInjection
@@ -35,4 +34,4 @@ class UIGPUCB(Bandit):
         given = Arguments(DictionaryWords, words, forgets_by="growth")
         memory = UncertaintyInjection(growth if isinstance(growth, Growth) else LinearGrowth(growth), max_variance)
         theory = given.theorem(MemoryWidth, num_bounds=given.horizon, gain=given.gain)
-        super().__init__(**given.pieces(memory=memory, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, memory=memory))

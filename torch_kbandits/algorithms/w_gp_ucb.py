@@ -3,8 +3,7 @@
 from typing import Unpack
 
 from torch_kbandits import checks
-from torch_kbandits.algorithms.arguments import Arguments
-from torch_kbandits.algorithms.words import DictionaryWords, described
+from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.confidence import MemoryWidth, window_size
 from torch_kbandits.memory import Discount
@@ -47,4 +46,4 @@ class WGPUCB(Bandit):
         if discount is None:
             memory = memory.with_horizon(given.rounds_to_remember("discount", window_size, variation_budget))
         theory = given.theorem(MemoryWidth, num_bounds=given.horizon, gain=given.gain)
-        super().__init__(**given.pieces(memory=memory, width=given.width(theory), theory=theory))
+        super().__init__(**given.under(theory, memory=memory))

@@ -475,7 +475,7 @@ class Bandit(BanditReports):
         """
         self._become(restored(type(self), self._config, state))
         if self._config.advice is not None:
-            self._config.advice.restore(state["expert"]["counts"])
+            self._config.advice.expert.restore(state["expert"]["counts"])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write this bandit to one file, from which ``load`` makes it again, here or in another process.

@@ -3,39 +3,20 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
-
-from torch import Tensor
+from typing import ClassVar
 
 from torch_kbandits import checks
+from torch_kbandits.beliefs import FantasyPosterior
 from torch_kbandits.errors import InputError
 
 #: A leverage score below this is a variance of 0 to rounding: playing the point on changes nothing.
 _KNOWN = 1e-12
 
 
-class BatchPosterior(Protocol):
-    """What a batch rule may read of the posterior."""
-
-    @property
-    def pending(self) -> Tensor:
-        """The points of the batch, (k, d)."""
-        ...
-
-    def pending_scores(self) -> Tensor:
-        """Return the ridge leverage scores of the batch's points at its start, (k,)."""
-        ...
-
-    def variance_ratio(self) -> Tensor:
-        """Return the largest ratio over the candidates of the variances before and after the batch, 0-dim."""
-        ...
-
-
 class BatchRule(ABC):
     """Decides when a batch is complete. Until then rewards are kept aside: means and dictionary stay as they were.
 
-    The points of the batch shrink the variance meanwhile, as pending points do. Where stages choose, a score is that of
-    the posterior that learns the point, and the ratio is the largest of all posteriors. A value without state.
+    The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
     """
 
     #: Whether a point may be played again without being chosen, which it cannot in another context. Then the rule has a
@@ -46,7 +27,7 @@ class BatchRule(ABC):
     largest_ratio: float = math.inf
 
     @abstractmethod
-    def is_complete(self, posterior: BatchPosterior) -> bool:
+    def is_complete(self, posterior: FantasyPosterior) -> bool:
         """Say whether the batch of k >= 1 points is complete, given the posterior with them pending.
 
         A batch that is complete with its first points stays so with more.
@@ -73,7 +54,7 @@ class GlobalBatchRule(BatchRule):
         checks.keep(self, threshold=_ratio)
         object.__setattr__(self, "largest_ratio", self.threshold)
 
-    def is_complete(self, posterior: BatchPosterior) -> bool:
+    def is_complete(self, posterior: FantasyPosterior) -> bool:
         """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
         scores = posterior.pending_scores()
         return 1.0 + float(scores.sum()) > self.threshold or float(scores[-1]) <= _KNOWN
@@ -98,7 +79,7 @@ class LocalBatchRule(BatchRule):
         checks.keep(self, threshold=_ratio)
         object.__setattr__(self, "largest_ratio", self.threshold)
 
-    def is_complete(self, posterior: BatchPosterior) -> bool:
+    def is_complete(self, posterior: FantasyPosterior) -> bool:
         """Say whether the largest ratio of variances exceeds C. Cost: O(A), and O(A m) for each point of the batch."""
         return float(posterior.variance_ratio()) > self.threshold or float(posterior.pending_scores()[-1]) <= _KNOWN
 
@@ -125,11 +106,11 @@ class StayRule(BatchRule):
     def __post_init__(self) -> None:
         checks.keep(self, threshold=_ratio)
 
-    def is_complete(self, posterior: BatchPosterior) -> bool:
+    def is_complete(self, posterior: FantasyPosterior) -> bool:
         """Say whether the batch's first point was played often enough."""
         return self.repeats(posterior) == 0
 
-    def repeats(self, posterior: BatchPosterior) -> int:
+    def repeats(self, posterior: FantasyPosterior) -> int:
         """Return how many plays of the batch's first point are missing. Cost: O(k)."""
         batch, score = posterior.pending, float(posterior.pending_scores()[0])
         plays = 1 if score <= _KNOWN else max(1, math.floor((self.threshold - 1.0) / score))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, SobolRule
-from torch_kbandits.bandit.batches import BatchPosterior, BatchRule
+from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
@@ -128,7 +128,7 @@ class Batches(NamedTuple):
     candidates: Candidates
     waiting: Sequence[Tensor] = ()
 
-    def is_complete(self, posterior: BatchPosterior) -> bool:
+    def is_complete(self, posterior: FantasyPosterior) -> bool:
         """Say whether a batch is complete, also because it would wait for repeats of what may not be played."""
         if self.rule is None or (self.rule.repeats_points and not self._may_play_first(posterior)):
             return True
@@ -163,7 +163,7 @@ class Batches(NamedTuple):
                 "give q to go on without their rewards."
             )
 
-    def _may_play_first(self, posterior: BatchPosterior) -> bool:
+    def _may_play_first(self, posterior: FantasyPosterior) -> bool:
         first = posterior.pending[:1]
         may = len(first) == 1 and bool(self.candidates.offers(first))
         return may and not bool(among(first, self.waiting).any())

@@ -5,43 +5,20 @@ from typing import Any
 import torch
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule
-from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.acquisition import OptimisticRule, RandomRule
 from torch_kbandits.beliefs.draws import wave_prior
-from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import untimed
-from torch_kbandits.confidence import TheoremWidth, Width
-from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.gram import check_kernel
-from torch_kbandits.outcomes import REWARD, Limit, Scalarization
-from torch_kbandits.priors import Family, given_prior
-
-#: What pieces are, where they are given.
-_KINDS: dict[str, tuple[type, str]] = {
-    "candidates": (Candidates, "Arms or a Box"),
-    "acquisition": (AcquisitionRule, "a rule such as UpperConfidenceRule()"),
-    "memory": (Memory, "a memory such as SlidingWindow(500)"),
-    "trigger": (RestartTrigger, "a trigger such as ResidualTrigger()"),
-    "memories": (MemoryChoice, "a BanditOverBandit or a DynamicModelSelection"),
-    "family": (Family, "a Family of hypotheses"),
-    "dictionary": (DictionaryRule, "a rule such as RidgeLeverageSampling()"),
-    "width": (Width, "a confidence width such as ConstantWidth(2.0)"),
-    "theory": (TheoremWidth, "a theorem's width such as SelfNormalizedWidth"),
-    "batches": (BatchRule, "a rule such as GlobalBatchRule(2.0)"),
-    "objective": (Scalarization, 'a Scalarization such as Scalarization({"reward": "maximize", "cost": "minimize"})'),
-}
+from torch_kbandits.outcomes import REWARD, Limit
+from torch_kbandits.priors import given_prior
 
 
 def check_pieces(config: Any) -> None:
-    """Refuse pieces that are of another kind, or have no meaning for each other."""
-    for name, (kind, hint) in _KINDS.items():
-        piece = getattr(config, name)
-        needed = name in ("candidates", "acquisition") or (name == "width" and config.acquisition.uses_width)
-        if needed or piece is not None:
-            checks.instance(name, piece, kind, hint)
+    """Refuse pieces that have no meaning for each other."""
+    if config.acquisition.uses_width:
+        checks.instance("width", config.width, Width, "a confidence width such as ConstantWidth(2.0)")
     for number, limit in enumerate(config.constraints):
         checks.instance(f"constraints[{number}]", limit, Limit, 'a limit such as AtMost("temperature", 80.0)')
     rule, memories, objective = config.acquisition, config.memories, config.objective
@@ -98,11 +75,11 @@ def check_candidates(config: Any) -> None:
     if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
         raise InputError(
             f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
-            "actions or a time: use GlobalBatchRule or LocalBatchRule, or candidates and a memory that know none."
+            "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
         )
     for memory in config.all_memories or (None,):
-        for spec in (config.start, *config.specs):
-            under = config.kernel_under(memory, spec.kernel)
+        for prior in (config.start, *(spec.prior for spec in config.specs)):
+            under = config.kernel_under(memory, prior.kernel)
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
                 wave_prior(under, config.candidates.example.shape[-1])

@@ -4,8 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any, cast
+from functools import cache, cached_property
+from typing import Any, cast, get_type_hints
 
 import torch
 from gpytorch.kernels import Kernel
@@ -30,7 +30,7 @@ from torch_kbandits.memory.base import LastObservations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
-from torch_kbandits.observations.experts import Answers
+from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
 from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
@@ -41,52 +41,29 @@ from torch_kbandits.priors.units import column_spans
 
 
 class Advice(ABC):
-    """Who is asked about the current function once a round, or once for each time that ``ask`` is given.
+    """An expert who is asked about the current function once a round, or once for each time that ``ask`` is given.
 
     Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
-    with the state, as is what was counted.
+    with the state, as is what the expert was asked.
     """
+
+    expert: GuardedExpert
 
     @abstractmethod
     def answers(self, told: History, kernel: Kernel, round: int, clock: Clock, seed: int) -> Answers:
         """Ask, given the rewards so far, the prior covariance, the round and its time; the seed addresses draws."""
 
-    @abstractmethod
-    def counts(self) -> dict[str, int]:
-        """Return what was counted, by name, for saved states."""
-
-    @abstractmethod
-    def restore(self, counts: dict[str, int]) -> None:
-        """Go on from what ``counts`` returned."""
-
-    @abstractmethod
-    def config(self) -> dict[str, Any]:
-        """Return what must agree between a saved state and the bandit that loads it, by name."""
-
 
 @dataclass(frozen=True, eq=False)
 class SurrogateSpec:
-    """What is taken for true of the function and of its rewards. A run may go on under another: see ``relearned``.
+    """What is taken for true of the function at one time, its noise, and which observations count at a time.
 
-    Attributes:
-        prior: of the function at one time, and of its noise.
-        memory: which observations count at a time; None where all do, for a bandit without a clock.
-        mean: the prior mean of points as the candidates have them; None for zero.
+    The mean is that of points as the candidates have them; None for zero. Without a memory there is no clock.
     """
 
     prior: Prior
     memory: Memory | None
     mean: Mean | None = None
-
-    @property
-    def kernel(self) -> Kernel:
-        """The prior covariance of the function at one time."""
-        return self.prior.kernel
-
-    @property
-    def regularization(self) -> float:
-        """λ > 0, in reward units squared."""
-        return self.prior.regularization
 
     def expected(self, X: Tensor) -> Tensor:
         """Return the prior means of points (n, d), (n,)."""
@@ -104,9 +81,6 @@ class BanditConfig:
 
     The arguments are those of ``Bandit``, with kernel, λ and mean as one prior, given or to be learned. Under a memory
     or mean that depends on time the points of the candidates get a column of it. Without a width it is 0.
-
-    Raises:
-        InputError: if a piece does not fit, or two of them do not go together.
     """
 
     candidates: Candidates
@@ -131,8 +105,11 @@ class BanditConfig:
     def __post_init__(self) -> None:
         checks.keep(self, seed=checks.whole_number, noise_scale=checks.optional(checks.positive))
         checks.keep(self, outcomes=checks.entries, constraints=checks.entries)
+        for name, kinds in _kinds().items():
+            hint = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
+            checks.instance(name, getattr(self, name), kinds, hint)
         check_pieces(self)
-        if self._adds_time:
+        if self.hidden_columns:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
@@ -165,28 +142,16 @@ class BanditConfig:
         return Clock(matters=self.has_clock)
 
     @property
-    def forgetting(self) -> list[str]:
-        """What makes observations stop counting, or count for less."""
-        memories = (memory for memory in self.all_memories if memory.forgets)
-        return list(dict.fromkeys(map(repr, _known(self.trigger, *memories))))
-
-    @property
     def _dating(self) -> tuple[Memory, ...]:
         """The memories for which time matters: of rewards and of outcomes."""
         return *self.all_memories, *_known(*(each.memory for each in self.declared))
 
     @cached_property
-    def _adds_time(self) -> bool:
-        """Whether points know the time since a memory that may be in force, or a mean, depends on it."""
-        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
-        return any(each.needs_time_column for each in self._dating) or any(
-            depends_on_time(each.mean) for each in priors
-        )
-
-    @property
     def hidden_columns(self) -> int:
-        """How many columns of points, the first, the kernel given does not see: a time that something else needs."""
-        return int(self._adds_time)
+        """How many columns of points, the first, the kernel given does not see: a time that a memory or mean needs."""
+        priors = [self.prior, *self._variants, *(each.prior for each in self.declared)]
+        needs = [each.needs_time_column for each in self._dating] + [depends_on_time(each.mean) for each in priors]
+        return int(any(needs))
 
     @property
     def own_columns(self) -> int:
@@ -251,29 +216,20 @@ class BanditConfig:
         """Return what is taken for true under a prior and a memory."""
         return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
 
-    def in_force(self, spec: SurrogateSpec, belief: Belief) -> SurrogateSpec:
-        """Return the spec that a belief is under: of a family that of the hypothesis that leads."""
-        return self.specs[belief.leader] if isinstance(belief, EnsembleBelief) else spec
-
     def spans(self, X: Tensor) -> Tensor:
         """Return what each column that the kernel of the prior sees is divided by, (d,), of points (n, d) as well."""
-        ranges = torch.cat([unknown_ranges(self._num_times), self.candidates.ranges], -1)
-        return column_spans(X[:, self.hidden_columns :], ranges, self.groups)
+        times = unknown_ranges(self.candidates.is_timed - self.hidden_columns)
+        return column_spans(X[:, self.hidden_columns :], torch.cat([times, self.candidates.ranges], -1), self.groups)
 
     @property
     def groups(self) -> Sequence[int] | None:
         """Of each column that the kernel of the prior sees the number of its parameter; None: each is one."""
-        return None if self._num_times else untimed(self.candidates).groups
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).groups
 
     @property
     def names(self) -> Sequence[str] | None:
         """Of each of these columns the name, empty where it is not known; None: none is."""
-        return None if self._num_times else untimed(self.candidates).names
-
-    @property
-    def _num_times(self) -> int:
-        """How many columns of time the kernel of the prior sees."""
-        return self.candidates.is_timed - self.hidden_columns
+        return None if self.candidates.is_timed > self.hidden_columns else untimed(self.candidates).names
 
     # ---------------------------------------------------------------- outcomes
 
@@ -304,9 +260,8 @@ class BanditConfig:
     def _differs_in_numbers_alone(self, own: "BanditConfig") -> bool:
         """Say whether an outcome's posterior would differ from the reward's in the mean alone, were all plays measured.
 
-        It would if the assumptions are the same, and each play is learned when it is told, in one posterior. An
-        expert's answers are about rewards alone, and a trigger or a choice of memories forgets by them. Several
-        objectives draw from their posteriors, which takes one of its own.
+        It would under the same assumptions, if each play is learned when it is told, and nothing is decided by rewards
+        alone. Several objectives draw from their posteriors, which takes one of its own.
         """
         deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective
         ours, theirs = (
@@ -323,10 +278,7 @@ class BanditConfig:
     # ---------------------------------------------------------------- beliefs
 
     def plain_belief(self, spec: SurrogateSpec) -> Belief:
-        """Return a belief of one posterior before anything is learned, whatever chooses by that of rewards.
-
-        Of arms that no process has all of it knows those that are told.
-        """
+        """Return a belief of one posterior before anything is learned; of arms on many machines of those told."""
         candidates, example = self.candidates, self.candidates.example
         if candidates.is_split:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
@@ -354,8 +306,8 @@ class BanditConfig:
         self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
     ) -> PosteriorConfig:
         return PosteriorConfig(
-            self.kernel_under(spec.memory, spec.kernel),
-            spec.regularization,
+            self.kernel_under(spec.memory, spec.prior.kernel),
+            spec.prior.regularization,
             self.seed,
             exact=self.dictionary is None,
             online=self.dictionary is not None and self.dictionary.is_online,
@@ -370,7 +322,7 @@ class BanditConfig:
         prior = kernel if memory is None else memory.prior(kernel)
         # Where points know the time for the sake of another memory or of a mean, this one takes the function for one
         # that stays.
-        stays = self._adds_time and not (memory is not None and memory.needs_time_column)
+        stays = self.hidden_columns and not (memory is not None and memory.needs_time_column)
         if not stays or isinstance(prior, SpaceTimeKernel):
             return prior
         return SpaceTimeKernel(prior, ForgettingKernel(0.0))
@@ -385,8 +337,7 @@ class BanditConfig:
     def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
         """Return a belief conditioned on more observations at once, of which the last is that of a number.
 
-        A dictionary is chosen in passes over twice as many observations each time, so that every pass has the scores of
-        a posterior that knows about half of them.
+        A dictionary is chosen in passes over twice as many observations each time: the posterior knows half of them.
         """
         number = len(told.X)
         start, stop = 0, number if self.dictionary is None else 1
@@ -395,6 +346,14 @@ class BanditConfig:
             belief = belief.learned(told.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
         return belief
+
+
+@cache
+def _kinds() -> dict[str, tuple[type, ...]]:
+    """Return of each piece which classes it may have."""
+    checked = ("seed", "noise_scale", "outcomes", "constraints")
+    hints = {name: hint for name, hint in get_type_hints(BanditConfig).items() if name not in checked}
+    return {name: getattr(hint, "__args__", (hint,)) for name, hint in hints.items()}
 
 
 def _is_nothing(word: Any) -> bool:

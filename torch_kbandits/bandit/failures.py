@@ -12,9 +12,8 @@ from torch_kbandits.priors import Prior
 #: The probability of failure where nothing was played.
 _BASE_RATE = 0.1
 
-#: The noise variance of a failure, in prior variances of the function that it is of. A point that failed in its only
-#: play fails again with 0.96, one that failed in one of two plays with 0.49. With 0.25, also tried, regions that fail
-#: were left later, and failures by chance did no less harm.
+#: The noise variance of a failure, in prior variances of the function that it is of: a point that failed in its only
+#: play fails again with 0.96, one that failed in one of two plays with 0.49.
 _NOISE = 0.05
 
 
@@ -60,5 +59,5 @@ def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpe
     level, memory = _NOISE * float(config.plain_belief(spec).kernel_bound()), spec.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
-        level = spec.regularization
-    return config.spec_of(Prior(spec.kernel, level, _BASE_RATE), memory)
+        level = spec.prior.regularization
+    return config.spec_of(Prior(spec.prior.kernel, level, _BASE_RATE), memory)

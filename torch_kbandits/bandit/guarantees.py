@@ -4,18 +4,17 @@ import math
 import warnings
 from copy import deepcopy
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
+from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
 from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
 from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
-from torch_kbandits.models import DictionaryQuality
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.history import History
 
@@ -25,34 +24,24 @@ _FLOAT32_REGULARIZATION = 1e-4
 FIRST_REWARDS, _FAR = 3, 10.0
 
 
-def guarantee(
-    config: BanditConfig,
-    spec: SurrogateSpec,
-    num_rewards: int = 0,
-    *,
-    pending_variance_ratio: float = 1.0,
-    was_restarted: bool = False,
-    learns_residual: bool = False,
-    quality: DictionaryQuality | None = None,
-) -> Guarantee:
-    """Return what the width's theorem says, and which of its assumptions hold; see ``Circumstances``."""
-    arms = untimed(config.candidates)
+def guarantee(config: BanditConfig, regularization: float, *, was_restarted: bool = False, **known: Any) -> Guarantee:
+    """Return what the width's theorem says, and which of its assumptions hold, given the rest of ``Circumstances``."""
+    arms, batches = untimed(config.candidates), config.batches
     source: ArmSource | None = getattr(arms, "source", None)
-    known = Circumstances(
-        regularization=spec.regularization,
-        num_rewards=num_rewards,
-        learns_residual=learns_residual,
+    forgetting = ["a restart"] * was_restarted + [repr(config.trigger)] * (config.trigger is not None)
+    forgetting += [repr(memory) for memory in config.all_memories if memory.forgets]
+    circumstances = Circumstances(
+        **{"ratio": 1.0 if batches is None else batches.largest_ratio, **known},
+        regularization=regularization,
         noise_scale=config.noise_scale,
         dictionary=config.dictionary,
-        forgets_by=" and ".join(["a restart"] * was_restarted + config.forgetting) or None,
+        forgets_by=" and ".join(dict.fromkeys(forgetting)) or None,
         prior="fitted" if config.learns_units else "given" if config.family is None else "one of several",
-        ratio=pending_variance_ratio if config.batches is None else config.batches.largest_ratio,
         num_arms=math.inf if not arms.is_finite else None if source is None else len(source),
         is_staged=config.acquisition.num_stages > 0,
-        quality=quality,
         theory=config.theory if isinstance(config.width, ConstantWidth) else None,
     )
-    of_width = cast(Width, config.width).guarantee(known)
+    of_width = cast(Width, config.width).guarantee(circumstances)
     if config.learns_units:
         return of_width
     example, level = config.candidates.example, config.start.regularization
@@ -61,16 +50,13 @@ def guarantee(
         with torch.no_grad():
             scale = float(prior_variance(deepcopy(config.start.kernel).to(example), example).max())
         if level < _FLOAT32_REGULARIZATION * scale:
-            is_precise, said = (
-                False,
-                f"regularization={level:g} drowns in the rounding of {example.dtype}: use float64.",
-            )
+            is_precise, said = False, f"regularization={level:g} drowns in rounding of {example.dtype}: use float64."
     return replace(of_width, assumptions=(*of_width.assumptions, *precise(is_precise, said)))
 
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
     """Say which assumptions of the theorem the settings break, if any, as many calls above."""
-    if (said := complaint(guarantee(config, config.spec))) is not None:
+    if (said := complaint(guarantee(config, config.start.regularization))) is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 

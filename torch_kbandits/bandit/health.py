@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig
-from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Residuals
+from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
@@ -171,18 +172,18 @@ def examined(
     )
 
 
-def _all_residuals(state: State) -> list[Residuals]:
+def _all_residuals(state: State) -> list[Predictions]:
     """Return what predictions of rewards were worth, and those of each outcome."""
     return [each.residuals for each in (state, *state.outcomes)]
 
 
 def _root_mean_square(values: Sequence[float]) -> float | None:
-    return math.sqrt(sum(z * z for z in values) / len(values)) if values else None
+    return float(np.sqrt(np.mean(np.square(values)))) if values else None
 
 
 def _quantile(values: Sequence[float], share: float) -> float | None:
     """Return the least value that so large a share of them does not exceed; None of none."""
-    return sorted(values)[math.ceil(share * len(values)) - 1] if values else None
+    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
 
 
 def _best_share(config: BanditConfig, state: State) -> float | None:
@@ -197,7 +198,7 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
     return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
 
 
-def _misfit(what: str, known: Residuals) -> str:
+def _misfit(what: str, known: Predictions) -> str:
     """Say that rewards, or what else they are of, are not what was predicted, since when and what to do."""
     _, start = known.misfit.leading
     is_old, mean, rms = start < known.since + _EARLY, statistics.fmean(known.recent), _root_mean_square(known.recent)
@@ -220,7 +221,7 @@ def _misfit(what: str, known: Residuals) -> str:
     )
 
 
-def _slack(what: str, known: Residuals) -> str:
+def _slack(what: str, known: Predictions) -> str:
     """Say that bands are wider than rewards, or what else they are of, need."""
     return (
         f"{what} lie nearer to their predictions than the bands say, {_root_mean_square(known.recent):.3g} times of "

@@ -8,15 +8,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.adaptation.restart_trigger import Prediction, RestartTrigger
+from torch_kbandits.bandit.adaptation import Prediction, RestartTrigger
 from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
-    is_fit_due,
-    noted_fit,
+    due_fit,
     relearned,
-    to_fit,
     with_chosen_memory,
     with_memory,
     with_prior,
@@ -180,7 +178,7 @@ def _with_rewards(
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
         after = with_memory(config, after, restarts=not config.memories.shares_history)
-    if not held and config.learning is not None and is_fit_due(config, after):
+    if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
     forgot = after.ledger.num_forgotten > ledger.num_forgotten
@@ -283,9 +281,9 @@ def _with_rounds(config: BanditConfig, state: State, rounds: Sequence[Round | No
                 continue
             pending = noted.ledger.pending.without(told.X, config.own_columns)
             noted = _noted(noted, _as_told(noted, told), (), pending, told.clock)
-            if is_fit_due(config, noted) and (counting := to_fit(config, noted)) is not None:
+            if (due := due_fit(config, noted)) is not None:
                 done, start = number, noted
-                noted = replace(noted, last_fit=noted_fit(config, noted, counting))
+                noted = replace(noted, last_fit=due[1])
         if done:
             start = replace(with_prior(config, start), predictions=Predictions.none(start.round))
             state = relearned(config, start)

@@ -90,21 +90,22 @@ def recalled(config: BanditConfig, state: State) -> State:
 
 
 def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> State:
-    """Return the same with the prior fitted again; what was learned is to be learned anew under it.
+    """Return the same with the prior fitted again, if that is due; what was learned is to be learned anew under it.
 
     Of few rewards the units alone are fitted, unless this is to be done early.
     """
-    learning, ledger, spec = cast(LearnedPrior, config.learning), state.ledger, state.spec
-    if (counting := to_fit(config, state)) is None:
+    if (due := due_fit(config, state, early=early)) is None:
         return state
-    history, now, last = ledger.in_one_part.told[0], state.clock.now, noted_fit(config, state, counting)
+    counting, last = due
+    learning, ledger, spec = cast(LearnedPrior, config.learning), state.ledger, state.spec
+    history, now = ledger.in_one_part.told[0], state.clock.now
     # From the same start each time, so that a fit does not depend on those before.
     memory = config.memory if learning.learn_memory else spec.memory
     steady = memory is None and config.trigger is None
     since = history.rows(slice(ledger.num_forgotten, None if steady else ledger.num_forgotten)).rewarded
-    hidden, first = config.hidden_columns, [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
+    first = [*dict.fromkeys(since.Y.tolist())][: learning.num_initial]
     timed = memory is not None and memory.needs_time_column
-    X = counting.X if timed else counting.X[:, hidden:]
+    X = counting.X if timed else counting.X[:, config.hidden_columns :]
     prior, memory, diagnostics = learning.fitted(
         TrainingData(X, counting.Y, counting.times, now, config.names),
         config.spans(history.X),
@@ -121,36 +122,26 @@ def with_prior(config: BanditConfig, state: State, *, early: bool = False) -> St
     return replace(after, diagnostics=diagnostics if len(counting.X) >= _ENOUGH else ())
 
 
-def is_fit_due(config: BanditConfig, state: State) -> bool:
-    """Say whether a prior that is learned is to be fitted again."""
-    ledger = state.ledger
-    return cast(LearnedPrior, config.learning).is_due(ledger.num_learned, state.last_fit, ledger.num_forgotten)
-
-
-def to_fit(config: BanditConfig, state: State) -> History | None:
-    """Return what the prior is to be fitted to; None where it stays as it is."""
+def due_fit(config: BanditConfig, state: State, *, early: bool = False) -> tuple[History, LastFit] | None:
+    """Return what the prior is to be fitted to, now or early, and what is noted of that; None where it stays."""
     learning, ledger = cast(LearnedPrior, config.learning), state.ledger
+    if not early and not learning.is_due(ledger.num_learned, state.last_fit, ledger.num_forgotten):
+        return None
     learned = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
     # What a memory should forget shows in what it would forget.
     counting = learned if learning.learn_memory else _counting(state.spec, learned, state.clock.now)
-    stays = config.is_prior_known(state.last_fit)  # after a restart what was fitted does
-    few = len(counting.X) < learning.num_initial
-    return None if len(counting.X) < 2 or (few and stays) else counting
-
-
-def noted_fit(config: BanditConfig, state: State, counting: History) -> LastFit:
-    """Return what is noted of a fit to observations."""
-    few = len(counting.X) < cast(LearnedPrior, config.learning).num_initial
-    return NEVER if few else LastFit(state.ledger.num_learned, len(counting.X))
+    number, stays = len(counting.X), config.is_prior_known(state.last_fit)  # after a restart what was fitted does
+    if number < 2 or (number < learning.num_initial and stays):
+        return None
+    return counting, NEVER if number < learning.num_initial else LastFit(ledger.num_learned, number)
 
 
 def _counting(spec: SurrogateSpec, learned: History, now: float) -> History:
     """Return the observations of a history that count at a time."""
     memory = spec.memory
-    if memory is not None and learned.times is not None:
-        noise = memory.noise(learned.times, now, spec.regularization)
-        learned = learned.rows(noise.isfinite())
-    return learned
+    if memory is None or learned.times is None:
+        return learned
+    return learned.rows(memory.noise(learned.times, now, spec.prior.regularization).isfinite())
 
 
 def _believed(
@@ -167,11 +158,11 @@ def _believed(
     """
     told, prior, memory = learned.rewarded, spec.prior, spec.memory
     known = next((each for each in compared if each.goes_on_to(prior, memory, told, now)), None)
+    new = told if known is None else told.rows(slice(len(known.told.X), None))
+    counting = spec.counted(_counting(spec, new, now))
     if known is None:
-        counting = spec.counted(_counting(spec, told, now))
         belief = config.learned_in_passes(config.belief(spec).at(now), counting, num_learned)
     else:
-        counting = spec.counted(_counting(spec, told.rows(slice(len(known.told.X), None)), now))
         belief = known.belief.at(now)
         belief = belief.learned(counting, None, None) if len(counting.X) else belief
     if not belief.exact:

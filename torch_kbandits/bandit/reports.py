@@ -101,7 +101,7 @@ class BanditReports(ABC):
     @property
     def regularization(self) -> float:
         """λ, the noise variance of the surrogate, in reward units squared."""
-        return self._spec.regularization
+        return self._spec.prior.regularization
 
     @property
     def num_since_restart(self) -> int:
@@ -133,20 +133,16 @@ class BanditReports(ABC):
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing: ``check`` measures it as it is now. Without a batch rule it is about the next choice: what is
-        pending makes variances smaller and means no better, see ``pending_variance_ratio``.
-
-        Args:
-            check: whether to measure the dictionary, which has the cost of ``dictionary_quality``; nothing is measured
-                of an exact posterior, or before any reward that counts.
+        promises nothing, unless ``check`` measures it, which costs what ``dictionary_quality`` does. Without a batch
+        rule it is about the next choice, see ``pending_variance_ratio``.
         """
         state = self._state
         return guarantee(
             self._config,
-            self._spec,
-            state.ledger.num_observations,
-            pending_variance_ratio=self.pending_variance_ratio() if self.batches is None else 1.0,
+            self._spec.prior.regularization,
             was_restarted=state.ledger.num_forgotten > 0,
+            num_rewards=state.ledger.num_observations,
+            ratio=self.pending_variance_ratio() if self.batches is None else self.batches.largest_ratio,
             learns_residual=state.belief.learns_residual,
             quality=self._quality(check),
         )
@@ -179,13 +175,11 @@ class BanditReports(ABC):
     ) -> DictionaryQuality:
         """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
 
-        Both are of the rewards that count now, with the noise that they count with, under the prior in force; of a
-        family under that of the hypothesis that leads, and where stages choose of all that was told.
+        Both are of the rewards that count now, under the prior in force; where stages choose of all that was told.
 
         Args:
-            X: where to compare, (k, d), points as ``history`` has them: with contexts (context, action), under a prior
-                on time (time, point). None for a sample, half of points played and half of what may be played; with
-                contexts, which nobody knows beforehand, of points played.
+            X: where to compare, (k, d), points as ``history`` has them. None for a sample, half of points played and
+                half of what may be played; with contexts, which nobody knows beforehand, of points played.
             num_points: of the sample, at least 1.
             max_reference: see ``torch_kbandits.models.dictionary_quality``, which has the cost.
 
@@ -233,23 +227,20 @@ class BanditReports(ABC):
     def weights(self) -> Tensor:
         """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
 
-        It is 1 in full, and 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
+        It is 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
         """
         ledger, history = self._state.ledger, self._state.ledger.history_since(0)
         weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
         weights[learned] = 1.0
         if self.memory is not None and times is not None:
-            level = self._spec.regularization
+            level = self._spec.prior.regularization
             weights[learned] = level / self.memory.noise(times[learned], self._state.clock.now, level)
         return self._there(weights.masked_fill(history.Y.isnan(), 0.0))
 
     @property
     def now(self) -> float:
-        """The present time as a number, from which ages are counted: of a date the seconds since 1970; else the round.
-
-        It is minus infinity before the first time.
-        """
+        """The current time, from which ages are counted: the round, a number, or of a date the seconds since 1970."""
         return self._state.now
 
     @property
@@ -300,12 +291,9 @@ class BanditReports(ABC):
         for while there is anything else.
 
         Args:
-            x: as in ``tell``: points (q, d), with contexts actions (q, a).
-            context: as in ``tell``.
-            time: as in ``ask``; nothing changes for the bandit.
-
-        Raises:
-            InputError: if they do not fit.
+            x: as in ``tell``, like the context; the time as in ``ask``. Nothing changes for the bandit.
+            context: with contexts.
+            time: None for now.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
@@ -352,8 +340,8 @@ class BanditReports(ABC):
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
-        It is one that may be played: logged points beyond the candidates are learned from and not recommended. If none
-        of those learned may be played, it is the best of the candidates, played or not.
+        It is one that may be played, not a logged point beyond the candidates. If none of those learned may be played,
+        it is the best of the candidates, played or not.
 
         Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
         context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
@@ -384,17 +372,15 @@ class BanditReports(ABC):
     def health(self, *, check: bool = False) -> Health:
         """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
 
-        Args:
-            check: as in ``guarantee``.
-
-        Cost: that of the posterior at 101 points, and of ``dictionary_quality``.
+        Cost: that of the posterior at 101 points, and with ``check`` of ``dictionary_quality``.
         """
         return examined(self._config, self._state, self._seconds, self._quality(check))
 
     @property
     def _spec(self) -> SurrogateSpec:
-        """What is taken for true now."""
-        return self._config.in_force(self._state.spec, self._state.told)
+        """What is taken for true now: of a family by the hypothesis that leads."""
+        told = self._state.told
+        return self._config.specs[told.leader] if isinstance(told, EnsembleBelief) else self._state.spec
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""
@@ -416,5 +402,5 @@ class BanditReports(ABC):
 
     def _quality(self, check: bool) -> DictionaryQuality | None:
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
-        is_measured = checks.flag("check", check) and self.dictionary is not None
-        return self.dictionary_quality() if is_measured and self._state.belief.num_observations else None
+        can = self.dictionary is not None and self._state.belief.num_observations
+        return self.dictionary_quality() if checks.flag("check", check) and can else None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.loops import residual_loops
+from torch_kbandits.numerics.shallow import changed
 
 #: A flag is raised on predictions that hold with at most this probability, ever.
 FALSE_ALARM = 0.01
@@ -123,21 +124,18 @@ _NARROW, _WIDE = Surprise.against(MISFITS), Surprise.against(SLACKS)
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals:
+class Predictions:
     """What the one-step predictions since the last restart, or since the prior was fitted last, were worth.
 
     The residual of a reward is z = (y − μ(x)) / √(σ²(x) + λ), with the posterior before it was told. If prior, noise
-    and memory are right it is N(0, 1) given the past, whatever was played.
+    and memory are right it is N(0, 1) given the past, whatever was played. Residuals are judged many rounds at a time.
 
     Attributes:
         since: the round from which on residuals are counted.
-        number: how many there were.
-        covered: how many of them within ±1.96.
-        recent: the last 100, the latest last.
-        misfit: the bet that bands are too narrow, or means off.
-        slack: the bet that bands are too wide.
-        flagged: the round in which ``misfit`` passed 1/α first; None: it did not.
-        slack_since: the same of ``slack``.
+        number: how many were judged; ``covered`` of them lie within ±1.96, and ``recent`` are the last 100.
+        misfit: the bet that bands are too narrow, or means off, which passed 1/α first in the round ``flagged``.
+        slack: the bet that bands are too wide, which did in the round ``slack_since``.
+        waiting: residuals that were not judged, by round.
     """
 
     since: int = 0
@@ -148,11 +146,25 @@ class Residuals:
     slack: Surprise = _WIDE
     flagged: int | None = None
     slack_since: int | None = None
+    waiting: tuple[Group, ...] = ()
 
-    def after(self, groups: Sequence[Group]) -> Self:
-        """Return what the predictions are worth after more rounds. Cost: O(1) for each residual."""
-        (misfit, flagged), (slack, slack_since) = self.misfit.after(groups), self.slack.after(groups)
-        new = [z for group in groups for z in group.residuals]
+    @classmethod
+    def none(cls, since: int) -> Self:
+        """Return them before any residual, which count from a round on."""
+        return cls(since)
+
+    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> Self:
+        """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
+        after = changed(self, waiting=(*self.waiting, Group(residuals, number, is_learned)))
+        return after if len(after.waiting) < _TOGETHER else after.judged
+
+    @property
+    def judged(self) -> Self:
+        """The same with nothing waiting. Cost: O(1) for each residual."""
+        if not self.waiting:
+            return self
+        (misfit, flagged), (slack, slack_since) = self.misfit.after(self.waiting), self.slack.after(self.waiting)
+        new = [z for group in self.waiting for z in group.residuals]
         return type(self)(
             self.since,
             self.number + len(new),
@@ -165,13 +177,14 @@ class Residuals:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return this as numbers and tensors of its own, by name."""
-        own = {"recent": torch.tensor(self.recent, dtype=torch.float64)}
-        return vars(self) | own | {"misfit": self.misfit.state(), "slack": self.slack.state()}
+        """Return these, judged, as numbers and tensors of their own, by name."""
+        known = {name: value for name, value in vars(self.judged).items() if name != "waiting"}
+        bets = {"misfit": known["misfit"].state(), "slack": known["slack"].state()}
+        return known | {"recent": torch.tensor(known["recent"], dtype=torch.float64)} | bets
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> Self:
-        """Return the residuals of a ``state``."""
+        """Return the predictions of a ``state``."""
         bets = {"misfit": _NARROW.restored(state["misfit"]), "slack": _WIDE.restored(state["slack"])}
         return cls(**{**state, "recent": tuple(state["recent"].tolist()), **bets})
 
@@ -181,45 +194,15 @@ class Residuals:
         return sum(abs(z) <= _BAND for z in self.recent)
 
 
-class Predictions(NamedTuple):
-    """What one-step predictions are worth, judged many rounds at a time or when asked.
-
-    Attributes:
-        known: of those that were judged.
-        waiting: residuals that were not, by round.
-    """
-
-    known: Residuals
-    waiting: tuple[Group, ...] = ()
-
-    @classmethod
-    def none(cls, since: int) -> Self:
-        """Return them before any residual, which count from a round on."""
-        return cls(Residuals(since))
-
-    def told(self, residuals: Sequence[float], number: int, *, is_learned: bool) -> "Predictions":
-        """Return the same with those of the round of a number; unless the posterior learns it they wait for a batch."""
-        waiting = (*self.waiting, Group(residuals, number, is_learned))
-        return Predictions(self.known, waiting) if len(waiting) < _TOGETHER else Predictions(self.known.after(waiting))
-
-    @property
-    def judged(self) -> Residuals:
-        """What they are worth."""
-        return self.known.after(self.waiting) if self.waiting else self.known
-
-
 #: Before any reward.
-NONE_YET = Predictions.none(0)
+NONE_YET = Predictions()
 
 
 def standardized(Y: Tensor, mean: Tensor, variance: Tensor, noise: Tensor) -> list[float]:
     """Return the residuals z of those rewards (q,) that are numbers and count, of many those of the first 256.
 
-    Args:
-        Y: rewards (q,), NaN where there is none.
-        mean: posterior means before (q,), in reward units.
-        variance: posterior variances of the function before (q,), in reward units squared.
-        noise: the noise variance of all, 0-dim, or of each, (q,); infinite where a reward does not count.
+    Mean and variance are those of the function before, (q,); noise is that of all, 0-dim, or of each, (q,), infinite
+    where a reward does not count.
     """
     if Y.shape[0] > MOST_JUDGED:
         Y, mean, variance = (column[:MOST_JUDGED] for column in (Y, mean, variance))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
-from torch_kbandits.bandit.residuals import NONE_YET, Predictions, Residuals
+from torch_kbandits.bandit.residuals import NONE_YET, Predictions
 from torch_kbandits.beliefs import Belief, FantasyPosterior, FeasibilityModel
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
@@ -105,7 +105,7 @@ class State:
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property
-    def residuals(self) -> Residuals:
+    def residuals(self) -> Predictions:
         """What one-step predictions were worth since the last restart or fit. Cost: that of judging the last few."""
         return self.predictions.judged
 

@@ -66,16 +66,18 @@ _VALUES = {
     if isinstance(kind, type) and dataclasses.is_dataclass(kind)
 }
 #: Modules, each made again by its attributes alone: no constructor makes more numbers than were saved.
-_MODULES: tuple[type[torch.nn.Module], ...] = (
-    *(kernels.AdditiveKernel, kernels.ConstantKernel, kernels.CosineKernel, kernels.HammingIMQKernel),
-    *(kernels.LinearKernel, kernels.MaternKernel, kernels.PeriodicKernel, kernels.PiecewisePolynomialKernel),
-    *(kernels.PolynomialKernel, kernels.ProductKernel, kernels.RBFKernel, kernels.RQKernel, kernels.ScaleKernel),
-    *(kernels.SpectralMixtureKernel, CategoricalKernel, InfiniteWidthBNNKernel),
-    *(own_kernels.ForgettingKernel, own_kernels.GroupedKernel, own_kernels.PerActionLinearKernel),
-    *(own_kernels.PrecomputedKernel, own_kernels.SpaceTimeKernel, own_kernels.WienerKernel),
-    *(constraints.Positive, constraints.GreaterThan, constraints.LessThan, constraints.Interval),
-    *(NonTransformedInterval, LogTransformedInterval, means.ConstantMean, means.ZeroMean, torch.nn.ModuleList),
-)
+_MODULES = {
+    CategoricalKernel,
+    InfiniteWidthBNNKernel,
+    NonTransformedInterval,
+    LogTransformedInterval,
+    torch.nn.ModuleList,
+} | {
+    kind
+    for module in (kernels, own_kernels, constraints, means)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, torch.nn.Module)
+}
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_VALUES, *_ATTRIBUTES, *_MODULES)}
 _COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "Size": torch.Size}
 _FUNCTIONS = (torch.sigmoid, torch.exp, torch.log, inv_sigmoid, inv_softplus)
@@ -85,16 +87,12 @@ _CONSTANTS |= {"softplus": softplus} | {function.__name__: function for function
 _OF_MODULES = frozenset(vars(gpytorch.Module()))
 
 
-def describe(value: Any) -> Any:
+def describe(value: Any, seen: dict[int, int] | None = None) -> Any:
     """Return a value as tensors, numbers, strings, and lists and dictionaries of these, of which ``rebuild`` makes it.
 
-    What it cannot make again is described as far as that tells it from others.
+    What it cannot make again is described as far as that tells it from others. Seen are the modules described so far
+    of the one that this is a part of.
     """
-    return _described(value, None)
-
-
-def _described(value: Any, seen: dict[int, int] | None) -> Any:
-    """Return what ``describe`` does; seen are the modules described so far of the one that this is a part of."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Tensor):
@@ -110,7 +108,7 @@ def _described(value: Any, seen: dict[int, int] | None) -> Any:
     name, is_known = getattr(value, "__qualname__", kind.__name__), _KINDS.get(kind.__name__) is kind
     if isinstance(value, (list, tuple)):
         name = kind.__name__ if kind.__name__ in _COLLECTIONS else "tuple"
-        return {"is": name, "of": [_described(part, seen) for part in value]}
+        return {"is": name, "of": [describe(part, seen) for part in value]}
     words: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         name, is_known, words = "dict", True, value
@@ -119,7 +117,7 @@ def _described(value: Any, seen: dict[int, int] | None) -> Any:
         is_known = getattr(value, "_transform", None) is None  # that of a prior is a function
     elif dataclasses.is_dataclass(kind):
         words = {field.name: getattr(value, field.name) for field in dataclasses.fields(kind) if field.init}
-    described = {word: _described(part, seen) for word, part in words.items()}
+    described = {word: describe(part, seen) for word, part in words.items()}
     tensors = {"tensors": dict(value._buffers)} if isinstance(value, priors.Prior) else {}  # casts do not reach words
     return {"is" if is_known else "other": name, "of": described, **tensors}
 
@@ -135,7 +133,7 @@ def _of_module(module: torch.nn.Module, seen: dict[int, int]) -> dict[str, Any]:
         of = getattr(module, name.removesuffix("_prior"), None)
         is_known = is_known and isinstance(of, Tensor) and torch.equal(closure(module), of)
     words = own | module._parameters | module._buffers | module._modules
-    described = {word: _described(part, seen) for word, part in words.items()}
+    described = {word: describe(part, seen) for word, part in words.items()}
     seen[id(module)] = len(seen)
     return {
         "is" if is_known else "other": kind.__name__,
@@ -147,21 +145,19 @@ def _of_module(module: torch.nn.Module, seen: dict[int, int]) -> dict[str, Any]:
     }
 
 
-def rebuild(name: str, description: Any, device: torch.device | str = "cpu") -> Any:
+def rebuild(
+    name: str, description: Any, device: torch.device | str = "cpu", made: list[torch.nn.Module] | None = None
+) -> Any:
     """Return the value that was described, its tensors on a device; its name is for the message of an error.
 
-    Nothing is made but values of the classes listed here, and no more numbers than were saved.
+    Nothing is made but values of the classes listed here, and no more numbers than were saved. Made are the modules so
+    far of the one that this is a part of.
 
     Raises:
         NotRebuildableError: if it, or a part of it, is of another class.
         InputError, KeyError, TypeError, ValueError, AttributeError, RuntimeError: if ``describe`` did not make the
             description; other errors of constructors that are given something odd.
     """
-    return _rebuilt(name, description, torch.device(device), None)
-
-
-def _rebuilt(name: str, description: Any, device: torch.device, made: list[torch.nn.Module] | None) -> Any:
-    """Return what ``rebuild`` does; made are the modules so far of the one that this is a part of."""
     if isinstance(description, Tensor):
         return description.to(device)
     if not isinstance(description, dict):
@@ -175,10 +171,10 @@ def _rebuilt(name: str, description: Any, device: torch.device, made: list[torch
         return cast(list[Any], made)[inner]
     if word in _COLLECTIONS:
         parts = enumerate(inner)
-        return _COLLECTIONS[word]([_rebuilt(f"{name}[{place}]", part, device, made) for place, part in parts])
+        return _COLLECTIONS[word]([rebuild(f"{name}[{place}]", part, device, made) for place, part in parts])
     kind: Any = dict if word == "dict" else _KINDS[word]
     made = [] if made is None and kind in _MODULES else made
-    words = {key: _rebuilt(f"{name}.{key}", part, device, made) for key, part in inner.items()}
+    words = {key: rebuild(f"{name}.{key}", part, device, made) for key, part in inner.items()}
     if kind not in _MODULES:
         value: Any = kind(**words)
         for key, tensor in description.get("tensors", {}).items():

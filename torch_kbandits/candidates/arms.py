@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -83,12 +82,8 @@ class ArmSource:
         file: where they are otherwise.
         given: what makes the same arms again, with their dtype: they, or where they are.
         dimension: number d of columns.
-        dtype: of all blocks, double or single precision.
-        device: of all blocks.
+        dtype: of all blocks, double or single precision; and their device.
         ranges: the least and the largest value of each column, (2, d), in double precision.
-
-    Raises:
-        InputError: if there is no arm, or they do not fit.
     """
 
     _fingerprint: str | None = None
@@ -134,6 +129,10 @@ class ArmSource:
         size = points_at_a_time(self.device, cached, self.dimension)
         for start in range(0, len(self), size):
             yield start, self.block(start, min(start + size, len(self)))
+
+    def parts(self) -> Iterator[Tensor]:
+        """Yield the arms of these blocks."""
+        return (block for _, block in self.blocks())
 
     def verify(self) -> None:
         """Raise ``ArmsChangedError`` if the file's size or modification time changed. Cost: one ``os.stat``."""
@@ -214,7 +213,7 @@ class Arms(LastingCandidates):
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
         self.example = source.block(0, 1).cpu().clone()
-        self._domain = Domain(source.tensor, blocks=partial(_blocks, source) if self.is_stored else None)
+        self._domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
 
     @property
     def domain(self) -> Domain:
@@ -237,7 +236,3 @@ class Arms(LastingCandidates):
     def describe(self) -> dict[str, object]:
         """Return the shape, dtype and a digest of the arms, the same wherever the arms come from."""
         return {"arms": self.source.describe()}
-
-
-def _blocks(source: ArmSource) -> Iterator[Tensor]:
-    return (block for _, block in source.blocks())

@@ -127,11 +127,6 @@ def unknown_ranges(width: int) -> Tensor:
     return torch.tensor([[torch.inf], [-torch.inf]], dtype=torch.float64).expand(2, width)
 
 
-def unit_ranges(width: int) -> Tensor:
-    """Return those of columns from 0 to 1."""
-    return torch.tensor([[0.0], [1.0]], dtype=torch.float64).expand(2, width)
-
-
 def within(points: Tensor, bounds: Tensor) -> Tensor:
     """Say of points (n, d) which lie within bounds (2, d), or on them, (n,) bool."""
     return ((points >= bounds[0]) & (points <= bounds[1])).all(-1)

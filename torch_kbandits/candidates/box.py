@@ -9,7 +9,7 @@ from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import LastingCandidates, unit_ranges, within
+from torch_kbandits.candidates.base import LastingCandidates, within
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.spaces.space import near
@@ -88,7 +88,7 @@ class UnitCube(LastingCandidates):
             raise InputError(f"continuous must be coordinates from 0 to {self.dimension - 1}, got {continuous!r}.")
         #: Whether a search should evaluate ``exchanges``: not all is continuous, or there are ``neighbours``.
         self.has_exchanges = neighbours is not None or len(self.continuous) < self.dimension
-        self.ranges = unit_ranges(self.dimension)
+        self.ranges = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(-1).expand(2, self.dimension)
         self.example = self.playable(torch.full((1, self.dimension), 0.5, dtype=torch.float64))[:1]
 
     @property

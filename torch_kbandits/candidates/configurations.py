@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.candidates.base import Candidates, unit_ranges
+from torch_kbandits.candidates.base import Candidates
 from torch_kbandits.candidates.contextual import ContextualActions, joint_groups, joint_names
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.rows import among
@@ -47,7 +47,8 @@ class Configurations(Candidates):
         self.groups, self.names = joint_groups(*parts), joint_names(*parts)
         first = space.sample(1, torch.Generator().manual_seed(0))
         self.example = torch.cat([self._joint.example[:, :known], first], -1)
-        self.ranges = torch.cat([self._joint.ranges[:, :known], unit_ranges(space.dimension)], -1)
+        unit = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(-1).expand(2, space.dimension)
+        self.ranges = torch.cat([self._joint.ranges[:, :known], unit], -1)
 
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return the space, in a round with its context; actions of the round are refused."""

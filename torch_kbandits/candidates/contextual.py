@@ -126,9 +126,7 @@ class ContextualActions(Candidates):
             raise InputError("x is missing: give the actions that were played, or the ids that ask returned.")
         actions, contexts = self._checked_actions("x", x), self._checked_contexts(context)
         if contexts.shape[0] not in (1, actions.shape[0]):
-            raise InputError(
-                f"context must be one for all {len(actions)} action(s) or one for each, got {len(contexts)}."
-            )
+            raise InputError(f"context must be one for all {len(actions)} action(s) or for each, got {len(contexts)}.")
         return self._joint(contexts, "x", actions)
 
     def actions(self, X: Tensor) -> Tensor:
@@ -178,10 +176,7 @@ class ContextualActions(Candidates):
             context = self.context_columns.encode(context, dtype=self._dtype)
         context = checks.floating_tensor("context", self.brought("context", context), self.example)
         if context.dim() not in (1, 2) or context.shape[-1] != dim:
-            raise InputError(
-                f"context must have {dim} column(s), as in every round of this bandit, shape ({dim},); got "
-                f"{checks.describe(context)}."
-            )
+            raise InputError(f"context must have {dim} column(s), shape ({dim},); got {checks.describe(context)}.")
         checks.same_kind("context", context, self.example)
         context = context.detach() if context.requires_grad else context
         return context if context.dim() == 2 else context.unsqueeze(0)
@@ -192,9 +187,7 @@ class ContextualActions(Candidates):
             actions = self.action_columns.encode(actions, dtype=self._dtype)
         actions = checks.rows(name, self.brought(name, actions), dimension=self.action_dim, like=self.example)
         if actions.dim() != 2 or actions.shape[0] == 0:
-            raise InputError(
-                f"{name} must be (A, {self.action_dim}) with at least one action, got {checks.describe(actions)}."
-            )
+            raise InputError(f"{name} must be (A, {self.action_dim}) with A >= 1, got {checks.describe(actions)}.")
         return actions.detach() if actions.requires_grad else actions
 
 

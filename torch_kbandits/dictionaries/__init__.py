@@ -4,8 +4,13 @@ from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selec
 from torch_kbandits.dictionaries.capped import CappedDictionary, WhenFull
 from torch_kbandits.dictionaries.greedy import FixedDictionary, GreedyDictionary, UniformDictionary
 from torch_kbandits.dictionaries.k_dpp import KDPP, default_num_swaps, sample_k_dpp, theoretical_num_swaps
-from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
-from torch_kbandits.dictionaries.online import OnlineRule, OnlineState
+from torch_kbandits.dictionaries.online import (
+    KORS,
+    OnlineRule,
+    OnlineState,
+    SpanningDictionary,
+    theoretical_kors_oversampling,
+)
 from torch_kbandits.dictionaries.ridge_leverage import (
     Resampling,
     RidgeLeverageSampling,

@@ -2,7 +2,7 @@
 
 from torch_kbandits.dictionaries.base import DictionaryRule
 from torch_kbandits.dictionaries.capped import CappedDictionary
-from torch_kbandits.dictionaries.kors import KORS, SpanningDictionary, theoretical_kors_oversampling
+from torch_kbandits.dictionaries.online import KORS, SpanningDictionary, theoretical_kors_oversampling
 from torch_kbandits.dictionaries.ridge_leverage import RidgeLeverageSampling, theoretical_oversampling
 
 #: Letters of a rule that are printed.

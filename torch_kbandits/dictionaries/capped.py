@@ -54,8 +54,7 @@ class CappedDictionary(DictionaryRule):
         learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
-    Cost of a selection: that of the other rule, and when it wants w > ``max_size`` points O(w log w), and O(m²) for
-    each that is new. An online rule pays O(m²) for a point offered, O(u m + m³) for an exchange.
+    Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
     """
 
     rule: DictionaryRule

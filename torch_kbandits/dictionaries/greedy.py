@@ -25,12 +25,8 @@ class ConditionalVariances:
 
     Leading dimensions are batch dimensions, whose members observe the same points.
 
-    Args:
-        variance: before, (..., q); then now, at least 0.
-        prior: prior variances, (..., q), which set the scale of rounding.
-        covariance: returns the covariances (..., q) before of the point of a number with all.
-
-    Cost: O(q t) for an observation after t others, O(q t) memory.
+    Prior variances, (..., q), set the scale of rounding; covariances (..., q) before are those of the point of a number
+    with all. Cost: O(q t) for an observation after t others, O(q t) memory.
     """
 
     def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
@@ -42,11 +38,11 @@ class ConditionalVariances:
         """Return prior variances of points played, of which none is observed, in double precision in any case."""
         played = played.in_double()
         prior = host(prior_variance(played.kernel, played.points))
-        return cls(
-            prior,
-            prior,
-            lambda row: host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2)),
-        )
+
+        def covariance(row: int) -> Array:
+            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
+
+        return cls(prior, prior, covariance)
 
     def observe(self, place: int, noise: float = 0.0) -> None:
         """Observe the point of a number with a noise variance."""

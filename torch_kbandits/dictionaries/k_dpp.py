@@ -42,8 +42,7 @@ class KDPP(DictionaryRule):
     """Draw ``size`` points Z with probability proportional to det K_ZZ: points that are far apart, yet at random.
 
     This is a determinantal point process of fixed size (k-DPP), by a Markov chain that starts at the greedy set; see
-    ``sample_k_dpp`` for source and cost. The probability that comes with each point is size / u, their mean over all u
-    points; that of each one alone is not known.
+    ``sample_k_dpp`` for source and cost. The probability that comes with each point is the mean over all u, size / u.
 
     Args:
         size: number of points, fewer only if fewer were played or if the rank is less.

@@ -46,8 +46,8 @@ class GivenNoiseLikelihood(GaussianLikelihood):
             return usual
         if not params and not self.training:
             raise InputError(
-                "Some observations have noise of their own: call likelihood(f, X) for predictions at X, likelihood(f, "
-                "[X]) for the observations, and for BoTorch's loo_cv the model's leave_one_out()."
+                "Observations have noise of their own, so say of what the noise is: likelihood(f, X) of predictions,"
+                " likelihood(f, [X]) of the observations; for BoTorch's loo_cv take the model's leave_one_out()."
             )
         return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLeverageSampling, Selection
-from torch_kbandits.dictionaries.kors import SPANNED
+from torch_kbandits.dictionaries.online import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.data import Conditioned, Observations

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from numbers import Real
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -135,13 +135,6 @@ class Clock(NamedTuple):
         elif last:
             self._require_not_before(kind, last[0], "and the history begins at")
         return tuple(Clock(time, kind) for time in last)
-
-    def check(self, times: Tensor) -> None:
-        """Refuse a clock that is none, or times (n,) that are later than it shows."""
-        if self.kind not in (None, *get_args(Kind)):
-            raise InputError(f"the clock is of an unknown kind, {self.kind!r}.")
-        if not self.now < math.inf or (len(times) and float(times.max()) > self.now):
-            raise InputError(f"the clock shows {self.now!r}, which is before what was told.")
 
     @property
     def undecided(self) -> "Clock":

@@ -61,11 +61,10 @@ class Number:
         """Return n values as (n, 1), in double precision."""
         numbers = [_as_float(value) for value in values]
         for row, number in enumerate(numbers):
-            if not math.isfinite(number):
+            if not math.isfinite(number) or (self.log and number <= 0.0):
+                above = " above 0, since log=True" if self.log else ""
                 hint = " Convert it, or make the column a Category."
-                raise _refusal(self.name, row, "a finite number", values[row], hint)
-            if self.log and number <= 0.0:
-                raise _refusal(self.name, row, "a number above 0, since log=True", values[row])
+                raise _refusal(self.name, row, f"a finite number{above}", values[row], hint)
         # The range goes through the same logarithm as the values, so that its ends are exactly 0 and 1.
         scaled = map(math.log, numbers) if self.log else numbers
         column = torch.tensor(list(scaled), dtype=torch.float64).reshape(-1, 1)
@@ -174,10 +173,7 @@ class ColumnSpec:
 
     @property
     def ranges(self) -> Tensor:
-        """The least and the largest value that is expected of each encoded column, (2, width), in double precision.
-
-        ∞ and −∞ of a ``Number`` without a range.
-        """
+        """The least and the largest value expected of each encoded column, (2, width); ∞ and −∞ where none is known."""
         unknown = [isinstance(column, Number) and column.low is None for column in self.columns for _ in column.names]
         ends = [(math.inf, -math.inf) if nothing else (0.0, 1.0) for nothing in unknown]
         return torch.tensor(ends, dtype=torch.float64).mT
@@ -221,9 +217,8 @@ class ColumnSpec:
         if points.dim() != 2:
             raise InputError(f"points must have shape (n, {self.width}), got {checks.describe(points)}.")
         blocks = points.split([len(column.names) for column in self.columns], dim=-1)
-        decoded = [column.decode(block) for column, block in zip(self.columns, blocks, strict=True)]
-        names = [column.name for column in self.columns]
-        return [dict(zip(names, values, strict=True)) for values in zip(*decoded, strict=True)]
+        decoded = {column.name: column.decode(block) for column, block in zip(self.columns, blocks, strict=True)}
+        return [dict(zip(decoded, values, strict=True)) for values in zip(*decoded.values(), strict=True)]
 
 
 def is_pandas(rows: Any) -> bool:
@@ -250,11 +245,9 @@ def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
 
 def _check_labels(where: str, labels: list[Any], names: list[str]) -> None:
     for name in names:
-        times = labels.count(name)
-        if times == 0:
-            raise InputError(f"{where} must have column {name!r}, got columns {labels}.{_did_you_mean(name, labels)}")
-        if times > 1:
-            raise InputError(f"{where} must have column {name!r} once, got it {times} times.")
+        if (times := labels.count(name)) != 1:
+            got = f"it {times} times." if times else f"columns {labels}.{_did_you_mean(name, labels)}"
+            raise InputError(f"{where} must have column {name!r} once, got {got}")
 
 
 def _did_you_mean(name: object, known: list[Any]) -> str:

@@ -70,14 +70,6 @@ class History(NamedTuple):
         return self.rows(~rows) if bool(rows.any()) else self
 
 
-def empty_history(example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> History:
-    """Return a history without observations, of the kind of the example point (1, d)."""
-    nothing = torch.zeros(0, dtype=torch.long)
-    stages, times = nothing if staged else None, nothing.double() if timed else None
-    outcomes, failed = (example.new_zeros(0, num_outcomes), nothing.bool()) if num_outcomes else (None, None)
-    return History(example[:0], example.new_zeros(0), nothing, stages, times, outcomes, times, failed)
-
-
 def joined(parts: Sequence[History]) -> History:
     """Return one history from its parts, in order; all of them have stages and times or none."""
     columns = zip(*parts, strict=True)
@@ -105,17 +97,13 @@ def checked_history(
         outcomes = checks.floating_tensor("history.outcomes", outcomes).to(X, copy=True)
         if bool(outcomes.isinf().any()):
             raise InputError("The outcomes of a history must be finite, or NaN where they were not measured.")
-    if not num_outcomes:
-        failed = None
-    elif failed is None:
-        failed = Y.isnan()
-    elif failed.dtype != torch.bool or bool((failed & ~missing).any()):
+    failed = (Y.isnan() if failed is None else failed.clone()) if num_outcomes else None
+    if failed is not None and (failed.dtype != torch.bool or bool((failed & ~missing).any())):
         raise InputError(f"history.failed must be True for plays without a reward alone, got {failed.tolist()}.")
     times, told_at = (
         part.to(example.device, torch.float64, copy=True) if timed and part is not None else None
         for part in (history.times, history.told_at)
     )
-    failed = None if failed is None else failed.clone()
     return History(X, Y, history.rounds.to(example.device, copy=True), stages, times, outcomes, told_at, failed)
 
 
@@ -129,10 +117,8 @@ def _check_columns(history: Any) -> None:
         column = cast(Tensor, column)
         checks.in_memory(f"history.{name}", column)
         if column.dim() != (2 if name in ("X", "outcomes") else 1) or len(column) != len(history.rounds):
-            raise InputError(
-                f"The history must have a {'time' if name in ('times', 'told_at') else 'row'} for each of its rewards; "
-                f"got {name} as {checks.describe(column)} and {len(history.rounds)} rounds."
-            )
+            got = f"{name} as {checks.describe(column)} and {len(history.rounds)} rounds"
+            raise InputError(f"The history must have a row for each of its rewards; got {got}.")
     if history.rounds.dtype != torch.long or bool((history.rounds.diff() < 0).any()):
         raise InputError("The rounds of a history must be whole numbers and must not decrease.")
     for name, times in (("times", history.times), ("told_at", history.told_at)):
@@ -170,10 +156,9 @@ def rewards(y: Any, X: Tensor) -> Tensor:
         values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
         Y = checks.finite("y", values).to(X.dtype)
         if Y is not values and not checks.all_finite(Y):
-            raise InputError(
-                f"y must be within ±{torch.finfo(X.dtype).max:.3g}, the range of the points' {X.dtype}; got "
-                f"{float(values[~torch.isfinite(Y)][0])!r}."
-            )
+            largest = torch.finfo(X.dtype).max
+            got = float(values[~torch.isfinite(Y)][0])
+            raise InputError(f"y must be within ±{largest:.3g}, the range of the points' {X.dtype}; got {got!r}.")
     return _one_for_each("y", Y, len(X))
 
 
@@ -191,9 +176,7 @@ def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
     if y is None:
         if all(lost):
             return Y
-        raise InputError(
-            "y is missing: give a reward for each point, tell(x, y) or tell(ids=ids, y=y), or say failed=True."
-        )
+        raise InputError("y is missing: give a reward for each point, tell(x, y), tell(ids=ids, y=y) or failed=True.")
     if not any(lost):
         return rewards(y, X)
     listed = checks.listed("y", y)
@@ -205,10 +188,8 @@ def told_rewards(y: Any, failed: Any, X: Tensor) -> Tensor:
         if not lost[row]:
             Y[row] = rewards(reward, X[row : row + 1])[0]
         elif not (reward is None or (isinstance(reward, float) and reward != reward)):
-            raise InputError(
-                "A play that failed has no reward: leave out y, or say None or NaN for it, or failed=False; got "
-                f"{checks.shown(reward)}."
-            )
+            hint = "leave out y, or say None or NaN for it, or failed=False"
+            raise InputError(f"A play that failed has no reward: {hint}; got {checks.shown(reward)}.")
     return Y
 
 
@@ -219,9 +200,8 @@ def _which(failed: Any, number: int) -> list[bool]:
     given = checks.listed("failed", failed)
     given = [checks.scalar(each) for each in given] if isinstance(given, (list, tuple)) else [None]
     if not all(isinstance(each, (bool, np.bool_)) for each in given) or len(given) != number:
-        raise InputError(
-            f"failed must be True or False, or one for each of the {number} point(s), got {checks.describe(failed)}."
-        )
+        hint = f"True or False, or one for each of the {number} point(s)"
+        raise InputError(f"failed must be {hint}, got {checks.describe(failed)}.")
     return [bool(each) for each in given]
 
 

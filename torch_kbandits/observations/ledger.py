@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditWarning
 from torch_kbandits.numerics.shallow import changed
-from torch_kbandits.observations.history import History, empty_history, joined
+from torch_kbandits.observations.history import History, joined
 
 #: What was told is put into one tensor after so many rounds: small tensors take more memory than their numbers.
 _SEPARATE_TELLS = 1000
@@ -114,8 +114,11 @@ class Ledger:
     @classmethod
     def empty(cls, example: Tensor, *, staged: bool = False, timed: bool = False, num_outcomes: int = 0) -> Self:
         """Return the ledger in which nothing was asked or told, of the kind of the example point (1, d)."""
-        history = empty_history(example, staged=staged, timed=timed, num_outcomes=num_outcomes)
-        return cls((history,), (), Pending(example[:0], (), (), history.stages), 0)
+        nothing = torch.zeros(0, dtype=torch.long)
+        stages, times = nothing if staged else None, nothing.double() if timed else None
+        outcomes, failed = (example.new_zeros(0, num_outcomes), nothing.bool()) if num_outcomes else (None, None)
+        parts = example[:0], example.new_zeros(0), nothing, stages, times, outcomes, times, failed
+        return cls((History(*parts),), (), Pending(example[:0], (), (), stages), 0)
 
     @classmethod
     def restored(

@@ -9,11 +9,11 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
+import torch
 from filelock import FileLock
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.replay_log import ask_again, last_fits, recorded
 from torch_kbandits.errors import DamagedFileError, FileError, InputError, StateMismatchError
 from torch_kbandits.files import locked, put_in_place, read_whole
 from torch_kbandits.serving.errors import KeyReusedError, NotPendingError, NotSavingError
@@ -49,7 +49,7 @@ class Service:
         self.num_changes = 0
         self._sole, self._compact_after = lock, compact_after
         self._turns, self._is_between = RLock(), False
-        self._fits = last_fits(bandit)
+        self._fits = _last_fits(bandit)
         self._answers, self._num_points = dict[str, tuple[str, dict[str, Any]]](), 0
         self._file, self.journal = _identity(path), self._recovered()
 
@@ -102,11 +102,11 @@ class Service:
             found = (
                 VIEWS[operation](self.bandit, words) if operation in VIEWS else self._once(operation, words, request)
             )
-            if self.num_changes >= self._compact_after or last_fits(self.bandit) != self._fits:
+            if self.num_changes >= self._compact_after or _last_fits(self.bandit) != self._fits:
                 try:
                     self.compact()
                 except Exception:  # the change is in the journal, which goes on
-                    self.num_changes, self._fits = 0, last_fits(self.bandit)
+                    self.num_changes, self._fits = 0, _last_fits(self.bandit)
                     _log.exception("%s could not be saved whole; its journal goes on.", self.path)
             journal, position = self.journal, self.journal.position
         journal.commit(position)
@@ -140,7 +140,7 @@ class Service:
             put_in_place(draft, self.path)
             self._file = _identity(self.path)
             self.journal = self.journal.renewed(first)
-            self.num_changes, self._fits = 0, last_fits(self.bandit)
+            self.num_changes, self._fits = 0, _last_fits(self.bandit)
 
     def close(self) -> None:
         """Save the bandit whole if anything changed, and let others have the file."""
@@ -201,7 +201,7 @@ class Service:
             self._is_between = False  # the bandit is as it was
             raise
         if record["op"] == "ask":  # a crash needs what was answered, not the candidates of the round
-            record |= {"time": request.get("time"), "ids": answer["ids"], **recorded(self.bandit, len(answer["ids"]))}
+            record |= {"time": request.get("time"), "ids": answer["ids"], **_asked(self.bandit, len(answer["ids"]))}
         else:
             record["request"] = {**request, "key": None}
         self.journal.append(record)
@@ -257,7 +257,7 @@ class Service:
             return
         answer = {}
         if operation == "ask":
-            answer["ids"] = list(ask_again(self.bandit, record["points"], record["stages"], time_of(record)))
+            answer["ids"] = _ask_again(self.bandit, record)
             if answer["ids"] != record["ids"]:
                 raise InputError(f"the points are numbered {answer['ids']} here and {record['ids']} there.")
             asked = self.bandit.candidates.example.new_tensor(record["points"])
@@ -270,6 +270,30 @@ class Service:
 
     def _beginning(self, snapshot: str) -> dict[str, Any]:
         return {"op": "begin", "snapshot": snapshot, "answers": [[key, *kept] for key, kept in self._answers.items()]}
+
+
+def _asked(bandit: Bandit, number: int) -> dict[str, Any]:
+    """Return so many points that were asked for last and the stages that chose them, as JSON holds them exactly."""
+    pending = bandit._state.ledger.pending
+    stages = None if pending.stages is None else pending.stages[-number:].tolist()
+    return {"points": pending.points[-number:].tolist(), "stages": stages}
+
+
+def _ask_again(bandit: Bandit, record: Mapping[str, Any]) -> list[int]:
+    """Make points pending that this bandit chose before, without choosing anew; return their ids.
+
+    A choice made anew agrees to rounding alone where the posterior was computed afresh; these are what was answered.
+    """
+    example, state = bandit.candidates.example, bandit._state
+    X = torch.tensor(record["points"], dtype=torch.float64).to(example)
+    checks.points("the points of the log", X, dimension=example.shape[-1], like=example)
+    stages = None if record["stages"] is None else torch.tensor(record["stages"], dtype=torch.long)
+    return list(bandit._mark(X, state.clock.moved_to(time_of(record), state.round), stages))
+
+
+def _last_fits(bandit: Bandit) -> list[Any]:
+    """Return when the prior of rewards and those of outcomes were fitted last, if they are learned."""
+    return [each.last_fit for each in (bandit._state, *bandit._state.outcomes)]
 
 
 def _beside(path: Path, ending: str) -> Path:

@@ -213,7 +213,7 @@ class Integer(Parameter):
             raise InputError(f"an Integer must have low <= high, got {self.low} and {self.high}.")
         if self.log and not (self.step == 1 <= self.low and self.high <= _LARGEST_LOG_INTEGER):
             got = f"{self.low} to {self.high} and step {self.step}"
-            raise InputError(f"an Integer with log=True must have step 1 and a range within 1 to 2^40, got {got}.")
+            raise InputError(f"an Integer with log=True must have step 1 and be from 1 to at most 2^40, got {got}.")
         object.__setattr__(self, "high", self.high - (self.high - self.low) % self.step)
         if self.count > (_MOST_ROLLED if self.when else _MOST_CELLS):
             most = "2^44 values where it has conditions" if self.when else "2^50 values"

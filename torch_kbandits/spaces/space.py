@@ -1,18 +1,18 @@
 """Search spaces of named parameters, and how their configurations become points of the unit cube and come back."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.spaces.constraints import Constraint, checked, says
-from torch_kbandits.spaces.kinds import Parameter
+from torch_kbandits.spaces.kinds import Float, Integer, Parameter
 from torch_kbandits.spaces.slots import RADIUS, Slot, rolled, unrolled
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
@@ -24,6 +24,40 @@ _BRANCHES = 8
 
 #: Points near one, of each kind, that may take its place where there are constraints.
 _NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
+
+
+#: Sums are compared up to this share of their terms, since decimal fractions are rounded.
+_ROUNDING = 1e-12
+
+#: Says of a configuration whether it may be played.
+Constraint = Callable[[Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True)
+class LinearConstraint:
+    """Σ weight · value <= bound, up to rounding. A parameter that is not there counts as 0.
+
+    Args:
+        weights: of numbers, by name, at least one; those of other parameters are 0.
+        bound: what the sum may be at most; for a least one negate both.
+    """
+
+    weights: Mapping[str, float]
+    bound: float
+
+    def __post_init__(self) -> None:
+        checks.instance("weights", self.weights, Mapping, "a mapping from names of parameters to numbers")
+        if not self.weights:
+            raise InputError("weights must have at least one entry, got none.")
+        weights = {name: checks.finite_number(f"the weight of {name!r}", w) for name, w in self.weights.items()}
+        object.__setattr__(self, "weights", weights)
+        checks.keep(self, bound=checks.finite_number)
+
+    def __call__(self, configuration: Mapping[str, Any]) -> bool:
+        """Say whether a configuration may be played."""
+        terms = [weight * configuration[name] for name, weight in self.weights.items() if name in configuration]
+        size = math.fsum(map(abs, terms)) + abs(self.bound)
+        return math.fsum(terms) <= self.bound + _ROUNDING * size
 
 
 @dataclass(frozen=True)
@@ -45,7 +79,6 @@ class ParameterSpace:
         constraints: which configurations may be played: ``LinearConstraint``, or functions of a configuration that
             return True or False, always the same. Points are drawn until they satisfy them, so a part of all
             configurations should, and more than a thousandth.
-
     """
 
     parameters: Mapping[str, Parameter]
@@ -65,7 +98,7 @@ class ParameterSpace:
             slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
             start += slots[name].width
         object.__setattr__(self, "parameters", dict(self.parameters))
-        object.__setattr__(self, "constraints", checked(self.constraints, self.parameters))
+        object.__setattr__(self, "constraints", _checked(self.constraints, self.parameters))
         object.__setattr__(self, "_slots", tuple(slots.values()))
 
     # ---------------------------------------------------------------- coordinates
@@ -137,10 +170,16 @@ class ParameterSpace:
 
     def allows(self, points: Tensor) -> Tensor:
         """Say of points (n, d) whether constraints let the nearest configurations be played, (n,)."""
-        if not self.constraints:
-            return torch.ones(len(points), dtype=torch.bool)
-        allowed = [all(says(each, one) for each in self.constraints) for one in self.decode(points)]
-        return torch.tensor(allowed, dtype=torch.bool)
+        allowed = torch.ones(len(points), dtype=torch.bool)
+        for row, configuration in enumerate(self.decode(points) if self.constraints else ()):
+            for constraint in self.constraints:
+                answer = constraint(configuration)
+                if not isinstance(answer, (bool, np.bool_)):
+                    raise InputError(f"a constraint must return True or False, got {answer!r} of {configuration!r}.")
+                allowed[row] = bool(answer)
+                if not answer:
+                    break
+        return allowed
 
     def playable(self, points: Tensor) -> Tensor:
         """Return the encodings (m, d) of the configurations nearest to points (n, d), but for those not allowed."""
@@ -303,6 +342,19 @@ def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, ge
     found = torch.where((part == 0) | ((part == 1) & few), moved, numbers)
     found = torch.where((part > 0) & few & ((part == 2) | ~ordered), drawn, found)
     return torch.where(found.isnan(), drawn, found).clamp(0.0, 1.0)
+
+
+def _checked(constraints: Any, parameters: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """Return constraints on parameters of these names as a tuple, or refuse what is none."""
+    checks.instance("constraints", constraints, (list, tuple), "a list")
+    for constraint in constraints:
+        if not callable(constraint):
+            hint = "LinearConstraint(weights, bound) or functions of a configuration that return True or False"
+            raise InputError(f"constraints must be {hint}, got {checks.describe(constraint)}.")
+        for name in constraint.weights if isinstance(constraint, LinearConstraint) else ():
+            if not isinstance(parameters.get(name), (Float, Integer)):
+                raise InputError(f"a LinearConstraint has a weight of {name!r}, which is no Float or Integer.")
+    return tuple(constraints)
 
 
 def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tuple[tuple[int, Tensor], ...]:

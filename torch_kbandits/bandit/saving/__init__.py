@@ -1,7 +1,6 @@
 """Bandits in files: what is written, and how a bandit is made again without running what a file says."""
 
-from torch_kbandits.bandit.saving.bandits import loaded, save
-from torch_kbandits.bandit.saving.container import read, write
+from torch_kbandits.bandit.saving.files import loaded, read, save, write
 from torch_kbandits.bandit.saving.states import check_same, restored, state_of
 from torch_kbandits.bandit.values import NotRebuildableError, describe, rebuild, settings_of
 

@@ -12,8 +12,8 @@ from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.relearning import with_chosen_memory
-from torch_kbandits.bandit.residuals import Predictions, Residuals
-from torch_kbandits.bandit.saving.container import checksum
+from torch_kbandits.bandit.residuals import Predictions
+from torch_kbandits.bandit.saving.files import checksum
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import settings_of
 from torch_kbandits.beliefs import Belief, EnsembleBelief
@@ -31,7 +31,7 @@ STATE_FORMAT = 7
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200
 #: Pieces that are told from others by words of their own, or that no choice depends on.
-_APART = ("candidates", "advice", "theory", "noise_scale")
+_APART = ("candidates", "theory", "noise_scale")
 
 
 def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def settings(kind: type, config: BanditConfig) -> dict[str, Any]:
     for name, piece in (config.arguments | {"outcomes": config.declared}).items():
         if name not in _APART:
             found |= settings_of(name, piece)
-    return found | ({} if config.advice is None else config.advice.config())
+    return found
 
 
 def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         state["failures"] = _dictionary_of(known.failures.belief)
     if config.advice is not None:
         answers = [{"now": now, **said.copied()._asdict()} for now, said in known.answers]
-        state["expert"] = {"counts": config.advice.counts(), "answers": answers}
+        state["expert"] = {"counts": config.advice.expert.counts(), "answers": answers}
     return state | {"checksum": checksum(state)}
 
 
 def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     """Return what a state has of rewards, and of each outcome: dictionary, residuals, and the prior if it is fitted."""
     own = {} if number_beside(known.told) is not None else _dictionary_of(known.told)  # else that of rewards
-    part = own | {"residuals": known.residuals.state()}
+    part = own | {"residuals": known.predictions.state()}
     if config.learning is None:
         return part
     prior, memory = known.spec.prior, known.spec.memory
@@ -126,11 +126,10 @@ def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> Stat
 
 def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
     """Refuse settings that differ, naming every difference."""
-    plain = (bool, int, float, str, type(None))
     differences = [
         f"{key}: saved {_shown(saved.get(key, 'nothing'))}, here {_shown(here.get(key, 'nothing'))}"
         for key in sorted({*saved, *here}, key=str)
-        if key not in saved or not isinstance(saved[key], plain) or key not in here or saved[key] != here[key]
+        if key not in saved or key not in here or saved[key] != here[key]
     ]
     if differences:
         raise StateMismatchError("The state belongs to another configuration. " + "; ".join(differences) + ".")
@@ -174,7 +173,7 @@ def _known(
     if host is None and len(counting.X):
         dictionaries = map(_dictionary, (part, *part.get("stages", ())))
         belief = belief.restored(counting, *cast(Iterable[Selection], dictionaries))
-    predictions = Predictions(Residuals.restored(part["residuals"]))
+    predictions = Predictions.restored(part["residuals"])
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
     return State(ledger, clock, belief, spec, number, **known)
 
