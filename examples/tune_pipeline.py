@@ -67,7 +67,7 @@ def run(seed: int, evaluations: int) -> Record:
         record["scores"][name] = search.cv_results_["mean_test_score"].tolist()
         record["results"][name] = result(search.best_params_, search.best_score_, search.score(X_held_out, y_held_out))
         if isinstance(search, KernelBanditSearchCV):
-            # What ``recommend="posterior"`` would have called the best, without running the search again.
+            # The row of the largest posterior mean, without running the search again.
             bandit: Any = search.bandit_
             row = int((bandit.recommend() == bandit.history.X).all(-1).nonzero()[0])
             params, score = (search.cv_results_[each][row] for each in ("params", "mean_test_score"))

@@ -182,24 +182,3 @@ def test_a_bandit_is_told_what_it_chose_and_nothing_else(kind):
     assert bandit.history.Y.flatten().tolist() == [float(replay.play.rewards[t, arm]) for t, arm in enumerate(chosen)]
     joint = torch.cat([replay.play.contexts, replay.arms[chosen]], dim=-1)
     assert torch.equal(bandit.history.X, joint)
-
-
-def test_claims_are_judged_by_the_intervals():
-    def runs(**regrets: list[float]) -> list[dict]:
-        players = {"history": "best historical mean", "mine": RECOMMENDED["flights"], "other": "LinUCB, told the log"}
-        return [
-            {"replay": "flights", "stretch": stretch, "player": players[player], "regret": regret}
-            for player, values in regrets.items()
-            for stretch, regret in enumerate(values)
-        ]
-
-    history = [0.5] * 6
-    cases = {
-        ("✓", "✓", "✓"): runs(history=history, mine=[0.4] * 5 + [0.6], other=[0.38] * 6),
-        ("✗", "✓", "✗"): runs(history=history, mine=[0.4] * 5 + [1.1], other=[0.3] * 6),
-        ("✓", "✗", "✓"): runs(history=history, mine=[0.6] * 6, other=[0.58] * 6),
-    }
-    for marks, measurements in cases.items():
-        (row,) = replays._claims(measurements).rows
-        assert tuple(cell[-1] for cell in row[2:5]) == marks
-        assert row[5] == "LinUCB, told the log"

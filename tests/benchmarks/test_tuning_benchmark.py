@@ -1,4 +1,4 @@
-"""The problems on which tools that tune are compared, and how their studies are judged, kept and shown."""
+"""The problems on which tools that tune are compared, and how their studies are played and kept."""
 
 import json
 
@@ -9,8 +9,7 @@ import torch
 from scipy.optimize import minimize
 
 from benchmarks.runner import Parts
-from benchmarks.tuners import GP, RANDOM, SAMPLER, SEARCH, TPE, Course, played
-from benchmarks.tuning import studies, tables, tuning
+from benchmarks.tuners import RANDOM, SAMPLER, SEARCH, TPE, Course, played
 from benchmarks.tuning_problems import PROBLEMS, Objective
 from torch_kbandits import Float, ParameterSpace
 
@@ -101,33 +100,3 @@ def test_a_run_that_was_stopped_measures_what_is_missing(tmp_path):
     assert [json.loads(line)["n"] for line in path.read_text(encoding="utf-8").splitlines()] == [1, 2, 3, 4]
     assert run([4, 1]) == [{"n": 4, "twice": 8}, {"n": 1, "twice": 2}]
     assert made == [1, 2, 3, 4]
-
-
-FEW = {"problems": ("slices", "cells"), "seeds": (500, 501, 502), "trials": 30}
-
-
-@pytest.fixture
-def measurements():
-    """Random is always 1 worse than ours, TPE always better by as much, GPSampler as often better as worse."""
-    beside = {RANDOM: lambda seed: 1.0, TPE: lambda seed: -1.0, GP: lambda seed: (-1.0) ** seed}
-    found = []
-    for key in studies(tuple(PROBLEMS), tuple(range(500, 509)), None, FEW):
-        value = key["seed"] - 400.0 + beside.get(key["tool"], lambda seed: 0.0)(key["seed"])
-        asked = [number for number in tuning.sizes["checkpoints"] if number <= key["trials"]]
-        values = {str(number): value for number in asked}
-        found.append(key | {"values": values, "judged": value, "seconds": 2.0 if key["tool"] == GP else 1.0})
-    return found
-
-
-def test_tables_say_who_is_ahead(measurements):
-    first, wells, *_, seconds = tables(measurements, FEW)
-    row = dict(zip(first.columns, first.rows[0], strict=True))
-    assert row[f"against {RANDOM}"] == "ahead, 9 of 9"
-    assert row[f"against {TPE}"] == "behind, 0 of 9"
-    assert row[f"against {GP}"].startswith("level, ")
-    cells = {name: rest for name, *rest in wells.rows}
-    assert cells[SAMPLER][-2:] == ["–", "–"]
-    assert cells[RANDOM][-2:] == ["1", "0 of 9"]
-    assert cells[TPE][-2:] == ["-1", "9 of 9"]
-    assert cells[RANDOM][-3] == "105.0 [103.0, 107.0]"
-    assert {name: rest[0] for name, *rest in seconds.rows}[SAMPLER] == "0.5"
