@@ -216,7 +216,7 @@ def test_a_history_that_does_not_fit_is_refused_and_leaves_the_bandit_empty():
     history = bandit.history
     for bad, words in (
         (history._replace(times=None), "needs times"),
-        (history._replace(times=history.times[:3]), "a time for each"),
+        (history._replace(times=history.times[:3]), "a row for each"),
         (history._replace(times=history.times + 0.1), "played before or when"),
         (history._replace(told_at=history.told_at.flip(0)), "must not decrease"),
         (history._replace(rounds=torch.zeros(6, dtype=torch.long)), "one for each round"),

@@ -294,7 +294,7 @@ def test_tiny_variances_are_rounded_up_and_a_likelihood_asked_without_inputs_doe
         tell(kind, model, X[8:10], Y[8:10], torch.zeros_like(Y[8:10]))
     assert_dense(kind, model, X[:10], Y[:10], torch.tensor([LAMBDA] * 8 + [1e-6] * 2, dtype=DOUBLE))
     model.tell(X[8:], Y[8:], SOME_NOISE[8:12])
-    with pytest.raises(InputError, match="noise of their own: call likelihood"):
+    with pytest.raises(InputError, match="Observations have noise of their own"):
         model.likelihood(model(T))
     predicted = model.likelihood(model(T), T).variance - model(T).variance
     assert difference(predicted, torch.full_like(predicted, LAMBDA)) < 1e-12
