@@ -85,8 +85,8 @@ def posterior_error(bandit: Bandit, environment: FiniteArms | ContextualFunction
     _, dictionary, played = np.split(np.arange(len(problem.arms)), [len(asked), len(asked) + len(Z)])
     mean, variance = (each[: len(asked)] for each in bkb_posterior(problem, dictionary, played, history.Y.numpy()))
     # A bandit shows a model that is computed afresh, and variances in which a full dictionary learns what it lacks.
-    belief: Any = bandit._state.belief
-    posterior, at = belief.posterior, belief.posterior.at(asked)
+    surrogate: Any = bandit._state.surrogate
+    posterior, at = surrogate.posterior, surrogate.posterior.at(asked)
     ours = posterior.mean_at(at)[0], posterior.own_variance_at(at)
     if is_arms:
         ours = posterior.arm_mean()[0], posterior.arms.table.variance

@@ -36,7 +36,7 @@ nitpick_ignore = [
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",
         "bandit.residuals.Predictions",
-        "beliefs.base.Offered",
+        "selection.base.Offered",
         "acquisition.climbing.Rescaled",
         "candidates.arms.MappedFile",
         "dictionaries.greedy.ConditionalVariances",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from torch_kbandits.acquisition import Domain
 
 #: Parts of the package that hold what was told, or arms. Models are GPyTorch's modules, each of which holds itself.
-_HOLDING = tuple(f"torch_kbandits.{part}" for part in ("bandit", "beliefs", "candidates", "observations", "tables"))
+_HOLDING = tuple(f"torch_kbandits.{part}" for part in ("bandit", "selection", "candidates", "observations", "tables"))
 
 
 def left_by(act: Callable[[], object]) -> list[str]:

@@ -94,7 +94,7 @@ QUICK = {("all", "nystrom", 0), ("window", "exact", 1), ("discount", "exact", 0)
         for case in [(name, model, known) for name in MEMORIES for model in ("exact", "nystrom") for known in (0, 1)]
     ],
 )
-def test_beliefs_are_those_of_dense_formulas_also_where_a_trial_is_left_out(name, model, known):
+def test_surrogates_are_those_of_dense_formulas_also_where_a_trial_is_left_out(name, model, known):
     """Hyperparameters, dictionary and the present stay what they are; the memory looks at the trials that are left."""
     memory, noise = MEMORIES[name]
     sems = np.random.default_rng(2).uniform(0.2, 2.0, TRIALS) if known else None
@@ -155,7 +155,7 @@ def test_trials_without_a_standard_error_get_the_mean_variance_of_the_others():
 def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits):
     """Outcomes a y + b have the prior mean a m + b and variances that are a² times those of y."""
     a, b = 1000.0, -7e4
-    beliefs = []
+    surrogates = []
     for scale, shift in ((1.0, 0.0), (a, b)):
         memory = UncertaintyInjection(LinearGrowth(scale**2)) if grows else None
         dictionary = GreedyDictionary(TRIALS) if model == "nystrom" else None
@@ -164,8 +164,8 @@ def test_what_is_fitted_changes_units_with_the_outcome(model, grows, short_fits)
         trials = [in_the_box(x) for x in rng.uniform(size=(TRIALS, 2))]
         tell(client, trials, [scale * branin(**parameters) + shift for parameters in trials])
         found = believed(client, map(in_the_box, rng.uniform(size=(7, 2))))
-        beliefs.append((*found, fitted(client).current.model("score").regularization))
-    (mean, variance, plain), (scaled_mean, scaled_variance, scaled) = beliefs
+        surrogates.append((*found, fitted(client).current.model("score").regularization))
+    (mean, variance, plain), (scaled_mean, scaled_variance, scaled) = surrogates
     np.testing.assert_allclose(scaled_mean, a * mean + b, rtol=1e-4)
     np.testing.assert_allclose(scaled_variance, a**2 * variance, rtol=1e-3)
     torch.testing.assert_close(scaled, a**2 * plain, rtol=1e-3, atol=0.0)
@@ -208,7 +208,7 @@ def dense_kernel(A, B):
 @pytest.mark.parametrize(
     "model", [{"dictionary": None}, {"dictionary": GreedyDictionary(16)}], ids=["exact", "nystrom"]
 )
-def test_the_belief_is_the_dense_one_wherever_a_value_is_in_its_list(model):
+def test_the_surrogate_is_the_dense_one_wherever_a_value_is_in_its_list(model):
     T, tried, Y = drawn(9, seed=2), drawn(8, seed=0), np.random.default_rng(1).normal(size=8)
     for colors in list(permutations(COLORS))[::9]:
         client = client_of(space(colors), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, **model)

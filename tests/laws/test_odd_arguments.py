@@ -213,7 +213,7 @@ LEFT_OUT = {
     "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
     "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
 }  # fmt: skip
-INSIDE = {"beliefs", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
+INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.
 NUMBERS_ALONE = {"bandit", "candidates", "environments", "likelihoods", "observations", "outcomes", "serving"}
 

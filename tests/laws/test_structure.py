@@ -27,7 +27,7 @@ BY_HAND = {
 }
 DEFAULTS = {
     "acquisition": {"SobolRule.on_box", "UniformRule.on_box"} | {"ProbabilityOfImprovementRule.scaled_to"},
-    "beliefs": {"CompositeBelief.learns_residual", "PosteriorBelief.learns_residual"},
+    "selection": {"CompositeSurrogate.learns_residual", "GaussianSurrogate.learns_residual"},
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
@@ -72,7 +72,7 @@ def test_every_module_says_in_one_line_what_it_is_and_is_in_its_place():
 
 
 def test_candidates_know_no_posterior():
-    above = tuple(f"torch_kbandits.{room}" for room in ("posteriors", "models", "tables", "beliefs", "dictionaries"))
+    above = tuple(f"torch_kbandits.{room}" for room in ("posteriors", "models", "tables", "selection", "dictionaries"))
     found = [
         f"{name}: {node.module}"
         for name, text in sources().items()

@@ -147,7 +147,7 @@ def test_points_off_the_line_are_as_strong_as_the_kernel_says():
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", ["window", "restart", "discount", "linear to a limit"])
-def test_with_a_memory_the_belief_is_that_of_now_and_ages_fade(name):
+def test_with_a_memory_the_surrogate_is_that_of_now_and_ages_fade(name):
     bandit = forgetting.make(name, "fresh")
     forgetting.play(bandit, 16)
     at, bounds = forgetting.TESTED[0], torch.tensor([[0.0], [1.0]], dtype=DOUBLE)

@@ -232,7 +232,7 @@ REFUSED = {
         ({}, "Give ids, or actions"), ({"all": False}, '"all": true'), ({"all": True, "ids": [0]}, '"all": true'),
         ({"actions": [[0.5, 0.5]]}, "pending"),
     ],
-    "belief": [({}, "points is missing"), ({"points": [[0.5]]}, "2 columns")],
+    "surrogate": [({}, "points is missing"), ({"points": [[0.5]]}, "2 columns")],
     "recommend": [({"q": 1}, "a field must be")],
     "restart": [({}, "operation must be")],
 }  # fmt: skip
@@ -250,7 +250,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(service):
     assert service.answer("tell", {"ids": [0], "y": 1.0}) == {"already": False, "told": 1}
 
 
-def test_belief_and_recommendation_are_the_bandits_and_a_record_is_as_long_as_what_is_new(service):
+def test_surrogate_and_recommendation_are_the_bandits_and_a_record_is_as_long_as_what_is_new(service):
     sizes = []
     for number in range(12):
         before = service.journal.size
@@ -259,7 +259,10 @@ def test_belief_and_recommendation_are_the_bandits_and_a_record_is_as_long_as_wh
         sizes.append(service.journal.size - before)
         assert service.journal.num_syncs == 2 * (number + 1)
     assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
-    found, posterior = service.answer("belief", {"points": ARMS[:5].tolist()}), service.bandit.model.posterior(ARMS[:5])
+    found, posterior = (
+        service.answer("surrogate", {"points": ARMS[:5].tolist()}),
+        service.bandit.model.posterior(ARMS[:5]),
+    )
     assert found["means"] == pytest.approx(posterior.mean.flatten().tolist())
     assert found["deviations"] == pytest.approx(posterior.variance.sqrt().flatten().tolist())
     assert service.answer("recommend", {})["actions"] == service.bandit.recommend().tolist()
@@ -439,7 +442,7 @@ ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
 CRAFTED = {
     "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "null": b"null", "digits": b"9" * 5000,
-    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "belief"},
+    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "surrogate"},
     "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []}, "NaN": ASK | {"points": [[None]]},
     "huge": ASK | {"points": [[10**400, 0]]}, "stages": ASK | {"stages": [[1e308, 1e308]]}, "ids": ASK | {"ids": [7]},
     "key": ASK | {"key": [1]}, "time": ASK | {"time": {}}, "no request": {"op": "tell", "key": None},

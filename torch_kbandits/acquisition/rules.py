@@ -109,7 +109,7 @@ class AcquisitionRule(ABC):
     #: Whether the values of ``function`` are in units of rewards; else they are logarithms.
     is_in_reward_units: ClassVar[bool] = False
 
-    def scaled_to(self, belief: Any) -> Self:
+    def scaled_to(self, surrogate: Any) -> Self:
         """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
         return self
 
@@ -231,9 +231,11 @@ class ProbabilityOfImprovementRule(AcquisitionRule):
     def __post_init__(self) -> None:
         checks.keep(self, margin=checks.optional(checks.non_negative))
 
-    def scaled_to(self, belief: Any) -> Self:
+    def scaled_to(self, surrogate: Any) -> Self:
         """Return the rule with a margin."""
-        return self if self.margin is not None else replace(self, margin=float(_MARGIN * belief.kernel_bound().sqrt()))
+        return (
+            self if self.margin is not None else replace(self, margin=float(_MARGIN * surrogate.kernel_bound().sqrt()))
+        )
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return (μ − best − margin) / σ, (A,), of a rule with a margin."""

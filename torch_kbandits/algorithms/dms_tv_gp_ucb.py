@@ -7,10 +7,10 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.bandit.adaptation import DynamicModelSelection
-from torch_kbandits.beliefs import are_few
 from torch_kbandits.confidence import TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.memory import TemporalPrior
+from torch_kbandits.selection import are_few
 
 
 @described

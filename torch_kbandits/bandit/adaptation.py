@@ -12,12 +12,12 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.residuals import Group, Predictions, standardized
-from torch_kbandits.beliefs import Belief
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
+from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
 __all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
@@ -28,7 +28,7 @@ _RATIO = 4
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
 #: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Belief]
+Believe = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
@@ -390,8 +390,8 @@ class DynamicModelSelection(MemoryChoice):
         start = block * self.block_size
         before, there = history.rows(history.rounds < start), history.rounds // self.block_size == block
         told, times = history.rows(there), history.told_at[there].tolist()
-        beliefs = (believe(before, memory, times[0]) for memory in self.memories if times)
-        return BlockScores(block, tuple(_score(told, each) for each in beliefs) or (0.0,) * len(self.memories))
+        surrogates = (believe(before, memory, times[0]) for memory in self.memories if times)
+        return BlockScores(block, tuple(_score(told, each) for each in surrogates) or (0.0,) * len(self.memories))
 
 
 def default_discounts() -> tuple[Memory, ...]:
@@ -399,10 +399,10 @@ def default_discounts() -> tuple[Memory, ...]:
     return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
 
 
-def _score(told: History, belief: Belief) -> float:
+def _score(told: History, surrogate: Surrogate) -> float:
     """Return the log predictive density of rewards, each on its own, in nats."""
-    mean, variance = (part.double() for part in belief.moments(told.X))
-    variance = variance + belief.regularization.double()
+    mean, variance = (part.double() for part in surrogate.moments(told.X))
+    variance = variance + surrogate.regularization.double()
     terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
     return -0.5 * float(terms.sum())
 

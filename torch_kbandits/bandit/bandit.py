@@ -41,12 +41,6 @@ from torch_kbandits.bandit.learning import (
 from torch_kbandits.bandit.reports import BanditReports
 from torch_kbandits.bandit.saving import loaded, restored, save, state_of
 from torch_kbandits.bandit.state import CachedFantasy, Round, State
-from torch_kbandits.beliefs import (
-    Belief,
-    FantasyPosterior,
-    Playable,
-    ScalarizedFantasy,
-)
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import as_told
 from torch_kbandits.confidence import TheoremWidth, Width
@@ -61,6 +55,12 @@ from torch_kbandits.observations.history import History, measured, rewards, told
 from torch_kbandits.observations.ledger import Expiry, Pending
 from torch_kbandits.outcomes import Limit, Outcome, Scalarization
 from torch_kbandits.priors import Family, LearnedPrior, Prior, PriorMean, prior_of
+from torch_kbandits.selection import (
+    FantasyPosterior,
+    Playable,
+    ScalarizedFantasy,
+    Surrogate,
+)
 
 #: Points that ``ask(None)`` returns at most.
 _LARGEST_BATCH = 10_000
@@ -198,7 +198,7 @@ class Bandit(BanditReports):
         self.seed = self._config.seed
         self._state: State = before_any(self._config)
         self._cached_fantasy: CachedFantasy | None = None
-        self._shown: tuple[Belief, NystromGP | OnlineGP] | None = None
+        self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
         self._health_log: HealthLog | None = None
@@ -589,7 +589,7 @@ class Bandit(BanditReports):
         ahead = self._known_ahead(state)
         if ahead is None:
             ledger = state.ledger
-            ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
+            ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
             self._cached_fantasy = CachedFantasy(state, ahead)
         return ahead
 
@@ -675,7 +675,7 @@ class Bandit(BanditReports):
 
     def _chooser(self, state: State, ahead: FantasyPosterior, offer: Playable) -> Callable[[int], Tensor]:
         """Return what chooses the next point (1, d) in this round when so many are pending."""
-        seed, number, beta = self.seed, state.round, self.width(state.belief)
+        seed, number, beta = self.seed, state.round, self.width(state.surrogate)
         objective = self._config.objective
         sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_kbandits import checks
-from torch_kbandits.beliefs import FantasyPosterior
 from torch_kbandits.errors import InputError
+from torch_kbandits.selection import FantasyPosterior
 
 #: A leverage score below this is a variance of 0 to rounding: playing the point on changes nothing.
 _KNOWN = 1e-12

@@ -12,7 +12,12 @@ from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.relearning import settled
 from torch_kbandits.bandit.state import State
-from torch_kbandits.beliefs import (
+from torch_kbandits.candidates import Candidates
+from torch_kbandits.confidence import Width
+from torch_kbandits.errors import InputError
+from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.outcomes import REWARD, Scalarization
+from torch_kbandits.selection import (
     ConstrainedOutcome,
     ConstraintSet,
     FantasyPosterior,
@@ -21,11 +26,6 @@ from torch_kbandits.beliefs import (
     Playable,
     among,
 )
-from torch_kbandits.candidates import Candidates
-from torch_kbandits.confidence import Width
-from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.random import seed_for
-from torch_kbandits.outcomes import REWARD, Scalarization
 
 
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
@@ -43,8 +43,8 @@ def playable_of(config: BanditConfig, state: State, domain: Domain, rule: Acquis
     """Return what may be played in a round, within the limits on outcomes."""
     constraints = constraints_of(config, state)
     if constraints is None:
-        return Playable(state.belief.in_round(domain, rule))
-    return Playable.within(domain, constraints, state.belief, rule)
+        return Playable(state.surrogate.in_round(domain, rule))
+    return Playable.within(domain, constraints, state.surrogate, rule)
 
 
 def objectives_of(config: BanditConfig, state: State, objective: Scalarization) -> ObjectiveSet:
@@ -52,21 +52,21 @@ def objectives_of(config: BanditConfig, state: State, objective: Scalarization) 
     members = []
     for name in objective.names:
         place, dropped = _place(config, name), 0
-        belief, pending = state.belief, state.ledger.outstanding
+        surrogate, pending = state.surrogate, state.ledger.outstanding
         if place:
-            belief, pending = state.outcomes[place - 1].belief, state.ledger.pending.points
+            surrogate, pending = state.outcomes[place - 1].surrogate, state.ledger.pending.points
             dropped = config.hidden_columns - config.of_outcomes[place - 1].hidden_columns
         members.append(
             ObjectivePosterior(
                 maximize=objective.objectives[name] == "maximize",
-                belief=belief,
-                beta=cast(Width, config.width)(belief),
+                surrogate=surrogate,
+                beta=cast(Width, config.width)(surrogate),
                 pending=pending,
                 place=place,
                 dropped=dropped,
             )
         )
-    return ObjectiveSet(objective, members, state.belief)
+    return ObjectiveSet(objective, members, state.surrogate)
 
 
 def _place(config: BanditConfig, name: str) -> int:
@@ -98,11 +98,11 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
     for limit, safe in zip(config.constraints, config.known_safe, strict=True):
         place = names.index(limit.name)
         own, known = config.of_outcomes[place], state.outcomes[place]
-        beta = limit.width(known.belief)
+        beta = limit.width(known.surrogate)
         outcomes.append(
             ConstrainedOutcome(
                 limit=limit,
-                belief=known.belief,
+                surrogate=known.surrogate,
                 beta=torch.zeros_like(beta) if plainly and not limit.is_safe else beta,
                 known=safe,
                 is_trusted=own.is_prior_known(known.last_fit),
@@ -111,8 +111,8 @@ def constraints_of(config: BanditConfig, state: State, *, plainly: bool = False)
         )
     model = None if state.failures is None else replace(state.failures, round=state.round)
     if model is not None and plainly:  # what only ever failed is nothing to use
-        model = model.plain(state.belief.played)
-    return ConstraintSet(outcomes, state.belief.played, model)
+        model = model.plain(state.surrogate.played)
+    return ConstraintSet(outcomes, state.surrogate.played, model)
 
 
 class Batches(NamedTuple):

@@ -6,13 +6,13 @@ import torch
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import OptimisticRule, RandomRule
-from torch_kbandits.beliefs.draws import wave_prior
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.outcomes import REWARD, Limit
 from torch_kbandits.priors import given_prior
+from torch_kbandits.selection.draws import wave_prior
 
 
 def check_pieces(config: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a bandit is made of: which pieces go together, and the beliefs that they begin."""
+"""What a bandit is made of: which pieces go together, and the surrogates that they begin."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +18,6 @@ from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
 from torch_kbandits.bandit.values import are_same
-from torch_kbandits.beliefs import Belief, EnsembleBelief, PosteriorBelief, PosteriorConfig, StagedBelief, belief_over
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
@@ -38,6 +37,14 @@ from torch_kbandits.priors import Family, LearnedPrior, Prior
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
 from torch_kbandits.priors.units import column_spans
+from torch_kbandits.selection import (
+    EnsembleSurrogate,
+    GaussianSurrogate,
+    PosteriorConfig,
+    StagedSurrogate,
+    Surrogate,
+    surrogate_over,
+)
 
 
 class Advice(ABC):
@@ -275,26 +282,26 @@ class BanditConfig:
             and are_same(own.start.kernel, self.start.kernel)
         )
 
-    # ---------------------------------------------------------------- beliefs
+    # ---------------------------------------------------------------- surrogates
 
-    def plain_belief(self, spec: SurrogateSpec) -> Belief:
-        """Return a belief of one posterior before anything is learned; of arms on many machines of those told."""
+    def plain_surrogate(self, spec: SurrogateSpec) -> Surrogate:
+        """Return a surrogate of one posterior before anything is learned; of arms on many machines of those told."""
         candidates, example = self.candidates, self.candidates.example
         if candidates.is_split:
             candidates = ContextualActions(action_dim=example.shape[-1], context_dim=0, dtype=example.dtype)
-        return belief_over(candidates, self._posterior_config(spec))
+        return surrogate_over(candidates, self._posterior_config(spec))
 
-    def belief(self, spec: SurrogateSpec) -> Belief:
-        """Return the belief before any reward, under the spec that is in force."""
+    def surrogate(self, spec: SurrogateSpec) -> Surrogate:
+        """Return the surrogate before any reward, under the spec that is in force."""
         if self.family is not None:
-            parts = tuple(belief_over(self.candidates, self._posterior_config(each)) for each in self.specs)
-            return EnsembleBelief(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
+            parts = tuple(surrogate_over(self.candidates, self._posterior_config(each)) for each in self.specs)
+            return EnsembleSurrogate(parts, self.family.rule, cast(Width, self.width), keeps_all=not self.all_memories)
         num_stages, memory = self.acquisition.num_stages, spec.memory
         num_latest = memory.num_latest if memory is not None and num_stages else None
         under = spec if num_latest is None else replace(spec, memory=LastObservations())
         config = self._posterior_config(under, self._beside_rewards)
-        belief, *stages = (belief_over(self.candidates, config) for _ in range(1 + num_stages))
-        return StagedBelief((belief, *stages), num_latest) if stages else belief
+        surrogate, *stages = (surrogate_over(self.candidates, config) for _ in range(1 + num_stages))
+        return StagedSurrogate((surrogate, *stages), num_latest) if stages else surrogate
 
     @cached_property
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
@@ -334,8 +341,8 @@ class BanditConfig:
         # Not by round: rewards told one by one or at once must lead to the same dictionary after a batch.
         return generator_for(self.seed, 0 if self.dictionary.is_coupled else num_learned, "dictionary")
 
-    def learned_in_passes(self, belief: Belief, told: History, num_learned: int) -> Belief:
-        """Return a belief conditioned on more observations at once, of which the last is that of a number.
+    def learned_in_passes(self, surrogate: Surrogate, told: History, num_learned: int) -> Surrogate:
+        """Return a surrogate conditioned on more observations at once, of which the last is that of a number.
 
         A dictionary is chosen in passes over twice as many observations each time: the posterior knows half of them.
         """
@@ -343,9 +350,9 @@ class BanditConfig:
         start, stop = 0, number if self.dictionary is None else 1
         while start < number:
             generator = self.dictionary_generator(num_learned - number + start)
-            belief = belief.learned(told.rows(slice(start, stop)), self.dictionary, generator)
+            surrogate = surrogate.learned(told.rows(slice(start, stop)), self.dictionary, generator)
             start, stop = stop, 2 * stop
-        return belief
+        return surrogate
 
 
 @cache
@@ -366,14 +373,14 @@ def _known(*words: Any) -> tuple[Any, ...]:
     return tuple(word for word in words if word is not None)
 
 
-def beside(host: Belief, outcome: int) -> PosteriorBelief | None:
+def beside(host: Surrogate, outcome: int) -> GaussianSurrogate | None:
     """Return the posterior of the outcome of a number beside that of rewards; None if it has its own."""
-    return host.seen_as(outcome) if isinstance(host, PosteriorBelief) else None
+    return host.seen_as(outcome) if isinstance(host, GaussianSurrogate) else None
 
 
-def number_beside(belief: Belief) -> int | None:
-    """Return the number of the outcome that a belief beside that of rewards is about; None for another belief."""
-    return belief.outcome if isinstance(belief, PosteriorBelief) else None
+def number_beside(surrogate: Surrogate) -> int | None:
+    """Return the number of the outcome that a surrogate beside that of rewards is about; None for another surrogate."""
+    return surrogate.outcome if isinstance(surrogate, GaussianSurrogate) else None
 
 
 def is_measured_throughout(rewards: Tensor, outcomes: Tensor | None, number: int) -> bool:

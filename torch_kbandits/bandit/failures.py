@@ -3,11 +3,11 @@
 import torch
 
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
-from torch_kbandits.beliefs import FeasibilityModel
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
+from torch_kbandits.selection import FeasibilityModel
 
 #: The probability of failure where nothing was played.
 _BASE_RATE = 0.1
@@ -26,11 +26,11 @@ def failures_after(
     """
     if known is None:
         return failures_in(config, ledger, spec, now)
-    belief, marked = known.belief, _marked(new)
+    surrogate, marked = known.surrogate, _marked(new)
     if len(marked.X):
         generator = config.dictionary_generator(ledger.num_observations - len(new.X))
-        belief = belief.learned(marked, config.dictionary, generator)
-    return known.told(new, belief.at(now))
+        surrogate = surrogate.learned(marked, config.dictionary, generator)
+    return known.told(new, surrogate.at(now))
 
 
 def failures_in(
@@ -40,12 +40,12 @@ def failures_in(
     told = ledger.history_since(ledger.num_forgotten)
     if not bool(told.lost.any()):
         return None
-    belief = config.plain_belief(_spec_of_failures(config, spec)).at(now)
+    surrogate = config.plain_surrogate(_spec_of_failures(config, spec)).at(now)
     if dictionary is None:
-        belief = config.learned_in_passes(belief, _marked(told), ledger.num_observations)
+        surrogate = config.learned_in_passes(surrogate, _marked(told), ledger.num_observations)
     else:
-        belief = belief.restored(_marked(told), dictionary)
-    return FeasibilityModel(belief, config.own_columns, config.candidates.context_dim).told(told, belief)
+        surrogate = surrogate.restored(_marked(told), dictionary)
+    return FeasibilityModel(surrogate, config.own_columns, config.candidates.context_dim).told(told, surrogate)
 
 
 def _marked(told: History) -> History:
@@ -56,7 +56,7 @@ def _marked(told: History) -> History:
 
 def _spec_of_failures(config: BanditConfig, spec: SurrogateSpec) -> SurrogateSpec:
     """Return what is taken for true of failures: they vary with points as rewards do."""
-    level, memory = _NOISE * float(config.plain_belief(spec).kernel_bound()), spec.memory
+    level, memory = _NOISE * float(config.plain_surrogate(spec).kernel_bound()), spec.memory
     none = torch.zeros(1, dtype=torch.float64)
     if not level or (memory is not None and not bool(memory.noise(none, 0.0, level).isfinite())):
         level = spec.prior.regularization

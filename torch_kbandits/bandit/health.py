@@ -161,7 +161,7 @@ def examined(
         rounds_flagged=None if known.flagged is None else state.round - known.flagged,
         slack_round=known.slack_since,
         best_share=_best_share(config, state),
-        dictionary_size=len(state.belief.inducing_points),
+        dictionary_size=len(state.surrogate.inducing_points),
         variance_ratio_least=None if quality is None else quality.least,
         variance_ratio_largest=None if quality is None else quality.largest,
         num_pending=len(ages),
@@ -188,14 +188,14 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
 
 def _best_share(config: BanditConfig, state: State) -> float | None:
     """Return the share of the last plays at points whose mean is within √λ of the largest of a point played."""
-    belief, ledger = state.belief, state.ledger
-    if untimed(config.candidates).is_contextual or not belief.num_observations:
+    surrogate, ledger = state.surrogate, state.ledger
+    if untimed(config.candidates).is_contextual or not surrogate.num_observations:
         return None
-    X = torch.cat([ledger.history_since(max(ledger.num_observations - RECENT, 0)).X, belief.recommend()])
+    X = torch.cat([ledger.history_since(max(ledger.num_observations - RECENT, 0)).X, surrogate.recommend()])
     if config.candidates.is_timed:
         X[:, 0] = state.clock.now
-    mean = belief.moments(X)[0].double()
-    return float((mean[:-1] >= mean.max() - belief.regularization.double().sqrt()).double().mean())
+    mean = surrogate.moments(X)[0].double()
+    return float((mean[:-1] >= mean.max() - surrogate.regularization.double().sqrt()).double().mean())
 
 
 def _misfit(what: str, known: Predictions) -> str:

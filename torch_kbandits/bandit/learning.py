@@ -21,24 +21,24 @@ from torch_kbandits.bandit.relearning import (
 )
 from torch_kbandits.bandit.residuals import MOST_JUDGED, Predictions, standardized
 from torch_kbandits.bandit.state import Round, State
-from torch_kbandits.beliefs import Belief, FantasyPosterior
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History, checked_history, joined
 from torch_kbandits.observations.ledger import Ledger, Pending
+from torch_kbandits.selection import FantasyPosterior, Surrogate
 
 #: Of the points of a batch that are told at once so many are evaluated first, to see whether it is complete.
 _FIRST_LOOKED_AT = 256
 
 
-def before_any(config: BanditConfig, belief: Belief | None = None) -> State:
-    """Return what is known before anything is asked or told; with a belief that is given, if one is."""
+def before_any(config: BanditConfig, surrogate: Surrogate | None = None) -> State:
+    """Return what is known before anything is asked or told; with a surrogate that is given, if one is."""
     kind = {"staged": config.num_stages > 0, "timed": config.has_clock, "num_outcomes": len(config.of_outcomes)}
     ledger = Ledger.empty(config.candidates.example, **kind)
     spec, _, _ = with_chosen_memory(config, config.spec, ledger.told[0])
-    told = config.belief(spec) if belief is None else belief
+    told = config.surrogate(spec) if surrogate is None else surrogate
     outcomes = tuple(before_any(own, beside(told, number)) for number, own in enumerate(config.of_outcomes))
     return State(ledger, config.clock, told, spec, outcomes=outcomes)
 
@@ -59,11 +59,11 @@ def without_expired(config: BanditConfig, state: State) -> State:
     return learned(config, state, told, left)
 
 
-def restarted(config: BanditConfig, state: State, belief: Belief | None = None) -> State:
-    """Return what is known once all that was told is forgotten; points stay pending. A belief may be given for it."""
-    told, outcomes = belief, list[State]()
+def restarted(config: BanditConfig, state: State, surrogate: Surrogate | None = None) -> State:
+    """Return what is known once all that was told is forgotten; points stay pending. A surrogate may be given."""
+    told, outcomes = surrogate, list[State]()
     if told is None:
-        told = config.belief(state.spec).at(state.clock.now)
+        told = config.surrogate(state.spec).at(state.clock.now)
     for number, (own, known) in enumerate(zip(config.of_outcomes, state.outcomes, strict=True)):
         outcomes.append(restarted(own, known, beside(told, number) if _shares(known) else None))
     after = replace(state, ledger=state.ledger.restarted, told=told, answers=(), outcomes=tuple(outcomes))
@@ -122,11 +122,11 @@ def _judged(config: BanditConfig, state: State, told: Round, number: int) -> Sta
     return replace(known, predictions=known.predictions.told(residuals, state.round, is_learned=True))
 
 
-def _told_beside(known: State, part: Round, number: int, host: Belief) -> State:
-    """Return what is known of an outcome after the round of a number that the host, the rewards' belief, learned."""
+def _told_beside(known: State, part: Round, number: int, host: Surrogate) -> State:
+    """Return what is known of an outcome after the round of a number that the host, the rewards' surrogate, learned."""
     told = _as_told(replace(known, round=number), part)
     after = _noted(replace(known, round=number), told, (), known.ledger.pending, part.clock)
-    return replace(after, told=cast(Belief, beside(host, cast(int, number_beside(known.told)))))
+    return replace(after, told=cast(Surrogate, beside(host, cast(int, number_beside(known.told)))))
 
 
 def _apart(own: BanditConfig, known: State) -> State:
@@ -134,13 +134,13 @@ def _apart(own: BanditConfig, known: State) -> State:
 
     Cost: that of the posterior, computed afresh.
     """
-    ledger, belief = known.ledger, own.belief(known.spec).at(known.clock.now)
+    ledger, surrogate = known.ledger, own.surrogate(known.spec).at(known.clock.now)
     told = ledger.in_one_part.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
     if len(told.X):
         points = known.told.inducing_points
         dictionary = Selection(points, points.new_ones(len(points)), None, known.told.dictionary_weights)
-        belief = belief.restored(told, dictionary)
-    return replace(known, told=belief)
+        surrogate = surrogate.restored(told, dictionary)
+    return replace(known, told=surrogate)
 
 
 def own_round(config: BanditConfig, own: BanditConfig, told: Round, number: int) -> Round | None:
@@ -186,16 +186,16 @@ def _with_rewards(
         starts_anew = forgot or after.spec.prior is not state.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
         return relearned(config, after)
-    belief = state.told
+    surrogate = state.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
         generator = config.dictionary_generator(state.ledger.num_learned)
-        belief = belief.learned(counted, config.dictionary, generator)
+        surrogate = surrogate.learned(counted, config.dictionary, generator)
     now = after.clock.now
     failures = state.failures
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(config, failures, ledger, told, state.spec, now)
-    return changed(after, told=belief.at(now), predictions=judged, failures=failures)
+    return changed(after, told=surrogate.at(now), predictions=judged, failures=failures)
 
 
 def _trigger(config: BanditConfig, state: State) -> RestartTrigger | None:
@@ -213,11 +213,11 @@ def _predicted(config: BanditConfig, state: State, X: Tensor, times: Tensor | No
         if not config.is_prior_known(state.last_fit) or not X.shape[0]:
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
-    belief, known = state.belief, state.predictions
-    memory, now, noise = state.spec.memory, state.clock.now, belief.regularization
+    surrogate, known = state.surrogate, state.predictions
+    memory, now, noise = state.spec.memory, state.clock.now, surrogate.regularization
     if memory is not None and times is not None and len(times) and times.min().item() < now:
         noise = memory.noise(times, now, noise)
-    return Prediction(*belief.moments(X), belief, state.num_since_restart, known, noise)
+    return Prediction(*surrogate.moments(X), surrogate, state.num_since_restart, known, noise)
 
 
 def _residuals(before: Prediction | None, Y: Tensor) -> list[float]:
@@ -323,7 +323,7 @@ def probabilities(config: BanditConfig, state: State) -> tuple[float, ...]:
 
 
 def _is_complete(
-    config: BanditConfig, told: History, held: History, belief: Belief, ahead: FantasyPosterior | None
+    config: BanditConfig, told: History, held: History, surrogate: Surrogate, ahead: FantasyPosterior | None
 ) -> bool:
     """Say whether points held are a complete batch, the last of them just told.
 
@@ -335,6 +335,6 @@ def _is_complete(
     if ahead is not None and ahead.looks_from(held.X, held.stages):
         return batches.is_complete(ahead)
     first = held.rows(slice(_FIRST_LOOKED_AT))
-    is_complete = batches.is_complete(belief.fantasized(first.X, first.stages))
+    is_complete = batches.is_complete(surrogate.fantasized(first.X, first.stages))
     more = len(held.X) > len(first.X)
-    return is_complete or (more and batches.is_complete(belief.fantasized(held.X, held.stages)))
+    return is_complete or (more and batches.is_complete(surrogate.fantasized(held.X, held.stages)))

@@ -6,7 +6,6 @@ from typing import Any, cast
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.failures import failures_in
 from torch_kbandits.bandit.state import ComparedPosterior, State
-from torch_kbandits.beliefs import Belief
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.shallow import changed
@@ -14,6 +13,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.priors.marginal import TrainingData
+from torch_kbandits.selection import Surrogate
 
 #: From so many rewards on it is said what is odd about a fit; of fewer much is.
 _ENOUGH = 50
@@ -26,9 +26,9 @@ def relearned(config: BanditConfig, state: State) -> State:
     """
     ledger, now = state.ledger.in_one_part, state.clock.now
     told = ledger.told[0].rows(slice(ledger.num_forgotten, ledger.num_learned))
-    belief, _ = _believed(config, told, state.spec, now, state.compared, ledger.num_learned)
+    surrogate, _ = _believed(config, told, state.spec, now, state.compared, ledger.num_learned)
     failures = failures_in(config, ledger, state.spec, now)
-    return changed(state, ledger=ledger, told=belief, failures=failures)
+    return changed(state, ledger=ledger, told=surrogate, failures=failures)
 
 
 def with_memory(config: BanditConfig, state: State, *, restarts: bool) -> State:
@@ -54,10 +54,10 @@ def with_chosen_memory(
     if config.memories is None:
         return spec, (), ()
 
-    def believed(part: History, memory: Memory, now: float) -> Belief:
+    def believed(part: History, memory: Memory, now: float) -> Surrogate:
         nonlocal compared
-        belief, compared = _believed(config, part, replace(spec, memory=memory), now, compared, len(part.X))
-        return belief
+        surrogate, compared = _believed(config, part, replace(spec, memory=memory), now, compared, len(part.X))
+        return surrogate
 
     summaries = config.memories.summaries(history.rewarded, known, believed)
     memory = config.memories.choice(summaries, config.seed).memory
@@ -79,7 +79,7 @@ def recalled(config: BanditConfig, state: State) -> State:
     """
     ledger = state.ledger.in_one_part
     learned = ledger.told[0].rows(slice(ledger.num_learned)).rewarded
-    if state.belief.num_observations or not len(learned.X):
+    if state.surrogate.num_observations or not len(learned.X):
         return state
     spec, now = state.spec, state.clock.now
     if learned.times is not None and not len(_counting(spec, learned, now).X):
@@ -151,7 +151,7 @@ def _believed(
     now: float,
     compared: tuple[ComparedPosterior, ...],
     num_learned: int,
-) -> tuple[Belief, tuple[ComparedPosterior, ...]]:
+) -> tuple[Surrogate, tuple[ComparedPosterior, ...]]:
     """Return the posterior of the observations that count under a spec at a time, and those to be compared next.
 
     It goes on from one compared before that is of a part of the history. ``num_learned`` counts from the first ever.
@@ -161,11 +161,11 @@ def _believed(
     new = told if known is None else told.rows(slice(len(known.told.X), None))
     counting = spec.counted(_counting(spec, new, now))
     if known is None:
-        belief = config.learned_in_passes(config.belief(spec).at(now), counting, num_learned)
+        surrogate = config.learned_in_passes(config.surrogate(spec).at(now), counting, num_learned)
     else:
-        belief = known.belief.at(now)
-        belief = belief.learned(counting, None, None) if len(counting.X) else belief
-    if not belief.exact:
-        return belief, ()
+        surrogate = known.surrogate.at(now)
+        surrogate = surrogate.learned(counting, None, None) if len(counting.X) else surrogate
+    if not surrogate.exact:
+        return surrogate, ()
     others = (each for each in compared if each.prior is prior and each.memory != memory)
-    return belief, (*others, ComparedPosterior(prior, memory, now, told, belief))
+    return surrogate, (*others, ComparedPosterior(prior, memory, now, told, surrogate))

@@ -20,16 +20,6 @@ from torch_kbandits.bandit.learning import probabilities
 from torch_kbandits.bandit.relearning import recalled
 from torch_kbandits.bandit.state import CachedFantasy, State
 from torch_kbandits.bandit.synchronized import synchronized
-from torch_kbandits.beliefs import (
-    Belief,
-    ConstrainedAcquisition,
-    EnsembleBelief,
-    FantasyPosterior,
-    ScalarizedFantasy,
-    failure_probability,
-    offering,
-    recommended,
-)
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
@@ -42,6 +32,16 @@ from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
+from torch_kbandits.selection import (
+    ConstrainedAcquisition,
+    EnsembleSurrogate,
+    FantasyPosterior,
+    ScalarizedFantasy,
+    Surrogate,
+    failure_probability,
+    offering,
+    recommended,
+)
 
 
 @synchronized
@@ -59,7 +59,7 @@ class BanditReports(ABC):
     _config: BanditConfig
     _state: State
     _cached_fantasy: CachedFantasy | None
-    _shown: tuple[Belief, NystromGP | OnlineGP] | None
+    _shown: tuple[Surrogate, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
 
@@ -122,12 +122,12 @@ class BanditReports(ABC):
         ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
         """
         told = self._state.told
-        return told.weights if isinstance(told, EnsembleBelief) else ()
+        return told.weights if isinstance(told, EnsembleSurrogate) else ()
 
     @property
     def beta(self) -> Tensor:
         """The multiplier of the posterior standard deviation in force now, 0-dim."""
-        return self.width(self._state.belief)
+        return self.width(self._state.surrogate)
 
     def guarantee(self, *, check: bool = False) -> Guarantee:
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
@@ -143,7 +143,7 @@ class BanditReports(ABC):
             was_restarted=state.ledger.num_forgotten > 0,
             num_rewards=state.ledger.num_observations,
             ratio=self.pending_variance_ratio() if self.batches is None else self.batches.largest_ratio,
-            learns_residual=state.belief.learns_residual,
+            learns_residual=state.surrogate.learns_residual,
             quality=self._quality(check),
         )
 
@@ -190,9 +190,9 @@ class BanditReports(ABC):
         if self.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
         half, state = checks.size("num_points", num_points) // 2, self._state
-        if X is None and state.belief.num_observations:
+        if X is None and state.surrogate.num_observations:
             generator = generator_for(self.seed, state.round, "quality")
-            played = state.belief.played
+            played = state.surrogate.played
             some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, half)]]
             X = self._there(torch.cat([some, some_points(self.candidates, half, state.clock.now, generator)]))
         return dictionary_quality(cast(NystromGP, self.model), X, max_reference=max_reference)
@@ -262,7 +262,7 @@ class BanditReports(ABC):
     @property
     def inducing_points(self) -> Tensor:
         """The dictionary, (m, d), all points learned if the posterior is exact; a copy."""
-        return self._there(self._state.belief.inducing_points)
+        return self._there(self._state.surrogate.inducing_points)
 
     @property
     def objective(self) -> Scalarization | None:
@@ -281,7 +281,7 @@ class BanditReports(ABC):
             InputError: if no outcome of this name is declared.
         """
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
-        return self._model_of(self._state.outcomes[place].belief)
+        return self._model_of(self._state.outcomes[place].surrogate)
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
         """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
@@ -297,12 +297,12 @@ class BanditReports(ABC):
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.belief, X))
+        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.surrogate, X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:
         """The posterior as a BoTorch model, built when asked for, O(n m²); without rewards that a batch rule holds."""
-        return self._model_of(self._state.belief)
+        return self._model_of(self._state.surrogate)
 
     def acquisition(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> AcquisitionFunction:
         """Return the acquisition function that ``ask`` maximises, given what is pending, as a BoTorch one on ``model``.
@@ -323,15 +323,15 @@ class BanditReports(ABC):
         seed = seed_for(self.seed, state.round, f"ask {len(outstanding)}")
         if objective is not None and isinstance(rule, OptimisticRule):
             objectives = objectives_of(self._config, state, objective)
-            models = [self._model_of(member.belief) for member in objectives.members]
-            ahead = state.belief.fantasized(ledger.outstanding, ledger.outstanding_stages)
+            models = [self._model_of(member.surrogate) for member in objectives.members]
+            ahead = state.surrogate.fantasized(ledger.outstanding, ledger.outstanding_stages)
             functions = [ScalarizedFantasy(objectives, ahead).function(rule, models, seed, domain)]
         else:
             functions = [
                 (rule.scaled_to(part) if rule.needs_incumbent else rule).function(
                     self._model_of(part), self.width(part), pending, domain, own_seed
                 )
-                for part, own_seed in offering(state.belief, seed)
+                for part, own_seed in offering(state.surrogate, seed)
             ]
         function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
         function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
@@ -358,11 +358,11 @@ class BanditReports(ABC):
         """
         state, domain = self._now(time, context, candidates)
         state = recalled(self._config, all_settled(self._config, state))
-        belief, keeps = state.belief, self.candidates.recommends
+        surrogate, keeps = state.surrogate, self.candidates.recommends
         constraints = constraints_of(self._config, state, plainly=True)
         objective = self._config.objective
         if objective is None and constraints is None:
-            best = belief.recommend_in(domain, keeps)
+            best = surrogate.recommend_in(domain, keeps)
         else:
             objective = objective or Scalarization({REWARD: "maximize"}, kind="linear")
             best = recommended(objectives_of(self._config, state, objective), domain, constraints, keeps)
@@ -380,7 +380,7 @@ class BanditReports(ABC):
     def _spec(self) -> SurrogateSpec:
         """What is taken for true now: of a family by the hypothesis that leads."""
         told = self._state.told
-        return self._config.specs[told.leader] if isinstance(told, EnsembleBelief) else self._state.spec
+        return self._config.specs[told.leader] if isinstance(told, EnsembleSurrogate) else self._state.spec
 
     def _there(self, values: Tensor) -> Tensor:
         """Return a copy of values where the candidates are."""
@@ -394,13 +394,13 @@ class BanditReports(ABC):
     def _ahead_of(self, state: State) -> FantasyPosterior:
         """Return the posterior with the batch so far pending, kept from ask to ask."""
 
-    def _model_of(self, belief: Belief) -> NystromGP | OnlineGP:
+    def _model_of(self, surrogate: Surrogate) -> NystromGP | OnlineGP:
         """Return a posterior as a BoTorch model of its own, remembered while it stays."""
-        if self._shown is None or self._shown[0] is not belief:
-            self._shown = belief, belief.shown().to(self.candidates.device)
+        if self._shown is None or self._shown[0] is not surrogate:
+            self._shown = surrogate, surrogate.shown().to(self.candidates.device)
         return self._shown[1]
 
     def _quality(self, check: bool) -> DictionaryQuality | None:
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
-        can = self.dictionary is not None and self._state.belief.num_observations
+        can = self.dictionary is not None and self._state.surrogate.num_observations
         return self.dictionary_quality() if checks.flag("check", check) and can else None

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from torch_kbandits.bandit.config import SurrogateSpec, beside, number_beside
 from torch_kbandits.bandit.residuals import NONE_YET, Predictions
-from torch_kbandits.beliefs import Belief, FantasyPosterior, FeasibilityModel
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.observations.clock import Clock
@@ -19,6 +18,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
+from torch_kbandits.selection import FantasyPosterior, FeasibilityModel, Surrogate
 
 
 class ComparedPosterior(NamedTuple):
@@ -29,14 +29,14 @@ class ComparedPosterior(NamedTuple):
         memory: whose it is.
         now: its time.
         told: what it learned.
-        belief: the posterior.
+        surrogate: the posterior.
     """
 
     prior: Prior
     memory: Memory | None
     now: float
     told: History
-    belief: Belief
+    surrogate: Surrogate
 
     def goes_on_to(self, prior: Prior, memory: Memory | None, told: History, now: float) -> bool:
         """Say whether a posterior at a time is had from this one if that learns the rest."""
@@ -72,7 +72,7 @@ class State:
 
     ledger: Ledger
     clock: Clock
-    told: Belief
+    told: Surrogate
     spec: SurrogateSpec
     round: int = 0
     summaries: tuple[Any, ...] = ()
@@ -96,12 +96,12 @@ class State:
             return self
         return changed(self, clock=clock, told=told, outcomes=outcomes, failures=failures)
 
-    def _at_beside(self, clock: Clock, host: Belief) -> Self:
+    def _at_beside(self, clock: Clock, host: Surrogate) -> Self:
         """Return what is known of an outcome at a time, at which the posterior of rewards is known."""
         outcome = number_beside(self.told)
         if outcome is None:
             return self.at(clock)
-        told = cast(Belief, beside(host, outcome))
+        told = cast(Surrogate, beside(host, outcome))
         return self if clock is self.clock and told is self.told else changed(self, clock=clock, told=told)
 
     @property
@@ -120,7 +120,7 @@ class State:
         return self.clock.now if self.clock.matters else float(self.round)
 
     @property
-    def belief(self) -> Belief:
+    def surrogate(self) -> Surrogate:
         """The posterior now: of the rewards that count, and of what an expert said at this time; remembered."""
         answers = self.answers_now if self.answers else None
         if answers is None:
@@ -128,7 +128,7 @@ class State:
         known = vars(self).get("_advised")
         if known is None or known[0] is not self.told or known[1] is not answers:
             known = vars(self)["_advised"] = self.told, answers, cast(Any, self.told).advised(answers)
-        return cast(Belief, known[2])
+        return cast(Surrogate, known[2])
 
     def rewards_below(self, before: "State") -> Tensor | None:
         """Return the rewards (k,) that are clipped now and were not in an earlier state; None if there are none."""
@@ -159,7 +159,7 @@ class CachedFantasy(NamedTuple):
     def of(self, state: State) -> FantasyPosterior | None:
         """Return the posterior with the batch so far pending if it is that of this state, too."""
         mine, theirs = self.state.ledger, state.ledger
-        same = self.state.belief is state.belief and mine.pending is theirs.pending and mine.held is theirs.held
+        same = self.state.surrogate is state.surrogate and mine.pending is theirs.pending and mine.held is theirs.held
         return self.ahead if same else None
 
 

@@ -22,7 +22,7 @@ DEFAULT_BETA: dict[str, float] = {"safe": 3.0, "optimistic": 2.0}
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What a width may know of a posterior. Models and beliefs provide it."""
+    """What a width may know of a posterior. Models and surrogates provide it."""
 
     @property
     def num_observations(self) -> int:

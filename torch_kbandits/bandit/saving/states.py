@@ -16,7 +16,6 @@ from torch_kbandits.bandit.residuals import Predictions
 from torch_kbandits.bandit.saving.files import checksum
 from torch_kbandits.bandit.state import State
 from torch_kbandits.bandit.values import settings_of
-from torch_kbandits.beliefs import Belief, EnsembleBelief
 from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import ArmsChangedError, InputError, StateMismatchError
 from torch_kbandits.observations.clock import Clock
@@ -25,6 +24,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Ledger, Pending
 from torch_kbandits.priors import Prior
 from torch_kbandits.priors.learned import NEVER, LastFit
+from torch_kbandits.selection import EnsembleSurrogate, Surrogate
 
 #: Version of the layout of ``Bandit.state_dict``.
 STATE_FORMAT = 7
@@ -59,12 +59,12 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         **_part_of(config, known),
         "outcomes": [_part_of(*each) for each in zip(config.of_outcomes, known.outcomes, strict=True)],
     }
-    if told.stage_beliefs and not told.exact:  # an exact posterior follows from the history
-        state["stages"] = [_dictionary_of(stage) for stage in told.stage_beliefs]
-    if isinstance(told, EnsembleBelief):
+    if told.stage_surrogates and not told.exact:  # an exact posterior follows from the history
+        state["stages"] = [_dictionary_of(stage) for stage in told.stage_surrogates]
+    if isinstance(told, EnsembleSurrogate):
         state["family"] = told.sums
     if known.failures is not None and config.dictionary is not None:
-        state["failures"] = _dictionary_of(known.failures.belief)
+        state["failures"] = _dictionary_of(known.failures.surrogate)
     if config.advice is not None:
         answers = [{"now": now, **said.copied()._asdict()} for now, said in known.answers]
         state["expert"] = {"counts": config.advice.expert.counts(), "answers": answers}
@@ -89,9 +89,9 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
     return part | {"prior": fitted}
 
 
-def _dictionary_of(belief: Belief) -> dict[str, Any]:
-    """Return the dictionary of a belief, and what its rule wants handed back."""
-    points, weights = belief.inducing_points, belief.dictionary_weights
+def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
+    """Return the dictionary of a surrogate, and what its rule wants handed back."""
+    points, weights = surrogate.inducing_points, surrogate.dictionary_weights
     return {"inducing_points": points.clone(), "dictionary_weights": None if weights is None else weights.clone()}
 
 
@@ -147,7 +147,7 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> State:
     ledger = Ledger.restored(history, Pending(_own(state["pending"]), ids, times, stages), *counts)
     clock = Clock(**state["clock"], matters=config.has_clock)
     known = _known(config, state, ledger, clock, history.next_round)
-    if isinstance(known.told, EnsembleBelief):
+    if isinstance(known.told, EnsembleSurrogate):
         learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
         known = dataclasses.replace(known, told=known.told.with_sums(_own(state["family"]), len(learned.X)))
     outcomes = tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"]))
@@ -160,7 +160,12 @@ def _restored(config: BanditConfig, state: Mapping[str, Any]) -> State:
 
 
 def _known(
-    config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int, host: Belief | None = None
+    config: BanditConfig,
+    part: Mapping[str, Any],
+    ledger: Ledger,
+    clock: Clock,
+    number: int,
+    host: Surrogate | None = None,
 ) -> State:
     """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
 
@@ -169,13 +174,13 @@ def _known(
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
     spec, summaries, compared = with_chosen_memory(config, spec, history)
     counting = spec.counted(history.rows(slice(ledger.num_forgotten, ledger.num_learned)))
-    belief = config.belief(spec).at(clock.now) if host is None else host
+    surrogate = config.surrogate(spec).at(clock.now) if host is None else host
     if host is None and len(counting.X):
         dictionaries = map(_dictionary, (part, *part.get("stages", ())))
-        belief = belief.restored(counting, *cast(Iterable[Selection], dictionaries))
+        surrogate = surrogate.restored(counting, *cast(Iterable[Selection], dictionaries))
     predictions = Predictions.restored(part["residuals"])
     known = {"summaries": summaries, "compared": compared, "last_fit": last_fit, "predictions": predictions}
-    return State(ledger, clock, belief, spec, number, **known)
+    return State(ledger, clock, surrogate, spec, number, **known)
 
 
 def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, Any]) -> State:
@@ -214,7 +219,7 @@ def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
 
 
 def _dictionary(part: Mapping[str, Any]) -> Selection | None:
-    """Return the dictionary of a belief, if it was saved."""
+    """Return the dictionary of a surrogate, if it was saved."""
     if "inducing_points" not in part:
         return None
     points = _own(part["inducing_points"])

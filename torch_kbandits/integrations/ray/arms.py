@@ -7,11 +7,11 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs import PosteriorConfig, belief_over
 from torch_kbandits.candidates import Arms, LastingCandidates
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.sharded_posterior import ShardedPosterior
 from torch_kbandits.integrations.ray.workers import Workers
+from torch_kbandits.selection import PosteriorConfig, surrogate_over
 
 
 class ShardedArms(LastingCandidates):
@@ -76,7 +76,7 @@ class ShardedArms(LastingCandidates):
         return {"arms": self.source.describe()}
 
 
-@belief_over.register
+@surrogate_over.register
 def _over_shards(candidates: ShardedArms, config: PosteriorConfig) -> ShardedPosterior:
     """Return the posterior before any observation; the workers are started if they are not there."""
     return ShardedPosterior(candidates.example, candidates.source, candidates.workers, config)

@@ -11,9 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, RandomRule
-from torch_kbandits.beliefs import PosteriorBelief, PosteriorConfig
-from torch_kbandits.beliefs.fantasies import GaussianFantasy, TableOffer
-from torch_kbandits.beliefs.search import SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ray.shard import Change, Choice, Message, Shard, Versions
@@ -21,6 +18,9 @@ from torch_kbandits.integrations.ray.workers import Workers
 from torch_kbandits.numerics.random import highest, seed_for, tie_width
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import changed
+from torch_kbandits.selection import GaussianSurrogate, PosteriorConfig
+from torch_kbandits.selection.fantasies import GaussianFantasy, TableOffer
+from torch_kbandits.selection.search import SearchConfig
 
 #: So many changes are remembered one by one for shards that are behind; those further behind are started anew.
 _MOST_CHANGES = 64
@@ -65,7 +65,7 @@ def _owned(words: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(each.clone() if isinstance(each, Tensor) else each for each in words)
 
 
-class ShardedPosterior(PosteriorBelief):
+class ShardedPosterior(GaussianSurrogate):
     """The posterior over arms that workers hold: here is all but the arms, whose changes are sent when one asks.
 
     Cost of a round: that of the posterior here, and for each shard that of ``Arms``. O(d + m) numbers to each shard,
@@ -119,10 +119,10 @@ class _Gathered(NamedTuple):
 class ShardedFantasy(GaussianFantasy):
     """The posterior over the arms of all shards with points pending."""
 
-    belief: ShardedPosterior
+    surrogate: ShardedPosterior
 
     def _asked(self, question: Callable[[Shard], Any]) -> list[Any]:
-        return self.belief.asked(question, getattr(self.taken_in(), "taken", ()))
+        return self.surrogate.asked(question, getattr(self.taken_in(), "taken", ()))
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, d) of the highest score.
@@ -131,7 +131,7 @@ class ShardedFantasy(GaussianFantasy):
             InputError: if the rule needs all arms in one process, or draws and there are no waves of the kernel.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
-        belief, avoided = self.belief, None if domain is None else domain.avoided
+        surrogate, avoided = self.surrogate, None if domain is None else domain.avoided
         if isinstance(rule, RandomRule):
             return self._drawn(rule, seed, avoided)
         if not rule.scores_arms_apart:
@@ -141,20 +141,20 @@ class ShardedFantasy(GaussianFantasy):
             )
         incumbent = correction = None
         if rule.needs_incumbent:
-            rule, incumbent = rule.scaled_to(belief), TableOffer(self).incumbent
+            rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = belief.draws.waves(seed)
-        words = belief.column, incumbent, correction, avoided
-        choice = Choice(rule, beta.numpy(), seed, belief._bound, belief.tie_seed, *words)
+            _, correction = surrogate.draws.waves(seed)
+        words = surrogate.column, incumbent, correction, avoided
+        choice = Choice(rule, beta.numpy(), seed, surrogate._bound, surrogate.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
         self.best_score = scores.max().item
-        return arms[highest(scores, ranks, tie_width(scores.max(), beta, belief.kernel_bound()))]
+        return arms[highest(scores, ranks, tie_width(scores.max(), beta, surrogate.kernel_bound()))]
 
     def _drawn(self, rule: RandomRule, seed: int, avoided: Tensor | None) -> Tensor:
         """Return the arm (1, d) of a row that is drawn here, or of one drawn instead if that is to be avoided."""
         for each in (seed, *(seed_for(seed, number, "drawn again") for number in range(1, _DRAWS))):
-            arm = self.belief.arm(rule.drawn_row(len(self.belief.source), each))
+            arm = self.surrogate.arm(rule.drawn_row(len(self.surrogate.source), each))
             if avoided is None or not among(arm, avoided):
                 break
         return arm  # pyright: ignore[reportPossiblyUnboundVariable]
@@ -162,9 +162,9 @@ class ShardedFantasy(GaussianFantasy):
     def offered(self, domain: Domain | None) -> Any:
         """Return the posterior at all arms, which all shards send here."""
         mean, variance = (np.concatenate(each, -1) for each in zip(*self._asked(Shard.moments), strict=True))
-        return _Gathered(self.belief.arm, *map(self.belief._values, (mean[self.belief.column], variance)))
+        return _Gathered(self.surrogate.arm, *map(self.surrogate._values, (mean[self.surrogate.column], variance)))
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        least = torch.finfo(self.belief._none.dtype).eps * self.belief._bound
-        return self.belief._number(max(self._asked(partial(Shard.variance_ratio, least=least))))
+        least = torch.finfo(self.surrogate._none.dtype).eps * self.surrogate._bound
+        return self.surrogate._number(max(self._asked(partial(Shard.variance_ratio, least=least))))

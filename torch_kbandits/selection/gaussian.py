@@ -1,4 +1,4 @@
-"""What is believed under a memory and a dictionary rule: one posterior, whatever may be played."""
+"""The surrogate of one posterior, under a memory and a dictionary rule, whatever may be played."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -12,10 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import Domain
-from torch_kbandits.beliefs.base import Belief, FantasyPosterior
-from torch_kbandits.beliefs.counting import Counting, array, in_order, totals
-from torch_kbandits.beliefs.draws import PosteriorDraws
-from torch_kbandits.beliefs.search import BoxSearch, SearchConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, OnlineRule, OnlineState, PlayedPoints, Selection
 from torch_kbandits.memory import Memory, Stationary
@@ -30,6 +26,10 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.counting import Counting, array, in_order, totals
+from torch_kbandits.selection.draws import PosteriorDraws
+from torch_kbandits.selection.search import BoxSearch, SearchConfig
 
 Array = NDArray[Any]
 
@@ -43,7 +43,7 @@ _MANY = 64
 _PATIENCE = 8
 
 
-class PosteriorBelief(Belief):
+class GaussianSurrogate(Surrogate):
     """The posterior of the observations that count under a memory, at the dictionary that a rule chooses, or exact.
 
     What no longer counts is downdated, by changes of rank one. Where observations age, all weights change with the
@@ -199,7 +199,7 @@ class PosteriorBelief(Belief):
         return self._values(self.posterior.prior.noise / weights)
 
     def seen_as(self, outcome: int) -> Self | None:
-        """Return the belief about the outcome of a number; None if that has a posterior of its own."""
+        """Return the surrogate about the outcome of a number; None if that has a posterior of its own."""
         return self._views.get(outcome)
 
     @cached_property
@@ -235,7 +235,7 @@ class PosteriorBelief(Belief):
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> FantasyPosterior:
         """Return the posterior with points (k, d) pending."""
-        from torch_kbandits.beliefs.fantasies import GaussianFantasy
+        from torch_kbandits.selection.fantasies import GaussianFantasy
 
         return GaussianFantasy(self, pending)
 
@@ -248,7 +248,7 @@ class PosteriorBelief(Belief):
         return other
 
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the current one; this one stays as it is."""
+        """Return the surrogate at a time, which is not before the current one; this one stays as it is."""
         if now == self._now or isinstance(self._memory, Stationary):
             return self
         other = self._copy()
@@ -282,7 +282,7 @@ class PosteriorBelief(Belief):
     # ---------------------------------------------------------------- learning
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief conditioned on more rewards, made now if they have no times."""
+        """Return the surrogate conditioned on more rewards, made now if they have no times."""
         other = self._copy()
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
@@ -405,9 +405,9 @@ class PosteriorBelief(Belief):
         return rule.update(*state.at_weights(posterior, weights), again, before + (1.0 - before) * uniforms)
 
     def advised(self, answers: Answers) -> Self:
-        """Return the belief conditioned on an expert's answers as well, which are made now; this one stays as it is.
+        """Return the surrogate conditioned on an expert's answers as well, which are made now; this one stays as it is.
 
-        The points asked about join the dictionary. To choose by in this round: the next reward is told to this belief.
+        The points asked about join the dictionary. To choose by in this round: the next reward is told to this one.
         """
         if len(answers.X) == 0:
             return self
@@ -426,7 +426,7 @@ class PosteriorBelief(Belief):
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
-        """Return the empty belief conditioned, at the current time, on the observations of a history that count."""
+        """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
         weights = np.ones(len(times)) if isinstance(self._memory, Stationary) else self._weights(times, self._now)

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.beliefs.base import Belief, FantasyPosterior, required
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.errors import NumericalError
@@ -25,6 +23,8 @@ from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate, required
+from torch_kbandits.selection.gaussian import GaussianSurrogate
 
 Array = NDArray[np.float64]
 
@@ -68,7 +68,7 @@ class _Plays(NamedTuple):
     rests: Tensor
 
 
-class FilteredArms(Belief):
+class FilteredArms(Surrogate):
     """The exact posterior over few arms under a prior on time that forgets at a constant rate, in double precision.
 
     Such a prior is a Markov process: with ρ = (1 − ε)^(age / 2) what is known of the function at all arms, mean μ,
@@ -77,8 +77,8 @@ class FilteredArms(Belief):
         m + ρ (μ − m),    ρ² C + (1 − ρ²) K
 
     so what was told need not be evaluated again: the cost of a round is that of a matrix, whatever was told. The joint
-    belief over points that know the time says the same and stands in for what a filter does not know: points that are
-    no arms, and an expert's answers.
+    surrogate over points that know the time has the same posterior. It serves for what a filter does not know: points
+    that are no arms, and an expert's answers.
 
     Source: Kalman, "A new approach to linear filtering and prediction problems", 1960; for Gaussian processes Särkkä,
     Solin and Hartikainen, IEEE Signal Processing Magazine 2013.
@@ -86,14 +86,14 @@ class FilteredArms(Belief):
     Args:
         arms: (A, d), in memory, in double precision.
         rate: ½ log(1 − ε), by which the logarithm of a correlation falls in a unit of time.
-        joint: the belief over points (time, arm) before any reward.
+        joint: the surrogate over points (time, arm) before any reward.
         seed: addresses the order in which ties between arms are broken.
 
     Cost of a round: O(A²) time and memory. Of a reward that comes late O(l A²), where l were told of later times, or
     about all of them if these are many.
     """
 
-    def __init__(self, arms: ArmSource, rate: float, joint: "PosteriorBelief", seed: int) -> None:
+    def __init__(self, arms: ArmSource, rate: float, joint: "GaussianSurrogate", seed: int) -> None:
         example, level = joint.inducing_points, float(joint.regularization)
         super().__init__(example, joint.kernel, level, exact=True, mean=joint.prior_mean)
         points = cast(Tensor, arms.tensor).cpu()
@@ -111,7 +111,7 @@ class FilteredArms(Belief):
         self._marks: tuple[_State, ...] = (self._state,)
         self._kernel_bound = example.new_tensor(self._prior.diagonal().max())
         self._known: tuple[float, Tensor, Tensor] | None = None  # means and variances of the time asked about last
-        self._known_joint: PosteriorBelief | None = None
+        self._known_joint: GaussianSurrogate | None = None
 
     # ---------------------------------------------------------------- what is known
 
@@ -121,8 +121,8 @@ class FilteredArms(Belief):
         return _Plays(*(rows.tensor for rows in self._columns))
 
     @property
-    def joint(self) -> PosteriorBelief:
-        """The joint belief of the same rewards, computed when it is asked for. Cost: O(n³)."""
+    def joint(self) -> GaussianSurrogate:
+        """The joint surrogate of the same rewards, computed when it is asked for. Cost: O(n³)."""
         if self._known_joint is None:
             X, Y, rows, _ = self._told
             told, none = History(X, Y, torch.zeros_like(rows), None, X[:, 0]), Selection(X[:0], Y[:0], None)
@@ -233,11 +233,11 @@ class FilteredArms(Belief):
     # ---------------------------------------------------------------- learning
 
     def at(self, now: float) -> Self:
-        """Return this belief: points say of what time they are."""
+        """Return this surrogate: points say of what time they are."""
         return self
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Belief:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the belief conditioned on more rewards: the joint one if one of them is of a point that is no arm.
+    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the surrogate conditioned on more rewards: the joint one if one of them is of a point that is no arm.
 
         Cost: O(q A²) for q rewards in the order of their times.
         """
@@ -248,17 +248,17 @@ class FilteredArms(Belief):
         rests = told.Y.double() if self.prior_mean is None else told.Y - self._expected(told.X)
         return self._learned(_Plays(told.X, told.Y, rows, rests))
 
-    def restored(self, told: History, dictionary: Selection) -> Belief:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the empty belief conditioned on a whole history."""
+    def restored(self, told: History, dictionary: Selection) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Return the empty surrogate conditioned on a whole history."""
         return self.learned(told, None, None)
 
     def hallucinated(self, X: Tensor) -> Self:
-        """Return the belief with arms at times X (k, 1 + d) observed, to read variances from."""
+        """Return the surrogate with arms at times X (k, 1 + d) observed, to read variances from."""
         nothing = X.new_zeros(len(X))
         return self._learned(_Plays(X, nothing, cast(Tensor, self._rows_of(X)), nothing))
 
-    def advised(self, answers: Answers) -> Belief:
-        """Return the joint belief conditioned on an expert's answers as well."""
+    def advised(self, answers: Answers) -> Surrogate:
+        """Return the joint surrogate conditioned on an expert's answers as well."""
         if len(answers.X) == 0:
             return self
         return self.joint.at(float(answers.X[0, 0])).advised(answers)
@@ -270,7 +270,7 @@ class FilteredArms(Belief):
         return FilterFantasy(self, pending)
 
     def _learned(self, news: _Plays) -> Self:
-        """Return the belief with more rewards. Cost: see the class."""
+        """Return the surrogate with more rewards. Cost: see the class."""
         other = shallow_copy(self)
         other._known = other._known_joint = None
         if not len(news.Y):
@@ -314,20 +314,20 @@ class FilteredArms(Belief):
 class FilterFantasy(FantasyPosterior):
     """The posterior over the arms with some pending: their variance shrinks, the means stay."""
 
-    def __init__(self, belief: FilteredArms, pending: Tensor) -> None:
+    def __init__(self, surrogate: FilteredArms, pending: Tensor) -> None:
         super().__init__(pending)
-        self.belief, self.tie_rank = belief, belief.ranks
-        self._ahead = belief, 0  # with so many of the pending points
+        self.surrogate, self.tie_rank = surrogate, surrogate.ranks
+        self._ahead = surrogate, 0  # with so many of the pending points
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the arm (1, 1 + d) of the highest score."""
         domain = required(domain)
         if rule.needs_incumbent:
-            rule = rule.scaled_to(self.belief)
+            rule = rule.scaled_to(self.surrogate)
         incumbent = None
         if domain.allowed is not None and domain.incumbent is None:
             incumbent = self.offered(domain).mean[domain.allowed].max()
-        return self._best_offered(rule, beta, seed, domain, self.belief.kernel_bound(), incumbent)
+        return self._best_offered(rule, beta, seed, domain, self.surrogate.kernel_bound(), incumbent)
 
     def offered(self, domain: Domain | None) -> "_Offer":
         """Return the posterior at the arms in a round."""
@@ -337,20 +337,20 @@ class FilterFantasy(FantasyPosterior):
         """Do nothing: points are taken in when a variance is asked for."""
 
     def taken_in(self) -> FilteredArms:
-        """Return the belief with the pending points hallucinated."""
-        belief, number = self._ahead
+        """Return the surrogate with the pending points hallucinated."""
+        surrogate, number = self._ahead
         if number < self.num_pending:
-            self._ahead = belief.hallucinated(self.pending[number:]), self.num_pending
+            self._ahead = surrogate.hallucinated(self.pending[number:]), self.num_pending
         return self._ahead[0]
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        return self.belief.moments(self.pending)[1] / self.belief.regularization
+        return self.surrogate.moments(self.pending)[1] / self.surrogate.regularization
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the pending points, 0-dim: at what time others are played is not known."""
-        before, after = (each.moments(self.pending)[1] for each in (self.belief, self.taken_in()))
-        least = torch.finfo(torch.float64).eps * self.belief.kernel_bound()
+        before, after = (each.moments(self.pending)[1] for each in (self.surrogate, self.taken_in()))
+        least = torch.finfo(torch.float64).eps * self.surrogate.kernel_bound()
         return ((before + least) / (after + least)).max()
 
 
@@ -373,7 +373,7 @@ class _Offer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._ahead.belief.at_arms(self._arms.cpu(), self._time)[0].to(self._arms.device)
+        return self._ahead.surrogate.at_arms(self._arms.cpu(), self._time)[0].to(self._arms.device)
 
     @property
     def variance(self) -> Tensor:
@@ -384,14 +384,14 @@ class _Offer:
     def incumbent(self) -> Tensor:
         """What is to be improved on, 0-dim: the largest mean of these arms, unless the round says a point."""
         best = self._domain.incumbent
-        return self.mean.max() if best is None else self._ahead.belief.moments(best)[0].squeeze(0)
+        return self.mean.max() if best is None else self._ahead.surrogate.moments(best)[0].squeeze(0)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior, (A,); equal arms get equal values."""
         points, places = distinct(self._arms.cpu())
         order = torch.arange(len(places))
         first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
-        root = covariance_root(self._ahead.belief.covariance_at(self._time)[first][:, first])
+        root = covariance_root(self._ahead.surrogate.covariance_at(self._time)[first][:, first])
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals)[places].to(self._arms.device)

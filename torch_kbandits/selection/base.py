@@ -1,4 +1,4 @@
-"""What every belief is asked, and the posterior with points pending."""
+"""What each surrogate of a bandit answers, and the posterior with points pending."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -148,7 +148,7 @@ class FantasyPosterior(ABC):
         """Return the largest ratio over the candidates of the variance without and with pending points, 0-dim."""
 
 
-class Belief(ABC):
+class Surrogate(ABC):
     """The posterior of a bandit in the form that suits its candidates, and the search for the best of them.
 
     A value: what is learned makes another, and this one stays as it is. It is also the ``Evidence`` that confidence
@@ -166,11 +166,11 @@ class Belief(ABC):
     #: The order in which ties between arms are broken, (A,); None where a lot of the round decides.
     tie_rank: Tensor | None = None
 
-    #: The beliefs of the stages of a choice; none where there are no stages.
-    stage_beliefs: tuple["Belief", ...] = ()
+    #: The surrogates of the stages of a choice; none where there are no stages.
+    stage_surrogates: tuple["Surrogate", ...] = ()
 
-    #: The belief that recommends in place of this one; None for itself.
-    leading: "Belief | None" = None
+    #: The surrogate that recommends in place of this one; None for itself.
+    leading: "Surrogate | None" = None
 
     def __init__(
         self, example: Tensor, kernel: Kernel, regularization: float, *, exact: bool, mean: Mean | None = None
@@ -180,7 +180,7 @@ class Belief(ABC):
         self.regularization = torch.tensor(regularization, dtype=example.dtype)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become a copy of a belief, from all that it has."""
+        """Become a copy of a surrogate, from all that it has."""
         for name, value in state.items():
             setattr(self, name, value)
         frozen(self.kernel)  # a copy, of which it is not known yet
@@ -292,8 +292,8 @@ class Belief(ABC):
             known = distinct(domain.in_context(torch.cat([self.played[-_PLAYED:], self.recommend()])))[0]
             known = known if keeps is None else known[keeps(known)]
             domain = replace(domain, arms=known, cube=None) if len(known) else domain.spread()
-        belief, nothing = self.leading or self, torch.zeros_like(self.regularization)
-        ahead = belief.fantasized(belief.inducing_points[:0])
+        surrogate, nothing = self.leading or self, torch.zeros_like(self.regularization)
+        ahead = surrogate.fantasized(surrogate.inducing_points[:0])
         return ahead.choose(UpperConfidenceRule(), nothing, 0, domain)
 
     def in_round(self, domain: Domain, rule: AcquisitionRule) -> Domain:
@@ -318,7 +318,7 @@ class Belief(ABC):
 
     @abstractmethod
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief conditioned on more rewards, with the dictionary that a rule chooses.
+        """Return the surrogate conditioned on more rewards, with the dictionary that a rule chooses.
 
         Args:
             told: the rewards; with the stages that chose their points, and times, where the bandit has any.
@@ -328,7 +328,7 @@ class Belief(ABC):
 
     @abstractmethod
     def restored(self, told: History, dictionary: Selection) -> Self:
-        """Return the empty belief conditioned on a whole history at a known dictionary.
+        """Return the empty surrogate conditioned on a whole history at a known dictionary.
 
         Args:
             told: as in ``learned``.
@@ -341,7 +341,7 @@ class Belief(ABC):
 
     @abstractmethod
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the current one: itself if it has no memory."""
+        """Return the surrogate at a time, which is not before the current one: itself if it has no memory."""
 
     @abstractmethod
     def shown(self) -> NystromGP | OnlineGP:

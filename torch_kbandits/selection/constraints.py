@@ -10,11 +10,11 @@ from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from torch_kbandits.acquisition import CombinedFunction, Domain
-from torch_kbandits.beliefs.base import Belief, Offered
 from torch_kbandits.errors import InfeasibleError
 from torch_kbandits.numerics.rows import row_keys
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import KnownSafe, Limit
+from torch_kbandits.selection.base import Offered, Surrogate
 
 #: A wait does not double more often: it would outlast any run.
 _MOST_DOUBLED = 40
@@ -33,11 +33,11 @@ class _Moments(NamedTuple):
     variance: Tensor
 
 
-def posterior_at(belief: Belief, where: Where) -> Offered | _Moments:
+def posterior_at(surrogate: Surrogate, where: Where) -> Offered | _Moments:
     """Return the posterior without points pending at points, or at the arms of a round."""
     if isinstance(where, Tensor):
-        return _Moments(*belief.moments(where))
-    return belief.fantasized(belief.inducing_points[:0]).offered(where)
+        return _Moments(*surrogate.moments(where))
+    return surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
 
 
 def _parts(where: Where) -> Iterable[Tensor]:
@@ -48,15 +48,15 @@ def _parts(where: Where) -> Iterable[Tensor]:
 class OutcomePosterior:
     """The posterior of what is measured of a play."""
 
-    belief: Belief  # without points pending
+    surrogate: Surrogate  # without points pending
     beta: Tensor  # the multiplier of its deviation, 0-dim
     dropped: int = 0  # how many columns of points, the first, it does not know
 
     def own(self, where: Any) -> Any:
         """Return points (..., d), or a round's domain of arms, as the posterior has them."""
         if isinstance(where, Tensor):
-            return where[..., self.dropped :].to(self.belief.regularization.dtype)
-        return where.without_first(self.dropped, self.belief.regularization.dtype)
+            return where[..., self.dropped :].to(self.surrogate.regularization.dtype)
+        return where.without_first(self.dropped, self.surrogate.regularization.dtype)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -69,7 +69,7 @@ class ConstrainedOutcome(OutcomePosterior):
 
     def excess(self, where: Where, *, surely: bool) -> Tensor:
         """Return by how much the worse bound, or else the better, is beyond the limit, in prior deviations, (n,)."""
-        offer, bound = posterior_at(self.belief, self.own(where)), self.belief.kernel_bound()
+        offer, bound = posterior_at(self.surrogate, self.own(where)), self.surrogate.kernel_bound()
         excess = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely)
         return excess / bound.clamp_min(torch.finfo(bound.dtype).tiny).sqrt()
 
@@ -112,7 +112,7 @@ class ConstraintSet:
         """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
         found = [each.excess(X, surely=False) for each in self.outcomes]
         if self.feasibility is not None:
-            found.append(failure_probability(self.feasibility.belief, X) - self.feasibility.level)
+            found.append(failure_probability(self.feasibility.surrogate, X) - self.feasibility.level)
         return torch.stack(found).amax(0)
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
@@ -196,7 +196,7 @@ class FeasibilityModel:
     dictionary of the other posteriors, and says as well on which side of 1/2 a point is.
     """
 
-    belief: Belief  # of failures
+    surrogate: Surrogate  # of failures
     own_columns: int  # columns of points before what ``points`` know, of the time
     context_dim: int  # columns of points before the action
     points: Streaks = field(default_factory=dict)  # without a time
@@ -208,16 +208,16 @@ class FeasibilityModel:
 
     def at(self, now: float) -> Self:
         """Return the model at a time."""
-        belief = self.belief.at(now)
-        return self if belief is self.belief else replace(self, belief=belief)
+        surrogate = self.surrogate.at(now)
+        return self if surrogate is self.surrogate else replace(self, surrogate=surrogate)
 
-    def told(self, new: History, belief: Belief) -> Self:
-        """Return the model once more plays are over, which a belief has learned already."""
+    def told(self, new: History, surrogate: Surrogate) -> Self:
+        """Return the model once more plays are over, which a surrogate has learned already."""
         new = new.over
         failed, rounds, first, before = new.lost, new.rounds.tolist(), self.own_columns, self.context_dim
         points = _followed(self.points, new.X[:, first:], failed, rounds)
         actions = points if before == first else _followed(self.actions, new.X[:, before:], failed, rounds)
-        return replace(self, belief=belief, points=points, actions=actions)
+        return replace(self, surrogate=surrogate, points=points, actions=actions)
 
     def plain(self, played: Tensor) -> Self:
         """Return what keeps away from points that only failed, and did not do well (n, d) as well, at any time."""
@@ -250,7 +250,7 @@ class FeasibilityModel:
     def avoided(self) -> Tensor:
         """Return the points (k, d) whose latest play failed and that are not allowed; of points without contexts."""
         known = [each.point for each in self.points.values()]
-        points = torch.stack(known) if known else self.belief.inducing_points[:0]
+        points = torch.stack(known) if known else self.surrogate.inducing_points[:0]
         return points[~self.allows(points)] if len(points) else points
 
     def _allowed(self, wait: Tensor, probability: Tensor, has_chance: Tensor) -> Tensor:
@@ -272,13 +272,13 @@ class FeasibilityModel:
                 wait = torch.maximum(wait, is_it * (each.over - self.round))
             waits.append(wait)
             have_chances.append(among(X[:, self.context_dim :], chances))
-        return torch.cat(waits), failure_probability(self.belief, where), torch.cat(have_chances)
+        return torch.cat(waits), failure_probability(self.surrogate, where), torch.cat(have_chances)
 
 
-def failure_probability(belief: Belief, where: Where) -> Tensor:
+def failure_probability(surrogate: Surrogate, where: Where) -> Tensor:
     """Return the posterior means of failures, cut off to [0, 1], (n,)."""
     with torch.no_grad():
-        return posterior_at(belief, where).mean.clamp(0.0, 1.0)
+        return posterior_at(surrogate, where).mean.clamp(0.0, 1.0)
 
 
 def among(X: Tensor, points: Sequence[Tensor], reach: Tensor | None = None) -> Tensor:

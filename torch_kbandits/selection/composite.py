@@ -1,4 +1,4 @@
-"""Beliefs made of several: one under each hypothesis of a family, or one for each stage of a choice."""
+"""Surrogates made of several: one under each hypothesis of a family, or one for each stage of a choice."""
 
 import math
 from abc import abstractmethod
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain, StagedRule
-from torch_kbandits.beliefs.base import Belief, FantasyPosterior, Offered, best_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.dictionaries import DictionaryRule, Selection
 from torch_kbandits.memory.base import is_latest
@@ -19,18 +18,19 @@ from torch_kbandits.numerics.random import generator_for, seed_for
 from torch_kbandits.numerics.shallow import changed, shallow_copy
 from torch_kbandits.observations.history import History
 from torch_kbandits.priors.families import FamilyRule, Trials
+from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
 
-#: What is kept of the trials in a saved state, in this order; the rates follow from the beliefs.
+#: What is kept of the trials in a saved state, in this order; the rates follow from the surrogates.
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
 
 
 def _of_leading(*names: str) -> list[Any]:
     """Return what has the values that the part which leads has under these names."""
-    return [property(lambda belief, name=name: getattr(belief.leading, name)) for name in names]
+    return [property(lambda surrogate, name=name: getattr(surrogate.leading, name)) for name in names]
 
 
-class CompositeBelief(Belief):
-    """Several beliefs, one of which leads: the posterior, the dictionary, the evidence and what is recommended are its.
+class CompositeSurrogate(Surrogate):
+    """Several surrogates, one of which leads: posterior, dictionary, evidence and what is recommended are its.
 
     What chose a point is its stage, counted from 1; 0 for nothing that learns from it.
     """
@@ -38,8 +38,8 @@ class CompositeBelief(Belief):
     #: Whether each part takes in all that is told or pending; else the first does, and each other what its stage chose.
     shares_all: ClassVar[bool]
 
-    parts: tuple[Belief, ...]
-    leading: Belief
+    parts: tuple[Surrogate, ...]
+    leading: Surrogate
 
     #: How many of the latest rewards count, of all parts together; None where times decide.
     _num_latest: int | None = None
@@ -57,7 +57,7 @@ class CompositeBelief(Belief):
     def _settle(self) -> None:
         """Say which part leads and which have a stage, once there are others."""
 
-    def _with(self, parts: Iterable[Belief], **known: Any) -> Self:
+    def _with(self, parts: Iterable[Surrogate], **known: Any) -> Self:
         other = changed(self, parts=tuple(parts), **known)
         other._settle()
         return other
@@ -68,7 +68,7 @@ class CompositeBelief(Belief):
             return [told] * len(self.parts)
         return [told, *(told.rows(_stages(told) == stage) for stage in range(1, len(self.parts)))]
 
-    def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Belief]:
+    def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Surrogate]:
         """Return the parts with more rewards. The first draws as if it were alone, each other from its own address."""
         seed, parts = None if random is None else random.initial_seed(), []
         for number, (part, own) in enumerate(zip(self.parts, self._told(told), strict=True)):
@@ -77,19 +77,19 @@ class CompositeBelief(Belief):
         return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
-        """Return the empty belief conditioned on a history, at dictionaries of what leads and of each stage."""
+        """Return the empty surrogate conditioned on a history, at dictionaries of what leads and of each stage."""
         known = (dictionary, *of_stages)[-len(self.parts) :] if of_stages else [dictionary] * len(self.parts)
         counting = self._counting(told)
         parts = zip(counting.parts, self._told(told), known, strict=True)
         return counting._with(part.restored(own, known) if len(own.X) else part for part, own, known in parts)
 
     def at(self, now: float) -> Self:
-        """Return the belief at a time, which is not before the current one; this one stays as it is."""
+        """Return the surrogate at a time, which is not before the current one; this one stays as it is."""
         parts = self.parts if self._num_latest is not None else tuple(part.at(now) for part in self.parts)
         return self if all(map(is_, parts, self.parts)) else self._with(parts)
 
     def _counting(self, told: History) -> Self:
-        """Return the belief with parts that count their own of the latest rewards, if a number says so."""
+        """Return the surrogate with parts that count their own of the latest rewards, if a number says so."""
         if self._num_latest is None or told.times is None:
             return self
         times, stages = map(torch.cat, zip(self._latest, (told.times, _stages(told)), strict=True))
@@ -106,11 +106,11 @@ def _stages(told: History) -> Tensor:
 
 
 class CompositeFantasy(FantasyPosterior):
-    """Beliefs with points pending: each takes what it would be told of as if it had returned its posterior mean."""
+    """Surrogates with points pending: each takes what it would be told of as if it had returned its posterior mean."""
 
-    def __init__(self, belief: Any, pending: Tensor, stages: Tensor | None) -> None:
+    def __init__(self, surrogate: Any, pending: Tensor, stages: Tensor | None) -> None:
         super().__init__(pending)
-        self._belief = belief
+        self._surrogate = surrogate
         none = torch.zeros(len(pending), dtype=torch.long, device=pending.device)
         self.stages: Tensor = none if stages is None else stages
         self._chosen_in: int | None = None  # of a point that was chosen and not added yet
@@ -118,7 +118,7 @@ class CompositeFantasy(FantasyPosterior):
 
     def offered(self, domain: Domain | None) -> Offered:
         """Return the posterior of the part that leads at what may be played in a round."""
-        return self._ahead(self._belief.leader).offered(domain)
+        return self._ahead(self._surrogate.leader).offered(domain)
 
     def _add(self, point: Tensor, times: int) -> None:
         """Note the stage of the point: the one that just chose it, or chose it last if it is played again."""
@@ -128,7 +128,7 @@ class CompositeFantasy(FantasyPosterior):
             stage = int(before[-1]) if len(before) else 0
         aheads = dict(self._aheads)
         for part in aheads:
-            if self._belief.shares_all or part in (0, stage):
+            if self._surrogate.shares_all or part in (0, stage):
                 aheads[part] = shallow_copy(aheads[part])
                 aheads[part].add(point, times)
         self._aheads, self._chosen_in = aheads, None
@@ -145,34 +145,34 @@ class CompositeFantasy(FantasyPosterior):
     def _ahead(self, part: int) -> FantasyPosterior:
         """Return a part with what is pending that it takes in."""
         if part not in self._aheads:
-            is_all = self._belief.shares_all or part == 0
+            is_all = self._surrogate.shares_all or part == 0
             own = self.pending if is_all else self.pending[self.stages == part]
-            self._aheads[part] = self._belief.parts[part].fantasized(own)
+            self._aheads[part] = self._surrogate.parts[part].fantasized(own)
         return self._aheads[part]
 
 
-class EnsembleBelief(CompositeBelief):
-    """A belief under each of K hypotheses, all of which learn all rewards, and what each has shown.
+class EnsembleSurrogate(CompositeSurrogate):
+    """A surrogate under each of K hypotheses, all of which learn all rewards, and what each has shown.
 
     Args:
-        parts: the beliefs, before any reward.
+        parts: the surrogates, before any reward.
         rule: between the hypotheses.
         width: the confidence width, read under each hypothesis on its own.
         keeps_all: whether all rewards count in full under every hypothesis.
 
-    Cost of a reward: that of each of the K beliefs.
+    Cost of a reward: that of each of the K surrogates.
     """
 
     shares_all = True
 
-    def __init__(self, parts: tuple[Belief, ...], rule: FamilyRule, width: Width, *, keeps_all: bool) -> None:
+    def __init__(self, parts: tuple[Surrogate, ...], rule: FamilyRule, width: Width, *, keeps_all: bool) -> None:
         self.parts, self.rule, self.width, self._keeps_all = parts, rule, width, keeps_all
         none = torch.zeros(len(parts), dtype=torch.float64)
         self.trials = Trials(none, none, none, none, none, none == 0.0, none)
         self._settle()
 
     def _settle(self) -> None:
-        self.stage_beliefs = self.parts
+        self.stage_surrogates = self.parts
         self.trials = replace(self.trials, rates=torch.stack([_rate(part, self.width) for part in self.parts]))
         self.leader = self.rule.leader(self.trials)
         self.leading = self.parts[self.leader]
@@ -188,13 +188,13 @@ class EnsembleBelief(CompositeBelief):
         return torch.stack([getattr(self.trials, name).double() for name in _SUMS], dim=-1)
 
     def with_sums(self, sums: Tensor, number: int) -> Self:
-        """Return the belief with what its hypotheses have shown before, (K, 6), on so many rewards."""
+        """Return the surrogate with what its hypotheses have shown before, (K, 6), on so many rewards."""
         columns = dict(zip(_SUMS, sums.double().cpu().unbind(-1), strict=True))
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief with more rewards, which all hypotheses learn."""
+        """Return the surrogate with more rewards, which all hypotheses learn."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
         parts = self._learned(told, rule, generator)
         for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
@@ -214,8 +214,8 @@ class EnsembleBelief(CompositeBelief):
         noise = torch.stack([part.regularization.double().cpu() for part in self.parts])
         return replace(after, active=self.rule.kept(after, noise))
 
-    def _score(self, told: History, before: Belief, after: Belief, residual: Tensor, variance: Tensor) -> Tensor:
-        """Return log p(y | what was told before) of rewards (q,), 0-dim, from the belief before them and the one after.
+    def _score(self, told: History, before: Surrogate, after: Surrogate, residual: Tensor, variance: Tensor) -> Tensor:
+        """Return log p(y | what was told before) of rewards (q,), 0-dim, from the surrogates before them and after.
 
         Several at once are jointly normal with covariance Σ + λI. Of an exact posterior, and of one at the dictionary
         that was chosen for the first rewards, (Σ + λI)⁻¹ times the residuals before is 1/λ times those after, and half
@@ -234,7 +234,7 @@ class EnsembleBelief(CompositeBelief):
         return EnsembleFantasy(self, pending, stages)
 
 
-def _rate(part: Belief, width: Width) -> Tensor:
+def _rate(part: Surrogate, width: Width) -> Tensor:
     """Return 2 β √(c I), 0-dim, by which the regret bound of GP-UCB grows with the root of its rounds."""
     noise, bound = part.regularization.double(), part.kernel_bound().double()
     bound = bound.clamp_min(torch.finfo(torch.float64).tiny)  # where the function is known beforehand
@@ -242,12 +242,12 @@ def _rate(part: Belief, width: Width) -> Tensor:
     return (2.0 * width(part).double() * (constant * part.information_gain().double()).clamp_min(0.0).sqrt()).cpu()
 
 
-def offering(belief: Belief, seed: int) -> list[tuple[Belief, int]]:
-    """Return the beliefs that offer a point for a choice, itself if it is no family's, and the seeds of their draws."""
-    if not isinstance(belief, EnsembleBelief):
-        return [(belief, seed)]
-    numbers = belief.rule.offering(belief.trials, seed)
-    return [(belief.parts[number], _own_seed(seed, number)) for number in numbers]
+def offering(surrogate: Surrogate, seed: int) -> list[tuple[Surrogate, int]]:
+    """Return the surrogates that offer a point, itself if it is no family's, and the seeds of their draws."""
+    if not isinstance(surrogate, EnsembleSurrogate):
+        return [(surrogate, seed)]
+    numbers = surrogate.rule.offering(surrogate.trials, seed)
+    return [(surrogate.parts[number], _own_seed(seed, number)) for number in numbers]
 
 
 def _own_seed(seed: int, number: int) -> int:
@@ -255,20 +255,20 @@ def _own_seed(seed: int, number: int) -> int:
 
 
 class EnsembleFantasy(CompositeFantasy):
-    """The beliefs of the hypotheses with points pending."""
+    """The surrogates of the hypotheses with points pending."""
 
-    _belief: EnsembleBelief
+    _surrogate: EnsembleSurrogate
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score that a hypothesis gives to what it would play.
 
         Each has its own width in place of ``beta``, and but for the first draws of its own.
         """
-        belief, found = self._belief, list[tuple[float, Tensor, int]]()
-        numbers = belief.rule.offering(belief.trials, seed)
+        surrogate, found = self._surrogate, list[tuple[float, Tensor, int]]()
+        numbers = surrogate.rule.offering(surrogate.trials, seed)
         for number in numbers:
             ahead = self._ahead(number)
-            x = ahead.choose(rule, belief.width(belief.parts[number]), _own_seed(seed, number), domain)
+            x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), _own_seed(seed, number), domain)
             found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1))
         _, x, self._chosen_in = max(found, key=itemgetter(0))
         return x
@@ -278,17 +278,17 @@ class EnsembleFantasy(CompositeFantasy):
         return torch.stack([self._ahead(number).pending_scores() for number in self._counting()]).amax(0)
 
     def _counting(self) -> list[int]:
-        return self._belief.trials.active.nonzero().flatten().tolist()
+        return self._surrogate.trials.active.nonzero().flatten().tolist()
 
 
-class StagedBelief(CompositeBelief):
-    """A belief of everything told, which leads, and one for each stage, of the rewards of points that it chose.
+class StagedSurrogate(CompositeSurrogate):
+    """A surrogate of everything told, which leads, and one for each stage, of the rewards of points that it chose.
 
     Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
     effective dimension of everything are at least those of every stage.
 
     Args:
-        parts: the belief of everything told and those of the stages, before any reward.
+        parts: the surrogate of everything told and those of the stages, before any reward.
         num_latest: how many of the latest rewards of all stages count; then the memory of each is ``LastObservations``,
             and its time the number of its own among them. None where times decide.
 
@@ -298,17 +298,17 @@ class StagedBelief(CompositeBelief):
     shares_all = False
     leader = 0
 
-    def __init__(self, parts: tuple[Belief, ...], num_latest: int | None = None) -> None:
+    def __init__(self, parts: tuple[Surrogate, ...], num_latest: int | None = None) -> None:
         self.parts, self._num_latest = parts, num_latest
         self._latest = torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long)
         self._settle()
 
     def _settle(self) -> None:
         self.leading, *stages = self.parts
-        self.stage_beliefs = tuple(stages)
+        self.stage_surrogates = tuple(stages)
 
     def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the belief with more rewards, each in the stage that chose its point, if any."""
+        """Return the surrogate with more rewards, each in the stage that chose its point, if any."""
         counting = self._counting(told)
         return counting._with(counting._learned(told, rule, generator))
 
@@ -336,12 +336,12 @@ class StagedFantasy(CompositeFantasy):
                 if verdict.scores is not None:
                     break
                 rows = rows[verdict.kept]
-            best, _ = best_of(verdict.scores, beta, self._belief.kernel_bound(), seed)
+            best, _ = best_of(verdict.scores, beta, self._surrogate.kernel_bound(), seed)
             self._chosen_in = verdict.stage
             return offer.chosen(rows[best])
 
     def pending_scores(self) -> Tensor:
-        """Return the score of each pending point under the belief that learns it, (k,): of its stage, or everything.
+        """Return the score of each pending point under the surrogate that learns it, (k,): of its stage, or everything.
 
         Those of everything told are no larger if posteriors are exact, so a rule that sums them bounds all variances.
         """

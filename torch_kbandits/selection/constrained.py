@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, UpperConfidenceRule
-from torch_kbandits.beliefs.base import Belief, FantasyPosterior
-from torch_kbandits.beliefs.constraints import ConstrainedOutcome, ConstraintSet
-from torch_kbandits.beliefs.objectives import ObjectiveSet, ScalarizedFantasy
-from torch_kbandits.beliefs.search import BoxCube
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.constraints import ConstrainedOutcome, ConstraintSet
+from torch_kbandits.selection.objectives import ObjectiveSet, ScalarizedFantasy
+from torch_kbandits.selection.search import BoxCube
 
 #: So many of the points played last a search of what is allowed starts from, and all that are known to be safe.
 _LATEST = 64
@@ -149,7 +149,9 @@ class Playable:
     beyond: Domain = field(default_factory=Domain)  # without them
 
     @classmethod
-    def within(cls, domain: Domain, constraints: ConstraintSet, belief: Belief, rule: AcquisitionRule) -> "Playable":
+    def within(
+        cls, domain: Domain, constraints: ConstraintSet, surrogate: Surrogate, rule: AcquisitionRule
+    ) -> "Playable":
         """Return what a rule may play in a round's domain, with the allowed point of the largest mean to improve on.
 
         Raises:
@@ -157,14 +159,14 @@ class Playable:
         """
         within, constraints = _constrained(domain, constraints)
         cube, is_in_context = within.cube, within.context is not None
-        if not belief.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
-            return cls(belief.in_round(within, rule), constraints, domain)
-        known = distinct(within.in_context(belief.played))[0]
+        if not surrogate.num_observations or (cube is None and (is_in_context or not rule.needs_incumbent)):
+            return cls(surrogate.in_round(within, rule), constraints, domain)
+        known = distinct(within.in_context(surrogate.played))[0]
         known = known[constraints.allows(known)]
         if len(known):
-            best = known[belief.moments(known)[0].argmax(), None].clone()
+            best = known[surrogate.moments(known)[0].argmax(), None].clone()
         elif cube is not None and is_in_context and rule.needs_incumbent:
-            best = belief.recommend_in(within.spread())
+            best = surrogate.recommend_in(within.spread())
         else:
             return cls(within, constraints, domain)
         within = replace(within, incumbent=best, starts=within.starts if cube is None else best)
@@ -237,8 +239,8 @@ def _telling(
     arm: Callable[[int | Tensor], Tensor],
 ) -> int | None:
     """Return the allowed row that tells most about rows (g,); None where it is known, or would make none safe."""
-    own, pending, noise = outcome.own(domain), outcome.own(pending), outcome.belief.regularization
-    ahead = outcome.belief.fantasized(pending)
+    own, pending, noise = outcome.own(domain), outcome.own(pending), outcome.surrogate.regularization
+    ahead = outcome.surrogate.fantasized(pending)
     before = ahead.offered(own).variance.clone()
     for goal in goals:
         ahead.add(outcome.own(arm(goal)))
@@ -246,7 +248,7 @@ def _telling(
     row = int(fallen.masked_fill(~allowed, -torch.inf).argmax())
     if float(outcome.beta) ** 2 * float(before[row]) <= float(noise):
         return None
-    ahead = outcome.belief.fantasized(pending)
+    ahead = outcome.surrogate.fantasized(pending)
     ahead.add(outcome.own(arm(row)), _MANY)
     offer = ahead.offered(own)
     excess = outcome.limit.excess(offer.mean[goals], offer.variance[goals], outcome.beta, surely=True)
@@ -285,6 +287,6 @@ def recommended(
         domain = domain if domain.cube is None else domain.spread()
     if constraints is not None:
         domain, _ = _constrained(domain, constraints)
-    belief = objectives.reward.leading or objectives.reward
-    zero, ahead = torch.zeros_like(belief.regularization), belief.fantasized(belief.played[:0])
+    surrogate = objectives.reward.leading or objectives.reward
+    zero, ahead = torch.zeros_like(surrogate.regularization), surrogate.fantasized(surrogate.played[:0])
     return ScalarizedFantasy(plain, ahead).choose(UpperConfidenceRule(), zero, 0, domain)

@@ -12,9 +12,6 @@ from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Cube, Domain, RandomRule
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
-from torch_kbandits.beliefs.base import FantasyPosterior, best_of, required
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, found
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
@@ -23,6 +20,9 @@ from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.numerics.waves import has_waves
 from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points, Posterior
+from torch_kbandits.selection.base import FantasyPosterior, best_of, required
+from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.search import BoxSearch, CubeSearch, found
 
 
 class GaussianFantasy(FantasyPosterior):
@@ -31,11 +31,11 @@ class GaussianFantasy(FantasyPosterior):
     Points are taken in when a variance is asked for, so that rules which draw do not pay for them.
     """
 
-    def __init__(self, belief: PosteriorBelief, pending: Tensor) -> None:
+    def __init__(self, surrogate: GaussianSurrogate, pending: Tensor) -> None:
         super().__init__(pending)
-        self.belief, self.tie_rank = belief, belief.place.tie_rank
+        self.surrogate, self.tie_rank = surrogate, surrogate.place.tie_rank
         # With so many of the pending points; in a list, which copies share until one of them adds a point.
-        self._taken: list[tuple[Posterior | Pending, int]] = [(belief.posterior, 0)]
+        self._taken: list[tuple[Posterior | Pending, int]] = [(surrogate.posterior, 0)]
 
     def taken_in(self) -> Posterior | Pending:
         """Return the posterior with all points pending."""
@@ -52,43 +52,46 @@ class GaussianFantasy(FantasyPosterior):
 
     def choose(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None = None) -> Tensor:
         """Return the point (1, d) of the highest score; equals are broken at random."""
-        search, belief = self.belief.place.search, self.belief
+        search, surrogate = self.surrogate.place.search, self.surrogate
         if rule.needs_incumbent:
-            rule = rule.scaled_to(belief)
+            rule = rule.scaled_to(surrogate)
         is_listed = domain is not None and (domain.arms is not None or domain.blocks is not None)
         if isinstance(search, CubeSearch) and domain is None:
             domain = Domain(cube=search.cube)
         if domain is not None and domain.cube is not None:
             return self._on_cube(rule, beta, seed, domain, seed if search is None else search.seed)
         if (
-            belief.place.source is None
+            surrogate.place.source is None
             and not is_listed
             and (search is not None or required(domain).bounds is not None)
         ):
             return self._searched(rule, beta, seed, domain, cast(BoxSearch | None, search))
-        return self._best_offered(rule, beta, seed, domain, belief.kernel_bound(), self._incumbent_within(domain))
+        return self._best_offered(rule, beta, seed, domain, surrogate.kernel_bound(), self._incumbent_within(domain))
 
     def _incumbent_within(self, domain: Domain | None) -> Tensor | None:
         """Return what is to be improved on within limits; None for what is without them."""
-        is_table = self.belief.place.source is not None
+        is_table = self.surrogate.place.source is not None
         if domain is None or domain.allowed is None or not (is_table or domain.context is not None):
             return None
         if not is_table:
             return self.offered(domain).mean[domain.allowed].max() if domain.incumbent is None else None
         known = domain.eligible(self.pending)
         known = known if domain.incumbent is None else torch.cat([domain.incumbent, known])
-        return self.belief.moments(known)[0].max() if len(known) else None
+        return self.surrogate.moments(known)[0].max() if len(known) else None
 
     def _searched(
         self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain | None, search: BoxSearch | None
     ) -> Tensor:
         """Return the point (1, d) that a search of a box finds; no score decides before any reward."""
-        belief, pending = self.belief, self.pending if len(self.pending) else None
-        number = belief.num_observations
+        surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
+        number = surrogate.num_observations
         self.best_score, is_blind = float, rule.needs_observations and number == 0
         if search is not None and is_blind:
             return search.first(len(self.pending))
-        model, where = belief.searched_in_double, _in_double(required(domain) if search is None else belief.domain)
+        model, where = (
+            surrogate.searched_in_double,
+            _in_double(required(domain) if search is None else surrogate.domain),
+        )
         pending = None if pending is None else pending.double()
         if search is None:
             x = on_box(rule, model, number, beta, pending, where, seed)
@@ -96,13 +99,13 @@ class GaussianFantasy(FantasyPosterior):
             x = rule.on_box(model, beta, pending, where, seed)
         if not is_blind:
             self.best_score = partial(_score, x, rule, model, beta, pending, where, seed)
-        return x.to(belief.inducing_points)
+        return x.to(surrogate.inducing_points)
 
     def _on_cube(self, rule: AcquisitionRule, beta: Tensor, seed: int, domain: Domain, first_seed: int) -> Tensor:
         """Return the joint point (1, d) that a rule finds on a cube: at least as good as all that it looks at first."""
-        belief, pending = self.belief, self.pending if len(self.pending) else None
+        surrogate, pending = self.surrogate, self.pending if len(self.pending) else None
         self.best_score, cube = float, cast(Cube, domain.cube)
-        if rule.needs_observations and belief.num_observations == 0:
+        if rule.needs_observations and surrogate.num_observations == 0:
             return domain.joint(cube.sample(1, torch.Generator().manual_seed(first_seed), first=len(self.pending)))
         if isinstance(rule, RandomRule):
             return domain.joint(rule.of_cube(cube, seed))
@@ -115,28 +118,28 @@ class GaussianFantasy(FantasyPosterior):
                 return rule.on_arms(offer(points), beta, seed)
 
         def function() -> AcquisitionFunction:
-            return rule.climbed(belief.searched, beta, pending, domain, seed)
+            return rule.climbed(surrogate.searched, beta, pending, domain, seed)
 
         points = found(domain, score, None if rule.draws_functions else function, seed)
         with torch.no_grad():
             last = offer(points)
             scores = rule.on_arms(last, beta, seed)
-            row, self.best_score = best_of(scores, beta, belief.kernel_bound(), seed)
+            row, self.best_score = best_of(scores, beta, surrogate.kernel_bound(), seed)
             return last.chosen(row)
 
     def offered(self, domain: Domain | None) -> "TableOffer | ListOffer":
         """Return the posterior at what may be played in a round."""
-        return TableOffer(self) if self.belief.place.source is not None else ListOffer(self, required(domain))
+        return TableOffer(self) if self.surrogate.place.source is not None else ListOffer(self, required(domain))
 
     @property
     def model(self) -> Any:
         """The posterior without anything pending, as a BoTorch model."""
-        return self.belief.searched
+        return self.surrogate.searched
 
     @property
     def domain(self) -> Domain:
         """What may be played in a box that stays, with where to start the search."""
-        return self.belief.domain
+        return self.surrogate.domain
 
     # ---------------------------------------------------------------- pending points
 
@@ -146,34 +149,34 @@ class GaussianFantasy(FantasyPosterior):
 
     def pending_scores(self) -> Tensor:
         """Return the scores of the pending points without anything pending, (k,)."""
-        posterior = self.belief.posterior
-        return self.belief._values(posterior.own_variance_at(posterior.at(self.pending)) / posterior.prior.noise)
+        posterior = self.surrogate.posterior
+        return self.surrogate._values(posterior.own_variance_at(posterior.at(self.pending)) / posterior.prior.noise)
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the candidates of the variance without and with pending points, 0-dim.
 
         It is over the pending points alone where the contexts to come are not known.
         """
-        belief, search = self.belief, self.belief.place.search
-        if belief.place.source is not None:
-            before, after = belief.posterior.arm_variance(), self.taken_in().arm_variance()
+        surrogate, search = self.surrogate, self.surrogate.place.search
+        if surrogate.place.source is not None:
+            before, after = surrogate.posterior.arm_variance(), self.taken_in().arm_variance()
         else:
             probes = None if search is None else search.probes
-            at = belief.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
-            before, after = belief.posterior.variance_at(at), self.taken_in().variance_at(at)
-        least = torch.finfo(belief._none.dtype).eps * belief._bound
-        return belief._number(float(((before + least) / (after + least)).max()))
+            at = surrogate.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
+            before, after = surrogate.posterior.variance_at(at), self.taken_in().variance_at(at)
+        least = torch.finfo(surrogate._none.dtype).eps * surrogate._bound
+        return surrogate._number(float(((before + least) / (after + least)).max()))
 
 
 class TableOffer:
     """The posterior at arms that are always the same, as ``ArmPosterior``."""
 
     def __init__(self, ahead: GaussianFantasy) -> None:
-        self._ahead, self._belief = ahead, ahead.belief
+        self._ahead, self._surrogate = ahead, ahead.surrogate
 
     def chosen(self, row: int | Tensor) -> Tensor:
         """Return the arm of a row, (1, d); on a device this is what is waited for."""
-        source = cast(ArmSource, self._belief.place.source)
+        source = cast(ArmSource, self._surrogate.place.source)
         if isinstance(row, int):
             return source.block(row, row + 1).cpu().clone()
         return source.rows(row.reshape(1).to(source.device)).cpu()
@@ -181,36 +184,36 @@ class TableOffer:
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._belief._values(self._belief.posterior.arm_mean()[self._belief.column])
+        return self._surrogate._values(self._surrogate.posterior.arm_mean()[self._surrogate.column])
 
     @property
     def variance(self) -> Tensor:
         """Posterior variances with the pending points hallucinated, (A,)."""
-        return self._belief._values(self._ahead.taken_in().arm_variance())
+        return self._surrogate._values(self._ahead.taken_in().arm_variance())
 
     @property
     def incumbent(self) -> Tensor:
         """The largest posterior mean of a point played or pending, 0-dim; 0 before any."""
-        belief = self._belief
-        means = belief.posterior.told_means()[belief.column, belief._order]
+        surrogate = self._surrogate
+        means = surrogate.posterior.told_means()[surrogate.column, surrogate._order]
         if self._ahead.num_pending:
-            means = np.append(means, belief.moments(self._ahead.pending)[0].double().numpy())
-        return belief._number(float(means.max()) if len(means) else 0.0)
+            means = np.append(means, surrogate.moments(self._ahead.pending)[0].double().numpy())
+        return surrogate._number(float(means.max()) if len(means) else 0.0)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,)."""
-        return self._belief.deviation(seed)
+        return self._surrogate.deviation(seed)
 
 
 class ListOffer:
     """The posterior at the points of a round, as ``ArmPosterior``; computed as far as a rule reads it."""
 
     def __init__(self, ahead: GaussianFantasy, domain: Domain) -> None:
-        self._ahead, self._belief, self._domain = ahead, ahead.belief, domain
+        self._ahead, self._surrogate, self._domain = ahead, ahead.surrogate, domain
 
     @cached_property
     def _at(self) -> list[Points]:
-        return [self._belief.posterior.at(part) for part in self._domain.parts()]
+        return [self._surrogate.posterior.at(part) for part in self._domain.parts()]
 
     def chosen(self, row: int | Tensor) -> Tensor:
         """Return the point of a row, (1, d)."""
@@ -222,12 +225,12 @@ class ListOffer:
         raise IndexError(row)
 
     def _each(self, values: Callable[[Points], Any]) -> Tensor:
-        return torch.cat([self._belief._values(values(at)) for at in self._at])
+        return torch.cat([self._surrogate._values(values(at)) for at in self._at])
 
     @property
     def mean(self) -> Tensor:
         """Posterior means, (A,)."""
-        return self._each(lambda at: self._belief.posterior.mean_at(at)[self._belief.column])
+        return self._each(lambda at: self._surrogate.posterior.mean_at(at)[self._surrogate.column])
 
     @property
     def variance(self) -> Tensor:
@@ -237,35 +240,35 @@ class ListOffer:
     @property
     def incumbent(self) -> Tensor:
         """What is to be improved on, 0-dim; see ``ArmPosterior``."""
-        belief, known = self._belief, self._domain.incumbent
+        surrogate, known = self._surrogate, self._domain.incumbent
         if known is None and self._domain.context is not None:
             return self.mean.max()
         if known is None:
-            known = belief.recommend() if belief.num_observations else belief.inducing_points[:0]
+            known = surrogate.recommend() if surrogate.num_observations else surrogate.inducing_points[:0]
         known = torch.cat([known, self._domain.eligible(self._ahead.pending)])
-        return belief.moments(known)[0].max() if len(known) else belief._number(0.0)
+        return surrogate.moments(known)[0].max() if len(known) else surrogate._number(0.0)
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean from the joint posterior of the points, (A,); equal points get equal values."""
-        belief, arms = self._belief, self._domain.arms
+        surrogate, arms = self._surrogate, self._domain.arms
         if arms is None:
             return torch.cat([self._drawn(seed)(block) for block in self._domain.parts()])
         points, rows = distinct(arms)
         if len(points) > JOINT_LIMIT:
-            if has_waves(belief.kernel, points.shape[-1]):  # draws that depend on no order of points
+            if has_waves(surrogate.kernel, points.shape[-1]):  # draws that depend on no order of points
                 return self._drawn(seed)(points)[rows]
-            draws = DiscretizedThompsonSampling(belief.searched, arms, beta=1.0, seed=seed)
+            draws = DiscretizedThompsonSampling(surrogate.searched, arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
-        at = belief.posterior.at(points)
-        root = covariance_root(torch.from_numpy(belief.posterior.covariance(at)))
+        at = surrogate.posterior.at(points)
+        root = covariance_root(torch.from_numpy(surrogate.posterior.covariance(at)))
         generator = torch.Generator().manual_seed(seed)
         normals = torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu")
         return (root @ normals)[rows].to(arms.dtype)
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        belief, (waves, c) = self._belief, self._belief.draws.waves(seed)
-        return lambda X: belief._values(waves.at(X).numpy() + c @ belief.posterior.coordinates(X))
+        surrogate, (waves, c) = self._surrogate, self._surrogate.draws.waves(seed)
+        return lambda X: surrogate._values(waves.at(X).numpy() + c @ surrogate.posterior.coordinates(X))
 
 
 def _in_double(domain: Domain) -> Domain:

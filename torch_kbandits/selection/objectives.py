@@ -20,13 +20,13 @@ from torch_kbandits.acquisition import (
     OptimisticRule,
     ThompsonRule,
 )
-from torch_kbandits.beliefs.base import Belief, FantasyPosterior, Offered, best_of
-from torch_kbandits.beliefs.constraints import OutcomePosterior
-from torch_kbandits.beliefs.search import BoxCube, found
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
+from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
+from torch_kbandits.selection.constraints import OutcomePosterior
+from torch_kbandits.selection.search import BoxCube, found
 
 #: By so much of the range of the front the reference lies below its worst.
 _MARGIN = 0.1
@@ -47,9 +47,11 @@ class ObjectivePosterior(OutcomePosterior):
     @cached_property
     def scale(self) -> Tensor:
         """The largest prior deviation at a point played, 0-dim; before any that at what may be played."""
-        played = self.belief.played
+        played = self.surrogate.played
         with torch.no_grad():
-            known = prior_variance(self.belief.kernel, played).max() if len(played) else self.belief.kernel_bound()
+            known = (
+                prior_variance(self.surrogate.kernel, played).max() if len(played) else self.surrogate.kernel_bound()
+            )
             return known.clamp_min(torch.finfo(known.dtype).tiny).sqrt()
 
     @property
@@ -64,7 +66,7 @@ class ObjectiveSet:
 
     scalarization: Scalarization
     members: Sequence[ObjectivePosterior]  # those of a weight above 0, (k,)
-    reward: Belief  # whether it is one of them or not
+    reward: Surrogate  # whether it is one of them or not
     are_equal: bool = False  # whether weights that would be drawn for each choice are equal instead
 
     @property
@@ -75,7 +77,9 @@ class ObjectiveSet:
     @property
     def is_told(self) -> bool:
         """Whether anything is known of the reward or of an objective."""
-        return any(belief.num_observations for belief in (self.reward, *(member.belief for member in self.members)))
+        return any(
+            surrogate.num_observations for surrogate in (self.reward, *(member.surrogate for member in self.members))
+        )
 
     @property
     def plain(self) -> "ObjectiveSet":
@@ -90,7 +94,7 @@ class ObjectiveSet:
 
     def means(self, X: Tensor) -> Tensor:
         """Return the posterior means of the objectives at points (n, d), (k, n)."""
-        return torch.stack([(each.factor * each.belief.moments(each.own(X))[0]).to(X) for each in self.members])
+        return torch.stack([(each.factor * each.surrogate.moments(each.own(X))[0]).to(X) for each in self.members])
 
     @cached_property
     def reference(self) -> Tensor:
@@ -144,7 +148,7 @@ class ScalarizedFantasy:
     def __init__(self, objectives: ObjectiveSet, reward: FantasyPosterior) -> None:
         self.objectives, self.reward, self._known = objectives, reward, len(reward.pending)
         self._others = {
-            member.place: member.belief.fantasized(member.own(member.pending))
+            member.place: member.surrogate.fantasized(member.own(member.pending))
             for member in objectives.members
             if member.place
         }

@@ -1,4 +1,4 @@
-"""Which belief meets which candidates: the one place that dispatches."""
+"""Which surrogate meets which candidates: the one place that dispatches."""
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
@@ -9,15 +9,15 @@ from gpytorch.kernels import Kernel
 from gpytorch.means import Mean
 from torch import Tensor
 
-from torch_kbandits.beliefs.base import Belief
-from torch_kbandits.beliefs.filtered import FilteredArms, filter_rate
-from torch_kbandits.beliefs.posterior_belief import PosteriorBelief
-from torch_kbandits.beliefs.search import BoxSearch, CubeSearch, SearchConfig
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import tie_rank
+from torch_kbandits.selection.base import Surrogate
+from torch_kbandits.selection.filtered import FilteredArms, filter_rate
+from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.search import BoxSearch, CubeSearch, SearchConfig
 
 #: Up to this many arms the covariance of all of them is kept under a prior on time that forgets at a constant rate.
 COVARIANCE_LIMIT = 512
@@ -25,7 +25,7 @@ COVARIANCE_LIMIT = 512
 
 @dataclass(frozen=True, eq=False)
 class PosteriorConfig:
-    """What a belief is to be, whatever may be played.
+    """What a surrogate is to be, whatever may be played.
 
     Attributes:
         kernel: the prior covariance.
@@ -51,40 +51,40 @@ class PosteriorConfig:
 
 
 @singledispatch
-def belief_over(candidates: Candidates, terms: PosteriorConfig) -> Belief:
-    """Return the belief before any observation. ``belief_over.register`` takes that of candidates of your own.
+def surrogate_over(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
+    """Return the surrogate before any observation. ``surrogate_over.register`` takes that of candidates of your own.
 
     Args:
         candidates: what may be played.
-        terms: what the belief is to be.
+        terms: what the surrogate is to be.
 
     Raises:
         InputError: if nothing is known of such candidates, or they do not go with the memory.
     """
     raise InputError(
-        f"There is no belief about {type(candidates).__name__}: give Arms, a Box or ContextualActions, or register one "
-        "with torch_kbandits.beliefs.belief_over.register."
+        f"There is no surrogate over {type(candidates).__name__}: give Arms, a Box or ContextualActions, or register "
+        "one with torch_kbandits.selection.surrogate_over.register."
     )
 
 
-@belief_over.register
-def _over_arms(candidates: Arms, terms: PosteriorConfig) -> Belief:
+@surrogate_over.register
+def _over_arms(candidates: Arms, terms: PosteriorConfig) -> Surrogate:
     """Return a posterior that the arms follow."""
     source = candidates.source
     rank = tie_rank(len(source), terms.seed).to(source.device)
     return _posterior(source.block(0, 0).cpu(), terms, SearchConfig(source, tie_rank=rank))
 
 
-@belief_over.register
-def _over_a_box(candidates: Box, terms: PosteriorConfig) -> Belief:
+@surrogate_over.register
+def _over_a_box(candidates: Box, terms: PosteriorConfig) -> Surrogate:
     """Return a posterior that is searched by gradients."""
     search = BoxSearch.of(candidates, terms.seed)
     return _posterior(search.probes, terms, SearchConfig(search=search))
 
 
-@belief_over.register(UnitCube)
-@belief_over.register(Configurations)
-def _over_a_cube(candidates: UnitCube | Configurations, terms: PosteriorConfig) -> Belief:
+@surrogate_over.register(UnitCube)
+@surrogate_over.register(Configurations)
+def _over_a_cube(candidates: UnitCube | Configurations, terms: PosteriorConfig) -> Surrogate:
     """Return a posterior that is searched by gradients and by exchanges."""
     if candidates.is_contextual:
         return _over_joint_points(cast(Configurations, candidates), terms)
@@ -92,9 +92,9 @@ def _over_a_cube(candidates: UnitCube | Configurations, terms: PosteriorConfig) 
     return _posterior(cast(Tensor, search.probes), terms, SearchConfig(search=search))
 
 
-@belief_over.register(ContextualActions)
-@belief_over.register(Timed)
-def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: PosteriorConfig) -> Belief:
+@surrogate_over.register(ContextualActions)
+@surrogate_over.register(Timed)
+def _over_joint_points(candidates: ContextualActions | Timed | Configurations, terms: PosteriorConfig) -> Surrogate:
     """Return a posterior over joint points. Arms that know the time keep the order in which ties are broken."""
     kind, example = untimed(candidates), candidates.example
     rank = tie_rank(len(kind.source), terms.seed) if isinstance(kind, Arms) else None
@@ -125,8 +125,8 @@ def _search_on(
     return CubeSearch.of(cube, terms.seed, in_contexts=in_contexts)
 
 
-def _posterior(example: Tensor, terms: PosteriorConfig, place: SearchConfig) -> PosteriorBelief:
+def _posterior(example: Tensor, terms: PosteriorConfig, place: SearchConfig) -> GaussianSurrogate:
     """Return the posterior before any observation; an example says how large prior variances are."""
     words: dict[str, Any] = {"exact": terms.exact, "online": terms.online, "memory": terms.memory, "mean": terms.mean}
     words |= {"full_at": terms.full_at, "outcomes": terms.outcomes}
-    return PosteriorBelief(example, terms.kernel, terms.regularization, place, **words)
+    return GaussianSurrogate(example, terms.kernel, terms.regularization, place, **words)

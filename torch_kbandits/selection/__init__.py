@@ -1,0 +1,41 @@
+"""How a candidate is chosen from a posterior: surrogates of bandits, constraints, objectives, families, stages."""
+
+from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.choice import PosteriorConfig, are_few, surrogate_over
+from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
+from torch_kbandits.selection.constrained import Playable, recommended
+from torch_kbandits.selection.constraints import (
+    ConstrainedAcquisition,
+    ConstrainedOutcome,
+    ConstraintSet,
+    FeasibilityModel,
+    among,
+    failure_probability,
+)
+from torch_kbandits.selection.filtered import FilteredArms
+from torch_kbandits.selection.gaussian import GaussianSurrogate
+from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
+
+__all__ = [
+    "ConstrainedAcquisition",
+    "ConstrainedOutcome",
+    "ConstraintSet",
+    "EnsembleSurrogate",
+    "FantasyPosterior",
+    "FeasibilityModel",
+    "FilteredArms",
+    "GaussianSurrogate",
+    "ObjectivePosterior",
+    "ObjectiveSet",
+    "Playable",
+    "PosteriorConfig",
+    "ScalarizedFantasy",
+    "StagedSurrogate",
+    "Surrogate",
+    "among",
+    "are_few",
+    "failure_probability",
+    "offering",
+    "recommended",
+    "surrogate_over",
+]
