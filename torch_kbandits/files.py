@@ -95,7 +95,7 @@ def locked(path: Path, refusal: str) -> FileLock:
     """Return a lock that this process holds, and that the system frees with it, however that ends.
 
     Raises:
-        InputError: with what is said, if another holds it.
+        InputError: with the message given, if another holds it.
         FileError: if its file cannot be written.
     """
     lock = FileLock(path, timeout=0, thread_local=False)

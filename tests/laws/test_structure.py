@@ -38,6 +38,15 @@ DEFAULTS = {
     "models": {"NystromGP.condition_on_observations"},
 }
 
+#: Private words and phrases for which the field has terms.
+PRIVATE = (
+    *("Advised", "Belief", "BackToPrior", "Blind", "Course", "Fence", "Gauge", "Hallucinated", "KeepAll", "Lookahead"),
+    *("OnlineSample", "Outlook", "Prospects", "Rival", "Standing", "Streaks", "Stretch"),
+    *("ToldOtherwise", "Tracked", "Undisturbed", "Watched", "Weighed", "belief", "complaints", "contenders", "sieve"),
+    *("by lot", "known beforehand", "looked at", "plain rounds", "spanned to rounding", "taken back"),
+    *("the present time", "what counts", "what is believed", "written up"),
+)
+
 
 @cache
 def sources():
@@ -143,3 +152,8 @@ def test_a_round_passes_few_files():
         finally:
             sys.setprofile(None)
     assert 0 < len(passed) <= MOST_FILES, sorted(passed)
+
+
+def test_names_and_phrases_are_the_fields():
+    private = re.compile(rf"\b(?:{'|'.join(PRIVATE)})s?\b")
+    assert {name: found for name, text in sources().items() if (found := private.findall(text))} == {}

@@ -558,7 +558,7 @@ class Bandit(BanditReports):
         return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
 
     def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
-        """Return what is said of the play of a point (1, d), and when; its choice began at a time in seconds."""
+        """Return what the caller returns for a point (1, d), and when; its choice began at a time in seconds."""
         then, asked = self._state, perf_counter()
         told = pull(self.candidates.actions(X.clone()))
         pulled, now = perf_counter(), self._state

@@ -15,7 +15,7 @@ from torch_kbandits.priors.learned import NEVER, LastFit
 from torch_kbandits.priors.marginal import TrainingData
 from torch_kbandits.selection import Surrogate
 
-#: From so many rewards on it is said what is odd about a fit; of fewer much is.
+#: From so many rewards on a fit is diagnosed; of fewer much is odd.
 _ENOUGH = 50
 
 

@@ -116,7 +116,7 @@ class State:
 
     @property
     def now(self) -> float:
-        """The present time, minus infinity before the first; the round where there is no clock."""
+        """The current time, minus infinity before the first; the round where there is no clock."""
         return self.clock.now if self.clock.matters else float(self.round)
 
     @property

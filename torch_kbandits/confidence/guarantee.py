@@ -1,4 +1,4 @@
-"""What a theorem says of a bandit: what is known of that, and what is said."""
+"""What a theorem guarantees of a bandit, which of its assumptions hold, and how that is reported."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ class CappedDictionary(DictionaryRule):
         max_size: the most points that the dictionary may have.
         when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
             for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
-        learns_residual: whether a full dictionary has the variance that is said above. With False it is the DTC one,
+        learns_residual: whether a full dictionary has the variance given above. With False it is the DTC one,
             at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
     Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
@@ -136,7 +136,7 @@ class CappedDictionary(DictionaryRule):
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')
         if self.when_full == "warn" and self not in _warned:
-            warnings.warn(f'{message}. This is said once; when_full="stop" silences it.', KernelBanditWarning, 3)
+            warnings.warn(f'{message}. This warning comes once; when_full="stop" silences it.', KernelBanditWarning, 3)
             _warned.add(self)
 
 

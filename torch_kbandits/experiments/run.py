@@ -172,7 +172,7 @@ def _called(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record
 
 
 def _rehearse(due: Sequence[Trial]) -> None:
-    """Build each algorithm on each environment once, so that what does not fit is said before anything runs."""
+    """Build each algorithm on each environment once, so that what does not fit is refused before anything runs."""
     problems: dict[str, Any] = {}
     firsts: dict[tuple[str, str], Trial] = {}
     for trial in due:

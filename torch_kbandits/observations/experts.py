@@ -93,7 +93,7 @@ class GuardedExpert:
         kind = re.split("[:,]", text)[0]
         if kind not in self._warned:
             self._warned.add(kind)
-            message = f"{text}. The rounds go on without its answers; this is said once for each kind of failure."
+            message = f"{text}. The rounds go on without its answers; this is reported once for each kind of failure."
             warnings.warn(message, ExpertWarning, stacklevel=7)
 
 

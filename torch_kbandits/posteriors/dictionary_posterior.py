@@ -97,7 +97,7 @@ class DictionaryPosterior(Posterior):
         follows: bool = False,
         full_at: int | None = None,
     ) -> Self:
-        """Return what is believed before any reward, with no dictionary; see ``ExactPosterior.of``."""
+        """Return the posterior before any reward, with no dictionary; see ``ExactPosterior.of``."""
         number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
         told, gaussian = Observations.none(example, number), Gaussian.prior(number)
         known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
@@ -224,7 +224,7 @@ class DictionaryPosterior(Posterior):
         prior = self.known.prior[place]
         rest, m = prior - z @ z, self.size
         if rest < -_NEGATIVE * abs(prior):
-            raise _RoundingError  # or the kernel is no covariance, which is said where all is computed afresh
+            raise _RoundingError  # or the kernel is no covariance, which is named where all is computed afresh
         least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
         if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
             return self._compacted()._extended(place)  # points that left span nearly all that is new

@@ -28,7 +28,7 @@ _LEAST = 0.01
 #: Of what a point tells, given the others, at least this share is left as it ages; else all is computed afresh.
 _KEPT = 1e-6
 
-#: What counts for less than so many plays tells nothing: its noise variance would overflow.
+#: Observations of less weight than this tell nothing: its noise variance would overflow.
 _LEAST_COUNT = 1e-100
 
 
@@ -53,7 +53,7 @@ class ExactPosterior(Posterior):
 
     @classmethod
     def of(cls, prior: Prior, example: Tensor, arms: Arms | None = None) -> Self:
-        """Return what is believed before any reward.
+        """Return the posterior before any reward.
 
         Args:
             prior: of the function.
@@ -82,12 +82,12 @@ class ExactPosterior(Posterior):
                 after = after._learned_one(int(place), told)
             if len(each) < len(places):
                 after = after._joined_together(new, told)
-        except NumericalError:  # rounding, or no covariance, which is said there
+        except NumericalError:  # rounding, or no covariance, which is named there
             return changed(self, told=told).refitted()
         return changed(after, told=told, num_changes=self.num_changes + len(places))._settled()._checked()
 
     def _learned_one(self, place: int, told: Observations) -> Self:
-        """Return the posterior once of a point counts what is said."""
+        """Return the posterior once one point has other observations."""
         noise, count, before = self.prior.noise, told.counts[place], self.told.counts[place]
         i, (mean, cov, _) = int(self.place_in_basis[place]), self.gaussian
         if i < 0:

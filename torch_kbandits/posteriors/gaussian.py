@@ -51,12 +51,12 @@ class Gaussian(NamedTuple):
 
     @classmethod
     def prior(cls, number: int) -> "Gaussian":
-        """Return what is believed of so many numbers in no coordinates."""
+        """Return the Gaussian of so many numbers in no coordinates."""
         return cls(np.empty((number, 0)), np.empty((0, 0)), 0.0)
 
     @classmethod
     def given(cls, features: Array, precisions: Array, sums: Array) -> "Gaussian":
-        """Return what is believed given observations of zᵀw, all at once. Cost: O(n m² + m³).
+        """Return the Gaussian given observations of zᵀw, all at once. Cost: O(n m² + m³).
 
         Args:
             features: z of each, (n, m).

@@ -209,7 +209,7 @@ class Posterior(ABC):
         told: what was told.
         basis: places of the points Z among those that are known, (m,).
         white: W, (m, m).
-        gaussian: what is believed of w.
+        gaussian: of w, given the rewards.
         arms: that follow; None for none.
         num_changes: of rank one since all was computed afresh.
         waiting: what the arms do not follow yet, so that all changes of a round are one pass.
@@ -224,7 +224,7 @@ class Posterior(ABC):
     num_changes: int
     waiting: Update
 
-    # ---------------------------------------------------------------- what is believed
+    # ---------------------------------------------------------------- moments
 
     @property
     def size(self) -> int:

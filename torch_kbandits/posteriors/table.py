@@ -313,7 +313,7 @@ class Table:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).
 
         Args:
-            gaussian: what is believed of the coordinates.
+            gaussian: of the coordinates.
             void: orthonormal directions that the dictionary does not span, (r, m).
         """
         features, known = self.features, (self.features.known, self.prior, self.expected)

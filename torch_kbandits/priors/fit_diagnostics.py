@@ -55,7 +55,7 @@ def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
     - A length scale at its upper bound, or so long that its columns explain nothing.
     - A noise at the least that a fit tries.
     - A kernel under which 20 rewards or more are hardly more probable than under noise alone, or whose variance is far
-      below the noise. Then nothing else is said.
+      below the noise. Then nothing else is reported.
 
     Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
     """

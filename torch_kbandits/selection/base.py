@@ -129,7 +129,7 @@ class FantasyPosterior(ABC):
             return offer.chosen(row if rows is None else rows[row])
 
     def add(self, point: Tensor, times: int = 1) -> None:
-        """Make a point (1, d) pending, as often as is said."""
+        """Make a point (1, d) pending, so many times."""
         self._add(point, times)
         points = point if times == 1 else point.expand(times, -1)
         self._pending = [*self._pending, points] if self.num_pending else [points]  # copies share the old list

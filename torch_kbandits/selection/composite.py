@@ -237,7 +237,7 @@ class EnsembleSurrogate(CompositeSurrogate):
 def _rate(part: Surrogate, width: Width) -> Tensor:
     """Return 2 β √(c I), 0-dim, by which the regret bound of GP-UCB grows with the root of its rounds."""
     noise, bound = part.regularization.double(), part.kernel_bound().double()
-    bound = bound.clamp_min(torch.finfo(torch.float64).tiny)  # where the function is known beforehand
+    bound = bound.clamp_min(torch.finfo(torch.float64).tiny)  # where the function is known
     constant = 2.0 * bound / (bound / noise).log1p()
     return (2.0 * width(part).double() * (constant * part.information_gain().double()).clamp_min(0.0).sqrt()).cpu()
 

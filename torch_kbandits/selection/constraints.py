@@ -65,7 +65,7 @@ class ConstrainedOutcome(OutcomePosterior):
 
     limit: Limit
     known: KnownSafe  # whatever is believed
-    is_trusted: bool  # whether the prior is given or was fitted; else what is believed says nothing yet
+    is_trusted: bool  # whether the prior is given or was fitted; else the posterior says nothing yet
 
     def excess(self, where: Where, *, surely: bool) -> Tensor:
         """Return by how much the worse bound, or else the better, is beyond the limit, in prior deviations, (n,)."""
@@ -170,10 +170,10 @@ class FailureStreak(NamedTuple):
 
 
 #: The streak of each point whose latest play failed, by its key.
-Streaks = Mapping[bytes, FailureStreak]
+FailureStreaks = Mapping[bytes, FailureStreak]
 
 
-def _followed(streaks: Streaks, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> Streaks:
+def _followed(streaks: FailureStreaks, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> FailureStreaks:
     """Return the streaks after more plays at points (q, d) that failed or did not, (q,), in rounds (q,)."""
     known = dict(streaks)
     for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds, strict=True):
@@ -199,8 +199,8 @@ class FeasibilityModel:
     surrogate: Surrogate  # of failures
     own_columns: int  # columns of points before what ``points`` know, of the time
     context_dim: int  # columns of points before the action
-    points: Streaks = field(default_factory=dict)  # without a time
-    actions: Streaks = field(default_factory=dict)  # whatever the context
+    points: FailureStreaks = field(default_factory=dict)  # without a time
+    actions: FailureStreaks = field(default_factory=dict)  # whatever the context
     round: int = 0  # the current one
     reach: Tensor | None = None  # by how much the same points may differ in each column of ``points``; None: not at all
     level: float = _LARGEST_PROBABILITY  # below which points are allowed

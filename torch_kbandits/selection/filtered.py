@@ -30,12 +30,12 @@ Array = NDArray[np.float64]
 
 _Words = tuple[Array, Array, Array, float, float, float, Array, NDArray[np.int64], Array]
 
-#: After so many rewards what is believed then is kept, from which late ones are learned.
+#: After so many rewards the posterior is kept, from which late ones are learned.
 _BETWEEN_MARKS = 32
 
 
 class _State(NamedTuple):
-    """What is believed of the arms at a time.
+    """The posterior of the arms at a time.
 
     Attributes:
         clock: the time of the latest reward, minus infinity before any.
@@ -304,7 +304,7 @@ class FilteredArms(Surrogate):
         return *now, start.clock, self._rate, self._noise, times, rows, rests
 
     def _conditioned(self, start: _State, after: _Plays) -> _State:
-        """Return what is believed after rewards, which are in order."""
+        """Return the posterior after rewards, which are in order."""
         covariance, deviation, gain = filter_loops.filtered(*self._words(start, after))
         if not math.isfinite(gain) or not np.isfinite(deviation).all():
             raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")

@@ -140,7 +140,7 @@ class BoxCube:
 
 @dataclass(frozen=True, eq=False)
 class SearchConfig:
-    """What is known beforehand of what may be played.
+    """What may be played, where that is the same in every round.
 
     Attributes:
         source: the arms, if these are always the same and follow the posterior.

@@ -13,7 +13,7 @@ from torch_kbandits.spaces import ParameterSpace
 #: Spaces of at most so many configurations are listed, if their encodings have no more numbers than so many.
 _LISTED, _NUMBERS = 4096, 2**22
 
-#: So many points of a design are looked at for one that was not tried.
+#: So many points of a design are tried for one that is new.
 _DRAWS = 32
 
 
