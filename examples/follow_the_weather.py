@@ -184,7 +184,7 @@ def report(record: Record) -> list[Any]:
 LOOKS = ((ORANGE, DASHED), (PURPLE, (0, (6, 1.5, 1, 1.5))), (BLUE, "solid"), (BLACK, (0, (2, 1))), (GREEN, (0, (8, 2))))
 #: Days over which what was prepared for is averaged, as are the temperatures.
 SMOOTH = 14
-#: How many days before the last one the first surrogate is shown: from December to July.
+#: How many days before the last one the first posterior is shown: from December to July.
 APART = 160
 
 
@@ -217,7 +217,7 @@ def draw(record: Record) -> Figure:
     figure = Figure(figsize=(12.5, 10.0), layout="constrained")
     panels = figure.subplot_mosaic("aa;bc")
     draw_regret(panels["a"], record)
-    draw_surrogates([panels["b"], panels["c"]], record)
+    draw_posteriors([panels["b"], panels["c"]], record)
     common.tidy([*panels.values()], "abc", plain=[panels["b"], panels["c"]])
     return figure
 
@@ -238,7 +238,7 @@ def draw_regret(axes: Axes, record: Record) -> None:
     below(axes, handles)
 
 
-def draw_surrogates(panels: Sequence[Axes], record: Record) -> None:
+def draw_posteriors(panels: Sequence[Axes], record: Record) -> None:
     """Draw what the memory that fades believes on two mornings of run 1, and what would have been true that day."""
     played, days = record["runs"][0]["policies"][FADING], record["settings"]["days"]
     X, Y = (torch.tensor(played[name], dtype=torch.float64) for name in ("prepared", "rewards"))

@@ -213,7 +213,7 @@ def run(seed: int, offers: int) -> Record:
         "one_price": fixed,
         "policies": played,
         "dictionary_size": len(learned.bandit.inducing_points),
-        "surrogate": believed(learned.bandit),
+        "posterior": believed(learned.bandit),
     }
 
 
@@ -279,11 +279,11 @@ def draw(record: Record) -> Figure:
     """Return four panels: regret, the margins of two travellers, and the prices learned beside the best ones."""
     figure = Figure(figsize=(12.5, 10.0), layout="constrained")
     (regret, curves), (learned, best) = figure.subplots(2, 2)
-    surrogate = record["runs"][0]["surrogate"]
+    posterior = record["runs"][0]["posterior"]
     draw_regret(regret, record["runs"])
-    draw_curves(curves, surrogate["curves"])
-    draw_prices(learned, surrogate, "learned", "Price learned in run 1, website")
-    draw_prices(best, surrogate, "best", "Best price, website")
+    draw_curves(curves, posterior["curves"])
+    draw_prices(learned, posterior, "learned", "Price learned in run 1, website")
+    draw_prices(best, posterior, "best", "Best price, website")
     common.tidy([regret, curves, learned, best], "abcd", plain=[learned, best])
     return figure
 
@@ -325,13 +325,13 @@ def draw_curves(axes: Axes, curves: list[Record]) -> None:
     below(axes, handles)
 
 
-def draw_prices(axes: Axes, surrogate: Record, which: str, title: str) -> None:
+def draw_prices(axes: Axes, posterior: Record, which: str, title: str) -> None:
     """Draw a price for each traveller who comes by the website."""
     step = PRICES[1] - PRICES[0]
-    shown = [p for p in PRICES if np.min(surrogate["best"]) - 2 * step <= p <= np.max(surrogate["best"]) + 2 * step]
+    shown = [p for p in PRICES if np.min(posterior["best"]) - 2 * step <= p <= np.max(posterior["best"]) + 2 * step]
     norm = BoundaryNorm([*(p - step / 2 for p in shown), shown[-1] + step / 2], 256)
     words: dict[str, Any] = {"cmap": "viridis", "norm": norm, "shading": "nearest"}
-    mesh = axes.pcolormesh(surrogate["fares"], surrogate["hours"], np.array(surrogate[which]), **words)
+    mesh = axes.pcolormesh(posterior["fares"], posterior["hours"], np.array(posterior[which]), **words)
     axes.figure.colorbar(mesh, ax=axes, label="price (€)", ticks=shown, spacing="proportional")
     axes.set(xscale="log", yscale="log", xlabel="price of the ticket (€)", ylabel="hours until the gate closes")
     for axis, ticks in ((axes.xaxis, (50, 100, 200, 400, 800)), (axes.yaxis, (1, 2, 4, 8))):

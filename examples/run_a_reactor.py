@@ -187,7 +187,7 @@ def operate(policy: Careful, around: Course, shown: Sequence[int] = ()) -> Recor
     Peaks and yields are expected ones, and seconds those of the policy itself, of the processor. At some batches what
     is believed of temperatures is noted.
     """
-    set_points, peaks, yields, surrogates, seconds = [], [], [], [], 0.0
+    set_points, peaks, yields, posteriors, seconds = [], [], [], [], 0.0
     for batch, (water, age) in enumerate(zip(around.water.tolist(), around.ages.tolist(), strict=True)):
         started = time.process_time()
         if batch == around.changed:
@@ -201,11 +201,11 @@ def operate(policy: Careful, around: Course, shown: Sequence[int] = ()) -> Recor
         yields.append(float(product(x, water, age)))
         if batch in shown and isinstance(policy, Learning):
             truth = temperature(SET_POINTS, WATER, age).tolist()
-            surrogates.append({"batch": batch, "bounds": policy.bounds(WATER).tolist(), "peaks": truth})
+            posteriors.append({"batch": batch, "bounds": policy.bounds(WATER).tolist(), "peaks": truth})
         started = time.process_time()
         policy.warmed(peaks[-1] + around.temperature_noise[batch])
         seconds += time.process_time() - started
-    return {"set_points": set_points, "peaks": peaks, "yields": yields, "seconds": seconds, "selection": surrogates}
+    return {"set_points": set_points, "peaks": peaks, "yields": yields, "seconds": seconds, "posteriors": posteriors}
 
 
 def run(seed: int, batches: int) -> Record:
@@ -214,9 +214,9 @@ def run(seed: int, batches: int) -> Record:
     around = course(batches, seed)
     shown = [round(share * (around.changed - 1)) for share in SHOWN]
     policies = {name: operate(make(seed), around, shown if name == SAFE else ()) for name, make in POLICIES.items()}
-    surrogates, *_ = [played.pop("selection") for played in policies.values()]
+    posteriors, *_ = [played.pop("posteriors") for played in policies.values()]
     best = [around.best(batch) for batch in range(batches)]
-    return {"seed": seed, "changed": around.changed, "best": best, "policies": policies, "selection": surrogates}
+    return {"seed": seed, "changed": around.changed, "best": best, "policies": policies, "posteriors": posteriors}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -308,9 +308,9 @@ def draw_yields(axes: Axes, record: Record) -> None:
 def draw_safe(axes: Axes, record: Record) -> None:
     """Draw what is surely below the limit for all that the bandit knows, early and late, and the true limit."""
     first, handles = record["runs"][0], []
-    for surrogate, colour in zip(first["selection"], (BLUE, ORANGE), strict=True):
+    for posterior, colour in zip(first["posteriors"], (BLUE, ORANGE), strict=True):
         surely, truly = (
-            np.reshape(surrogate[name], (len(FEEDS), len(JACKETS))).T - LIMIT for name in ("bounds", "peaks")
+            np.reshape(posterior[name], (len(FEEDS), len(JACKETS))).T - LIMIT for name in ("bounds", "peaks")
         )
         lowest = min(surely.min(), 0.0) - 1.0
         axes.contourf(FEEDS, JACKETS, surely, levels=[lowest, 0.0], colors=[colour], alpha=0.15)
@@ -321,7 +321,7 @@ def draw_safe(axes: Axes, record: Record) -> None:
             if excess.min() < 0.0 < excess.max():
                 words: dict[str, Any] = {"colors": [colour], "linewidths": 2.0, "linestyles": [style]}
                 axes.contour(FEEDS, JACKETS, excess, levels=[0.0], **words)
-            label = f"{what} {surrogate['batch']}"
+            label = f"{what} {posterior['batch']}"
             handles.append(Line2D([], [], color=colour, linewidth=2.0, linestyle=style, label=label))
     corner, size = OPERATORS.amin(0), OPERATORS.amax(0) - OPERATORS.amin(0)
     known: dict[str, Any] = {"facecolor": "none", "edgecolor": GREY, "linewidth": 0.8, "hatch": "//"}

@@ -239,12 +239,12 @@ def draw(record: Record) -> Figure:
     """Return four panels: the scores, what BKB believes, the held-out accuracies and the dictionary."""
     figure, runs = Figure(figsize=(12.5, 9.2)), record["runs"]
     margins = {"left": 0.125, "right": 0.97, "top": 0.96, "bottom": 0.09, "hspace": 0.38, "wspace": 0.24}
-    (scores, surrogate), (held_out, dictionary) = figure.subplots(2, 2, gridspec_kw=margins)
+    (scores, posterior), (held_out, dictionary) = figure.subplots(2, 2, gridspec_kw=margins)
     draw_scores(scores, runs[0])
-    draw_surrogate(surrogate, runs[0])
+    draw_posterior(posterior, runs[0])
     draw_held_out(held_out, runs)
     draw_dictionary(dictionary, runs)
-    common.tidy([scores, surrogate, held_out, dictionary], "abcd", plain=[surrogate])
+    common.tidy([scores, posterior, held_out, dictionary], "abcd", plain=[posterior])
     return figure
 
 
@@ -274,7 +274,7 @@ def draw_scores(axes: Axes, run: Record) -> None:
     below(axes, [*handles, line("expected of the recommendation", linewidth=1.4, linestyle=DASHED)], 3)
 
 
-def draw_surrogate(axes: Axes, run: Record) -> None:
+def draw_posterior(axes: Axes, run: Record) -> None:
     """Draw the posterior mean over two hyperparameters, with the points played and those in the dictionary."""
     shown, evaluations = run["posterior"]["slice"], run["searches"]["BKB"]
     (first, second), accuracy = shown["names"], np.array(shown["accuracy"])
@@ -289,7 +289,7 @@ def draw_surrogate(axes: Axes, run: Record) -> None:
     axes.plot(x[kept], y[kept], "o", markersize=5, color=BLUE, label="and in the dictionary", **style)
     axes.plot(x[best], y[best], "*", markersize=16, color="gold", label="recommended", **style)
     axes.set(xscale="log", yscale="log", xlabel=LABELS[first], ylabel=LABELS[second])
-    axes.set_title("BKB's surrogate after run 1, the rest as recommended")
+    axes.set_title("BKB's posterior after run 1, the rest as recommended")
     below(axes, axes.get_legend_handles_labels()[0], 3)
 
 

@@ -110,7 +110,7 @@ def test_personalise_prices(tmp_path, sized):
         assert 20 < played["most_open"] < 170 or tiny
     lost = {name: played["regret"][-1] for name, played in only["policies"].items()}
     assert lost["EK-UCB, traveller and price"] < 0.6 * lost["random prices"] or tiny
-    for curve in only["surrogate"]["curves"]:
+    for curve in only["posterior"]["curves"]:
         assert len(curve["mean"]) == len(curve["truth"]) == len(record["settings"]["prices"])
 
 
@@ -190,7 +190,7 @@ def test_run_a_reactor(tmp_path, sized):
     for name in ("safe limit", "safe limit, forgets nothing"):
         assert sum(peak > limit for peak in only["policies"][name]["peaks"]) <= 1
     assert max(only["policies"]["no limit"]["peaks"]) > limit
-    assert [surrogate["batch"] for surrogate in only["selection"]] == ([0, 5] if tiny else [0, 23])
+    assert [posterior["batch"] for posterior in only["posteriors"]] == ([0, 5] if tiny else [0, 23])
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ VALID = {
     "/tell": {"ids": [0, 1], "y": [0.5, 1.0], "time": 2, "outcomes": {"heat": [1.0, 2.0]}, "failed": False, "key": "t"},
     "/forget": {"actions": [[0.5, 0.5]], "context": [1.0], "all": True, "key": "f"},
     "/recommend": {"context": [0.5], "candidates": [[0.1]], "time": "2026-01-01"},
-    "/surrogate": {"points": [[0.5, 0.5], [0.25, 0.75]], "context": [0.5]},
+    "/posterior": {"points": [[0.5, 0.5], [0.25, 0.75]], "context": [0.5]},
 }
 WRONG = (
     None, True, -1, 0.5, 10**30, 10**400, -(10**18), 1e308, "", "x", "\ud800", "1", "2026-13-01",

@@ -47,7 +47,7 @@ def test_a_round_over_http(app, service):
     assert get(app, "/pending").json["ids"] == [0, 1]
     assert [post(app, "/tell", {"ids": [0], "y": 0.5}).json["already"] for _ in range(2)] == [False, True]
     assert post(app, "/recommend", b"").json["actions"] == asked.json["actions"][:1]
-    assert len(post(app, "/surrogate", {"points": asked.json["actions"]}).json["deviations"]) == 2
+    assert len(post(app, "/posterior", {"points": asked.json["actions"]}).json["deviations"]) == 2
     assert post(app, "/forget", {"all": True}).json == {"already": False}
     health = get(app, "/health").json
     assert (health["told"], health["pending"], health["latency"]["ask"]["count"]) == (1, 0, 2)

@@ -85,7 +85,7 @@ def test_who_sends_no_more_is_cut_off_or_makes_room_and_requests_in_a_row_are_an
 def test_who_reads_nothing_is_cut_off(port):
     body = json.dumps({"points": [[0.1, 0.2]] * 40_000}).encode()
     head = (
-        f"POST /surrogate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        f"POST /posterior HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

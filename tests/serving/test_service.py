@@ -232,7 +232,7 @@ REFUSED = {
         ({}, "Give ids, or actions"), ({"all": False}, '"all": true'), ({"all": True, "ids": [0]}, '"all": true'),
         ({"actions": [[0.5, 0.5]]}, "pending"),
     ],
-    "surrogate": [({}, "points is missing"), ({"points": [[0.5]]}, "2 columns")],
+    "posterior": [({}, "points is missing"), ({"points": [[0.5]]}, "2 columns")],
     "recommend": [({"q": 1}, "a field must be")],
     "restart": [({}, "operation must be")],
 }  # fmt: skip
@@ -260,7 +260,7 @@ def test_surrogate_and_recommendation_are_the_bandits_and_a_record_is_as_long_as
         assert service.journal.num_syncs == 2 * (number + 1)
     assert max(sizes) <= min(sizes) + 12  # digits of ids and of points
     found, posterior = (
-        service.answer("surrogate", {"points": ARMS[:5].tolist()}),
+        service.answer("posterior", {"points": ARMS[:5].tolist()}),
         service.bandit.model.posterior(ARMS[:5]),
     )
     assert found["means"] == pytest.approx(posterior.mean.flatten().tolist())
@@ -442,7 +442,7 @@ ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
 CRAFTED = {
     "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "null": b"null", "digits": b"9" * 5000,
-    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "surrogate"},
+    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "posterior"},
     "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []}, "NaN": ASK | {"points": [[None]]},
     "huge": ASK | {"points": [[10**400, 0]]}, "stages": ASK | {"stages": [[1e308, 1e308]]}, "ids": ASK | {"ids": [7]},
     "key": ASK | {"key": [1]}, "time": ASK | {"time": {}}, "no request": {"op": "tell", "key": None},

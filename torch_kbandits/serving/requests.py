@@ -24,7 +24,7 @@ _FIELDS = {
     "tell": ("ids", "actions", "context", "y", "time", "outcomes", "failed", "key"),
     "forget": ("ids", "actions", "context", "all", "key"),
     "recommend": ("context", "candidates", "time"),
-    "surrogate": ("points", "context"),
+    "posterior": ("points", "context"),
 }
 
 
@@ -88,7 +88,7 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         if q is not None and checks.positive_integer("q", q) > LARGEST_BATCH:
             raise InputError(f"q must be at most {LARGEST_BATCH:,} in a request, got {checks.shown(q)}.")
         return words | {"q": q}
-    if operation == "surrogate" and "points" not in words:
+    if operation == "posterior" and "points" not in words:
         raise InputError("points is missing: give a list of points, each a list of numbers.")
     if operation not in ("tell", "forget"):
         return words

@@ -87,7 +87,7 @@ class Service:
         """Return the answer to a request once all that it shows is on the disk; after an error nothing has changed.
 
         Args:
-            operation: "ask", "tell", "forget", "recommend", "surrogate", "pending", "health" or "metrics".
+            operation: "ask", "tell", "forget", "recommend", "posterior", "pending", "health" or "metrics".
             request: JSON: lists, objects with names, numbers, texts.
 
         Raises:

@@ -15,7 +15,7 @@ def _recommend(bandit: Bandit, words: Mapping[str, Any]) -> dict[str, Any]:
     return {"actions": plain(found if isinstance(found, Tensor) else [found])}
 
 
-def _surrogate(bandit: Bandit, words: Mapping[str, Any]) -> dict[str, Any]:
+def _posterior(bandit: Bandit, words: Mapping[str, Any]) -> dict[str, Any]:
     """Return posterior means and standard deviations of the function at points, in reward units."""
     found = moments(bandit, bandit.candidates.points(words["points"], words.get("context"), max(bandit.now, 0.0)))
     return {"means": found.mean.tolist(), "deviations": found.deviation.tolist()}
@@ -35,7 +35,7 @@ def _counts(bandit: Bandit) -> dict[str, Any]:
 #: By name.
 VIEWS: dict[str, Callable[[Bandit, Mapping[str, Any]], dict[str, Any]]] = {
     "recommend": _recommend,
-    "surrogate": _surrogate,
+    "posterior": _posterior,
     "pending": _pending,
     "health": lambda bandit, words: _counts(bandit) | {"bandit": plain(bandit.health().as_dict())},
     "metrics": lambda bandit, words: _counts(bandit) | {"bandit": bandit.health().to_prometheus()},
