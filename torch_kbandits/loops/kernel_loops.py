@@ -12,7 +12,10 @@ from torch_kbandits.loops.compiled import compiled, compiled_within
 
 Array = np.ndarray
 
-#: What stands before the weights.
+#: Of many points so many at a time, which stay in the fastest memory.
+_BLOCK = 1024
+
+#: What is before the weights.
 HEAD = 4
 
 #: Of s = Σ w² (x − x')²: exp(−s/2), exp(−r), (1 + r) exp(−r) and (1 + r + r²/3) exp(−r) for r = √s,
@@ -53,7 +56,7 @@ def exponentials(numbers: Array) -> None:
 
 @compiled_within
 def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
-    """Write the kernel of a point (d,) against points of columns (d, m) into a row (m,)."""
+    """Write the kernel of a point (d,) against the first m points of columns (d, M) into a row (m,)."""
     m = row.shape[0]
     s, product, polynomial = np.empty(m), np.empty(m), np.empty(m)
     for j in range(m):
@@ -114,21 +117,25 @@ def fill(formula: Array, x: Array, columns: Array, row: Array) -> None:
 
 
 @compiled
-def values(formula: Array, X: Array, Z: Array) -> Array:
-    """Return the kernel of points X (n, d) against points Z (m, d), (n, m)."""
-    n, m = X.shape[0], Z.shape[0]
-    is_wide = n <= m  # along the longer side, since what is done for each row takes its time
-    others, result, row = Z if is_wide else X, np.empty((n, m)), np.empty(max(n, m))
-    columns = np.empty((others.shape[1], others.shape[0]))
-    for j in range(others.shape[0]):
-        for c in range(others.shape[1]):
-            columns[c, j] = others[j, c]
-    for i in range(min(n, m)):
-        fill(formula, X[i] if is_wide else Z[i], columns, result[i] if is_wide else row)
-        if not is_wide:
-            for j in range(n):
-                result[j, i] = row[j]
-    return result
+def values(first: int, stop: int, formula: Array, few: Array, many: Array, out: Array, is_wide: bool) -> None:
+    """Write the kernel of a few points (f, d) against many (n, d), those of rows first … stop − 1, to out.
+
+    That is (f, n) if it is wide, else (n, f). What is done for each row takes its time, so rows are of many points.
+    """
+    row, columns = np.empty(_BLOCK), np.empty((many.shape[1], _BLOCK))
+    for start in range(first, stop, _BLOCK):
+        size = min(_BLOCK, stop - start)
+        for j in range(size):
+            for c in range(many.shape[1]):
+                columns[c, j] = many[start + j, c]
+        for i in range(few.shape[0]):
+            fill(formula, few[i], columns, row[:size])
+            if is_wide:
+                for j in range(size):
+                    out[i, start + j] = row[j]
+            else:
+                for j in range(size):
+                    out[start + j, i] = row[j]
 
 
 @compiled

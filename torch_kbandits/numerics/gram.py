@@ -14,11 +14,11 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 from torch_kbandits.loops import kernel_loops
-from torch_kbandits.loops.compiled import on_cpu_without_grad
+from torch_kbandits.loops.compiled import in_parts, on_cpu_without_grad
 from torch_kbandits.numerics.formulas import known_formula
 
-#: So many kernel values are computed by a loop at most: for more, PyTorch's threads pay.
-_MOST_VALUES = 2**18
+#: A kernel value takes as long as reading so many numbers.
+_COST = 16
 
 #: Of points within this distance from 0 none is tested, and one so many times as far from most is apart from them.
 _NEAR = _APART = 1e4
@@ -32,9 +32,8 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     others = X if other is None else other
     is_flat = X.dim() == others.dim() == 2
     known = known_formula(kernel, X.shape[-1]) if is_flat else None
-    if known is not None and X.shape[0] * others.shape[0] <= _MOST_VALUES and on_cpu_without_grad(X, others):
-        values = kernel_loops.values(known, as_array(X), as_array(others))
-        return torch.from_numpy(values).to(X.dtype)
+    if known is not None and on_cpu_without_grad(X, others):
+        return torch.from_numpy(_values(known, as_array(X), as_array(others))).to(X.dtype)
     # On a device it would wait.
     if is_flat and X.is_cpu and X.shape[0] > 1 and (apart := _apart(X)) is not None:
         values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
@@ -46,6 +45,14 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     if columns is not None:
         X, others = X[..., columns], others[..., columns]
     return _evaluated(kernel, X, others)
+
+
+def _values(formula: np.ndarray, X: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return kernel values of points (n, d) and others (m, d), (n, m), by loops over the longer side."""
+    out, is_wide = np.empty((len(X), len(others))), len(X) <= len(others)
+    few, many = (X, others) if is_wide else (others, X)
+    in_parts(kernel_loops.values, len(many), _COST * out.size, formula, few, many, out, is_wide)
+    return out
 
 
 def _apart(X: Tensor) -> Tensor | None:

@@ -30,7 +30,7 @@ _NEGATIVE = 1e-6
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: Of what a point adds to the dictionary at least this share is new to points that left; else these are left out.
+#: Of what a point adds to the dictionary at least this share is new to points that left; else all is computed afresh.
 _LEAST_NEW = 1e-4
 
 #: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
@@ -61,8 +61,8 @@ class DictionaryPosterior(Posterior):
     - A point that leaves the dictionary keeps its coordinate. The direction n that it alone spans, the projection of
       W eᵢ on what the dictionary spans, becomes one on which no rewards are projected: cov becomes that given nᵀw = 0,
       plus nnᵀ. To come back is the inverse, computed from the features of the points told.
-    - If more than half of the coordinates are of points that left, or these span one that joins, features are rotated
-      to coordinates of the dictionary alone.
+    - If more than half of the coordinates are of points that left, or these span nearly all that a new point would add,
+      all is computed afresh without them.
 
     Source: Calandriello et al., COLT 2019, §3.1. Differs: the paper computes all afresh in every round.
 
@@ -155,8 +155,9 @@ class DictionaryPosterior(Posterior):
         num_spanned = np.count_nonzero(self.place_in_basis == _SPANNED) - np.count_nonzero(at == _SPANNED)
         if not (len(joining) + len(back) + len(leaves) or num_spanned):
             return self
+        num_idle = self.size - len(places)
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
-        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16
+        is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places)
         try:
@@ -173,35 +174,9 @@ class DictionaryPosterior(Posterior):
         for i in back:
             after = after._activated(int(i), moves)
         after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
-        if 2 * len(after.void) > self.size + 8:
-            after = after._compacted()
         for place in joining:
             after = after._extended(int(place))
         return after
-
-    def _compacted(self) -> Self:
-        """Return the same in coordinates of the dictionary alone: rotated, so that nothing is computed of the kernel.
-
-        With QR of the coordinates of the dictionary's points these are Qᵀz, and W = R⁻ᵀ. Cost: O((A + u) m²).
-        """
-        settled, basis, at = self._settled(), self.basis[self.active], self.place_in_basis.copy()
-        rotation, factor = np.linalg.qr(self.inside(self.known.features.known[basis].T))
-        signs = np.sign(factor.diagonal())
-        rotation, factor = rotation * signs, factor * signs[:, None]
-        (mean, cov, log_det), number = self.gaussian, len(basis)
-        at[self.basis], at[basis] = -1, np.arange(number)
-        return changed(
-            settled,
-            basis=basis,
-            white=lower_inverse(np.ascontiguousarray(factor.T)),
-            gaussian=Gaussian(mean @ rotation, rotation.T @ cov @ rotation, log_det),
-            place_in_basis=at,
-            active=np.ones(number, np.bool_),
-            void=np.empty((0, number)),
-            errors=np.sqrt(np.square(rotation.T) @ np.square(self.errors)),
-            known=settled.known.rotated(rotation),
-            arms=None if settled.arms is None else settled.arms.rotated(rotation),
-        )
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
@@ -227,7 +202,7 @@ class DictionaryPosterior(Posterior):
             raise _RoundingError  # or the kernel is no covariance, which is named where all is computed afresh
         least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
         if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
-            return self._compacted()._extended(place)  # points that left span nearly all that is new
+            raise _RoundingError  # points that left span nearly all that is new
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
         if rest <= least:
             at = self.place_in_basis.copy()

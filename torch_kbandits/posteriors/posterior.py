@@ -171,10 +171,6 @@ class Arms:
         blocks = ((first, self._coordinates(block, points, white)) for first, block in self.blocks())
         return changed(self, table=changed(self.table, features=self.table.features.rewritten(len(white), blocks)))
 
-    def rotated(self, rotation: Array) -> Self:
-        """Return them in coordinates Qᵀz; see ``Table.rotated``."""
-        return changed(self, table=self.table.rotated(rotation))
-
     def _coordinates(self, block: Tensor, points: Tensor, white: Array) -> Any:
         with torch.no_grad():
             return self.steps.times(gram(self.kernel, block, points.to(block)), white.T)

@@ -319,11 +319,5 @@ class Table:
         features, known = self.features, (self.features.known, self.prior, self.expected)
         return self._with(features, *features.steps.refitted(gaussian, void, *known))
 
-    def rotated(self, rotation: Array) -> Self:
-        """Return the table in coordinates Qᵀz, of which moments do not depend, given Q (m, r). Cost: O(n m r)."""
-        features = self.features
-        block = features.products(rotation.T).T
-        return changed(self, features=features.rewritten(rotation.shape[1], [(0, block)]))
-
     def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
         return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)

@@ -64,7 +64,7 @@ class ConstrainedOutcome(OutcomePosterior):
     """A limit, and the posterior of its outcome."""
 
     limit: Limit
-    known: KnownSafe  # whatever is believed
+    known: KnownSafe  # whatever the posterior says
     is_trusted: bool  # whether the prior is given or was fitted; else the posterior says nothing yet
 
     def excess(self, where: Where, *, surely: bool) -> Tensor:

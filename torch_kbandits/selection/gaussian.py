@@ -85,7 +85,8 @@ class GaussianSurrogate(Surrogate):
         self.outcome: int | None = None
         self._outcomes = outcomes
         self.place, self._online = place, online
-        self._memory: Memory = Stationary() if memory is None else memory
+        #: Which observations count at a time, and with what noise.
+        self.memory: Memory = Stationary() if memory is None else memory
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
@@ -113,11 +114,6 @@ class GaussianSurrogate(Surrogate):
         return tensor if tensor.dtype == self._none.dtype else tensor.to(self._none.dtype)
 
     @property
-    def memory(self) -> Memory:
-        """Which observations count at a time, and with what noise."""
-        return self._memory
-
-    @property
     def learns_residual(self) -> bool:
         """Whether variances are those of ``learned_residual``."""
         return self.posterior.learns_residual
@@ -130,7 +126,7 @@ class GaussianSurrogate(Surrogate):
     @property
     def _order(self) -> Places:
         """Places of the played points that count, in the order in which they were first played."""
-        if isinstance(self._memory, Stationary):
+        if isinstance(self.memory, Stationary):
             return np.flatnonzero(self.posterior.told.counts)
         return in_order(array(self._counted.places))
 
@@ -194,7 +190,7 @@ class GaussianSurrogate(Surrogate):
     def noise(self) -> Tensor | None:
         """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
         weights = array(self._counted.weights)
-        if self._memory.keeps_noise and bool((weights == 1.0).all()):
+        if self.memory.keeps_noise and bool((weights == 1.0).all()):
             return None
         return self._values(self.posterior.prior.noise / weights)
 
@@ -249,7 +245,7 @@ class GaussianSurrogate(Surrogate):
 
     def at(self, now: float) -> Self:
         """Return the surrogate at a time, which is not before the current one; this one stays as it is."""
-        if now == self._now or isinstance(self._memory, Stationary):
+        if now == self._now or isinstance(self.memory, Stationary):
             return self
         other = self._copy()
         other._now = now
@@ -259,7 +255,7 @@ class GaussianSurrogate(Surrogate):
     def _weights(self, times: Array, now: float) -> Array:
         """Return how many fresh observations those of these times (n,) count for, (n,)."""
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
-        return (level / self._memory.noise(torch.from_numpy(times), now, level)).numpy()
+        return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
 
     def _weigh(self, weights: Array) -> None:
         """Give the observations other weights (n,), and forget those that have none."""
@@ -288,7 +284,7 @@ class GaussianSurrogate(Surrogate):
             other._numbers = self._numbers.with_rows(told.X)
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
         weights = np.ones(len(told.Y))
-        if not isinstance(self._memory, Stationary):
+        if not isinstance(self.memory, Stationary):
             every = self._weights(np.concatenate((array(self._counted.times), times)), self._now)
             before, weights = every[: len(self._counted)], every[len(self._counted) :]
             other._weigh(before)
@@ -346,7 +342,7 @@ class GaussianSurrogate(Surrogate):
         rests = Y - posterior.told.expected.tensor.numpy()[places]
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
             self.posterior = posterior.learned(*merged(places, weights, rests.T))
-        others = () if isinstance(self._memory, Stationary) else (rests, times, weights, places)
+        others = () if isinstance(self.memory, Stationary) else (rests, times, weights, places)
         self._counted = self._counted.followed(X, Y, *others)
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
@@ -378,7 +374,7 @@ class GaussianSurrogate(Surrogate):
             handed = self._dictionary.weights
             weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
             state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
-        if not isinstance(self._memory, Stationary):
+        if not isinstance(self.memory, Stationary):
             counting = told.counts[posterior.dictionary] > 0.0
             if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
                 posterior, state = self._pruned(posterior, state, rule, generator)
@@ -429,7 +425,7 @@ class GaussianSurrogate(Surrogate):
         """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
         times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
-        weights = np.ones(len(times)) if isinstance(self._memory, Stationary) else self._weights(times, self._now)
+        weights = np.ones(len(times)) if isinstance(self.memory, Stationary) else self._weights(times, self._now)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
@@ -439,8 +435,6 @@ class GaussianSurrogate(Surrogate):
             other.posterior = posterior.at_dictionary(np.unique(places))
         other._learn(told.X, self._numbers_told(told), times, weights, None, None)
         return other
-
-    # ---------------------------------------------------------------- draws
 
     @property
     def draws(self) -> PosteriorDraws:

@@ -53,7 +53,7 @@ class RemoteArms:
         return type(self)((*self.versions, new_version())[-len(changes) - 1 :], changes)
 
     followed, refitted = partialmethod(_after, "followed"), partialmethod(_after, "refitted")
-    rewritten, rotated = partialmethod(_after, "rewritten"), partialmethod(_after, "rotated")
+    rewritten = partialmethod(_after, "rewritten")
 
     def taken(self, before: Pending, *words: Any) -> Pending:
         """Return what points pending take once there is one more."""
