@@ -56,10 +56,7 @@ EXPLAINED = {
         f"{_PATHWISE}/test_prior_samplers.py::TestPriorSamplers::test_draw_kernel_feature_paths": _NOT_THE_PRIOR,
         f"{_PATHWISE}/test_update_strategies.py::TestPathwiseUpdates::test_gaussian_updates": _NOT_THE_PRIOR,
     },
-    "OnlineGP": {
-        **_EVERY,
-        f"{_ANALYTIC}::test_noisy_expected_improvement": _EXACT_COPY,
-    },
+    "OnlineGP": _EVERY,
 }
 
 pytestmark = [

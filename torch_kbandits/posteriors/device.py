@@ -49,16 +49,17 @@ class DeviceSteps(Steps):
 
     @override
     def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
-        rows, last, corners, scales, spans, steps = self.kept(*update)
-        mean, variance, spanned = moments
-        products, (n, m), joins = (rows.to(features.dtype) @ features.mT).double(), features.shape, len(corners)
+        rows, last, corners, *changes = update
+        (n, m), (mean, variance, spanned), joins = features.shape, moments, len(corners)
+        whitened = np.linalg.inv(np.tril(last[:joins], -1) + np.diag(corners))
+        rows, last, whitened, scales, spans, steps = self.kept(rows, last[joins:], whitened, *changes)
+        products = (rows.to(features.dtype) @ features.mT).double()
         if joins:
-            factor = torch.diag_embed(corners) + last[:joins].tril(-1)
-            new = torch.linalg.solve_triangular(factor, values - products[:joins], upper=False)
-            products = torch.addmm(products[joins:], last[joins:], new)
+            new = whitened @ (values - products[:joins])
+            products = torch.addmm(products[joins:], last, new)
             memory[:n, m : m + joins] = new.mT
         squares = products.square().mT
-        spanned = torch.addmv(spanned, squares, spans) if update[4].any() else spanned
+        spanned = torch.addmv(spanned, squares, spans) if changes[1].any() else spanned
         return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
 
     @override
