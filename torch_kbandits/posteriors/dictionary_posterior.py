@@ -30,9 +30,6 @@ _NEGATIVE = 1e-6
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
 
-#: Of what a point adds to the dictionary at least this share is new to points that left; else all is computed afresh.
-_LEAST_NEW = 1e-4
-
 #: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
 _WORST = 1e-8
 
@@ -61,8 +58,8 @@ class DictionaryPosterior(Posterior):
     - A point that leaves the dictionary keeps its coordinate. The direction n that it alone spans, the projection of
       W eᵢ on what the dictionary spans, becomes one on which no rewards are projected: cov becomes that given nᵀw = 0,
       plus nnᵀ. To come back is the inverse, computed from the features of the points told.
-    - If more than half of the coordinates are of points that left, or these span nearly all that a new point would add,
-      all is computed afresh without them.
+    - If more than half of the coordinates are of points that left, or these span one that joins, all is computed afresh
+      without them.
 
     Source: Calandriello et al., COLT 2019, §3.1. Differs: the paper computes all afresh in every round.
 
@@ -201,10 +198,10 @@ class DictionaryPosterior(Posterior):
         if rest < -_NEGATIVE * abs(prior):
             raise _RoundingError  # or the kernel is no covariance, which is named where all is computed afresh
         least = max(_ROUNDING * prior, _SHARE * self.prior.noise)
-        if len(self.void) and rest < max(least, _LEAST_NEW * (void := np.square(self.void @ z).sum())) and void > least:
-            raise _RoundingError  # points that left span nearly all that is new
         error = _EPS * math.sqrt(prior) + np.abs(self.errors) @ np.abs(z)
         if rest <= least:
+            if len(self.void) and np.square(self.void @ z).sum() > least:
+                raise _RoundingError  # points that left span it
             at = self.place_in_basis.copy()
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
@@ -242,8 +239,9 @@ class DictionaryPosterior(Posterior):
     def _retired(self, place: int, moves: list[Move]) -> Self:
         """Return the posterior once a point of the basis leaves the dictionary; its moves are added to a list."""
         n = self.white[:, place]
-        n = n - (self.void @ n) @ self.void
-        n = n / np.linalg.norm(n)
+        for _ in range(2):  # once leaves rounding of what it takes away
+            n = n - (self.void @ n) @ self.void
+            n = n / np.linalg.norm(n)
         row = gaussian_loops.product(self.gaussian.cov, n)
         spread = float(n @ row)
         if not 0.0 < spread < 1.0 / _LEAST:
