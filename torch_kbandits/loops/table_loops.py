@@ -12,6 +12,9 @@ Array = np.ndarray
 #: Points at a time, whose moments stay in the fastest memory.
 _BLOCK = 512
 
+#: The same where there are as many products as coordinates.
+_FEW = 64
+
 
 @compiled_within
 def multiply(first: int, stop: int, rows: Array, features: Array, out: Array, shift: int) -> None:
@@ -116,3 +119,40 @@ def follow(
             for k in range(steps.shape[0]):
                 for i in range(start, end):
                     mean[k, i] += steps[k, r] * p[joins + r, i - start]
+
+
+@compiled
+def refit(
+    first: int, stop: int, rows: Array, features: Array, prior: Array, mean: Array, variance: Array, spanned: Array
+) -> None:
+    """Compute variances (n,) and what is spanned of them (n,) afresh, and add to means (k, n), rows first … stop − 1.
+
+    Args:
+        first: row.
+        stop: the row after the last.
+        rows: the covariance of the coordinates, their means, and directions that are not spanned, (m + k + r, m).
+        features: (n, width), of which the first m columns count.
+        prior: prior variances, (n,).
+        mean: prior means.
+        variance: only written.
+        spanned: only written.
+    """
+    number, size, k = rows.shape[0], rows.shape[1], mean.shape[0]
+    p = np.zeros((number, _FEW))
+    for start in range(first, stop, _FEW):
+        end = min(start + _FEW, stop)
+        if size:
+            multiply(start, end, rows, features, p, start)
+        for i in range(start, end):
+            inside, left = 0.0, 0.0
+            for j in range(size):
+                value = features[i, j]
+                inside += value * value
+                left += p[j, i - start] * value
+            variance[i], spanned[i] = prior[i] - inside + left, inside
+        for row in range(k):
+            for i in range(start, end):
+                mean[row, i] += p[size + row, i - start]
+        for row in range(size + k, number):
+            for i in range(start, end):
+                spanned[i] -= p[row, i - start] * p[row, i - start]

@@ -64,9 +64,10 @@ class DeviceSteps(Steps):
 
     @override
     def refitted(
-        self, gaussian: Gaussian, void: Array, features: Tensor, prior: Tensor, expected: Tensor
+        self, gaussian: Gaussian, void: Array, memory: Tensor, prior: Tensor, expected: Tensor
     ) -> Sequence[Tensor]:
         weights, cov, directions = self.kept(gaussian.mean, gaussian.cov, void)
+        features = memory[:, : len(cov)]
         size, parts = points_at_a_time(self.device, 1, len(cov)), []
         for block, before, own in zip(*(features.split(size), prior.split(size), expected.split(size, 1)), strict=True):
             F = block.double()

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -64,8 +63,8 @@ class Steps(ABC):
         """
 
     @abstractmethod
-    def refitted(self, gaussian: Gaussian, void: Array, features: Any, prior: Any, expected: Any) -> Sequence[Any]:
-        """Return moments computed afresh, given prior variances and means. Cost: O(n m²)."""
+    def refitted(self, gaussian: Gaussian, void: Array, memory: Any, prior: Any, expected: Any) -> Sequence[Any]:
+        """Return moments computed afresh, given features (n, M), prior variances and means. Cost: O(n m²)."""
 
     @abstractmethod
     def bordered(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
@@ -93,7 +92,7 @@ class HostSteps(Steps):
 
     @override
     def times(self, values: Tensor, matrix: Array) -> Array:
-        return (values @ torch.from_numpy(np.ascontiguousarray(matrix)).to(values)).numpy()
+        return self.products(matrix.T, values.numpy()).T
 
     @override
     def products(self, rows: Array, memory: Array) -> Array:
@@ -115,14 +114,13 @@ class HostSteps(Steps):
 
     @override
     def refitted(
-        self, gaussian: Gaussian, void: Array, features: Array, prior: Array, expected: Array
+        self, gaussian: Gaussian, void: Array, memory: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
-        inside = np.einsum("ij,ij->i", features, features, dtype=np.float64)
-        doubles = torch.from_numpy(features.astype(np.float64, copy=False))
-        products = (doubles @ torch.from_numpy(gaussian.cov)).numpy()
-        left = np.einsum("ij,ij->i", products, features, dtype=np.float64)
-        spanned = inside - np.square(features @ void.T).sum(1) if len(void) else inside
-        return expected + gaussian.mean @ features.T, prior - inside + left, spanned
+        mean, variance, spanned = expected.copy(), np.empty_like(prior), np.empty_like(prior)
+        rows = np.concatenate((gaussian.cov, gaussian.mean, void))
+        words = rows, memory, np.ascontiguousarray(prior), mean, variance, spanned
+        in_parts(table_loops.refit, len(prior), _cost(rows, memory), *words)
+        return mean, variance, spanned
 
     @override
     def bordered(self, taken: Array, below: Array, column: Array, corner: float) -> Array:
@@ -316,8 +314,9 @@ class Table:
             gaussian: of the coordinates.
             void: orthonormal directions that the dictionary does not span, (r, m).
         """
-        features, known = self.features, (self.features.known, self.prior, self.expected)
-        return self._with(features, *features.steps.refitted(gaussian, void, *known))
+        features = self.features
+        words = features.memory[: features.rows], self.prior, self.expected
+        return self._with(features, *features.steps.refitted(gaussian, void, *words))
 
     def _with(self, features: Features, mean: Any, variance: Any, spanned: Any) -> Self:
         return changed(self, features=features, mean=mean, variance=variance, spanned=spanned)
