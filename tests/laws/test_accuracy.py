@@ -5,6 +5,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from gpytorch.kernels import Kernel
 from problems import rbf
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, FixedDictionary, algorithms
@@ -166,3 +167,27 @@ def test_a_hundred_thousand_rounds_with_a_window_leave_no_trace(kind):
         expected = oracles.dtc(dense, X, y, np.full(window, noise), Z, arms.numpy())
     assert np.abs(known.arm_mean()[0] - expected.mean).max() < 1e-10
     assert np.abs(known.arm_variance() - expected.variance).max() < 1e-10
+
+
+class Everywhere(Kernel):
+    """1 everywhere, all of which is one number in memory."""
+
+    has_lengthscale = False
+
+    def forward(self, x1, x2, diag=False, **params):
+        """Return the values of points, (n, m) or (n,)."""
+        one = torch.ones((), dtype=x1.dtype)
+        return one.expand(x1.shape[-2]) if diag else one.expand(x1.shape[-2], x2.shape[-2])
+
+
+def test_kernel_values_that_share_memory_are_not_written_to():
+    prior, arms = Prior.of(Everywhere(), 0.1), torch.rand(700, 2, dtype=torch.float64)
+    following = FollowingArms.of(
+        lambda: [(0, arms)], prior.kernel, arms, prior.variance(arms), prior.expected(arms), HOST
+    )
+    known = ExactPosterior.of(prior, arms[:0], following)
+    for row in range(6):
+        known, places = known.knowing(arms[row, None])
+        known = known.learned(places, np.ones(1), np.ones((1, 1)))
+    assert np.abs(known.arm_mean() - 6.0 / 6.1).max() < 1e-12
+    assert np.abs(known.arm_variance() - (1.0 - 6.0 / 6.1)).max() < 1e-12

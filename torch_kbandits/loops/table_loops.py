@@ -81,7 +81,7 @@ def follow(
         first: row.
         stop: the row after the last.
         rows: of the changes, (c + r, m), of the dtype of the features; first those of the c new columns.
-        columns: kernel values of the points of the new columns, (c, n); the new ones are written there, too.
+        columns: kernel values of the points of the new columns, (c, n).
         last: what each row has for the new columns, (c + r, c).
         corners: what the new columns are divided by, (c,).
         scales: by how much of the square of a product variances change, (r,).
@@ -93,7 +93,7 @@ def follow(
         spanned: (n,).
     """
     number, size, joins = rows.shape[0], rows.shape[1], columns.shape[0]
-    p = np.zeros((number, _BLOCK))
+    p, new = np.zeros((number, _BLOCK)), np.empty((joins, _BLOCK))
     for start in range(first, stop, _BLOCK):
         end = min(start + _BLOCK, stop)
         if size:
@@ -101,17 +101,19 @@ def follow(
         else:
             p.fill(0.0)
         for c in range(joins):
-            for b in range(c):
-                for i in range(start, end):
-                    columns[c, i] -= last[c, b] * columns[b, i]
             for i in range(start, end):
-                columns[c, i] = (columns[c, i] - p[c, i - start]) / corners[c]
-                features[i, size + c] = columns[c, i]
+                new[c, i - start] = columns[c, i] - p[c, i - start]
+            for b in range(c):
+                for i in range(end - start):
+                    new[c, i] -= last[c, b] * new[b, i]
+            for i in range(start, end):
+                new[c, i - start] /= corners[c]
+                features[i, size + c] = new[c, i - start]
         for r in range(scales.shape[0]):
             for c in range(joins):
                 if last[joins + r, c] != 0.0:
-                    for i in range(start, end):
-                        p[joins + r, i - start] += last[joins + r, c] * columns[c, i]
+                    for i in range(end - start):
+                        p[joins + r, i] += last[joins + r, c] * new[c, i]
             for i in range(start, end):
                 square = p[joins + r, i - start] * p[joins + r, i - start]
                 variance[i] += scales[r] * square

@@ -30,7 +30,7 @@ from torch_kbandits.selection import EnsembleSurrogate, Surrogate
 STATE_FORMAT = 7
 #: Letters of a setting that the message of an error shows.
 _LONGEST_SETTING = 200
-#: Pieces that are told from others by words of their own, or that no choice depends on.
+#: Parts that are told from others by words of their own, or that no choice depends on.
 _APART = ("candidates", "theory", "noise_scale")
 
 
