@@ -283,15 +283,6 @@ def precise_times(times: Tensor) -> None:
         )
 
 
-def own_numbers(name: str, value: Any) -> Tensor:
-    """Return ``value`` if it is a tensor with a place in memory for each of its numbers, not expanded from fewer."""
-    instance(name, value, Tensor, "a torch tensor")
-    in_memory(name, value)
-    if value.nbytes > value.untyped_storage().nbytes():
-        raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
-    return value
-
-
 def finite(name: str, value: Tensor) -> Tensor:
     """Return ``value`` if no entry is NaN or infinite."""
     if not all_finite(value):

@@ -104,8 +104,6 @@ class GaussianSurrogate(Surrogate):
         self._rule_memory: dict[Any, Any] = {}
         self._prior_draws: PriorDraws | None = None
 
-    # ---------------------------------------------------------------- what is known
-
     def _number(self, value: float) -> Tensor:
         return self.regularization.new_tensor(value)
 
