@@ -84,7 +84,7 @@ class ExactPosterior(Posterior):
                 after = after._joined_together(new, told)
         except NumericalError:  # rounding, or no covariance, which is named there
             return changed(self, told=told).refitted()
-        return changed(after, told=told, num_changes=self.num_changes + len(places))._settled()._checked()
+        return after._settled(told=told, num_changes=self.num_changes + len(places))
 
     def _learned_one(self, place: int, told: Observations) -> Self:
         """Return the posterior once one point has other observations."""
@@ -92,9 +92,10 @@ class ExactPosterior(Posterior):
         i, (mean, cov, _) = int(self.place_in_basis[place]), self.gaussian
         if i < 0:
             return self._joined(place, told) if count else self
-        q = self.white[:, i].copy()
-        row = q - gaussian_loops.product(cov, q)
-        own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
+        q, row, alpha = self.white[:, i].copy(), np.empty(self.size), np.empty(len(mean))
+        gaussian_loops.observed(mean, cov, q, row, alpha)
+        row = q - row
+        own = float(q @ row)  # of (K + S)⁻¹, and alpha of that times the rewards
         delta, at = noise / count - noise / before if count else math.inf, self.place_in_basis
         share = 1.0 + delta * own
         leaves = not _LEAST < share < math.inf

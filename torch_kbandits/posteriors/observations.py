@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.rows import RowIndex, Rows, row_keys
 from torch_kbandits.numerics.shallow import changed
 
@@ -96,12 +97,9 @@ class Observations:
             counts: (q,).
             sums: (k, q).
         """
-        before, totals = self.counts.copy(), self.sums.copy()
-        before[places] += counts
-        totals[:, places] += sums
-        gone = places[before[places] <= 1e-12 * np.maximum(np.abs(counts), 1e-300)]
-        before[gone], totals[:, gone] = 0.0, 0.0
-        return changed(self, counts=before, sums=totals)
+        after = changed(self, counts=self.counts.copy(), sums=self.sums.copy())
+        gaussian_loops.count(places, counts, sums, after.counts, after.sums)
+        return after
 
     def kept(self, which: NDArray[np.bool_]) -> tuple[Self, Places]:
         """Return some of them, (u,) bool, in order, and where each of them stands then, (u,)."""

@@ -158,9 +158,10 @@ class Arms:
             column = column - (1.0 - root * self.roots()) * self.less(point, inside)
         return self.steps.bordered(before, below, column, corner)
 
-    def followed(self, update: Update, points: Tensor) -> Self:
-        """Return them after an update, given the points (c, d) of new coordinates. Cost: one read of the features."""
-        return changed(self, table=self.table.followed(update, lambda: self.values(points)))
+    def followed(self, update: Update, known: Tensor) -> Self:
+        """Return them after an update, given the points (u, d) that are known. Cost: one read of the features."""
+        new = [column.place for column in update.columns]
+        return changed(self, table=self.table.followed(update, self.values(known[new]) if new else None))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return them with moments computed afresh from their features; see ``Table.refitted``."""
@@ -382,13 +383,12 @@ class Posterior(ABC):
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det
 
-    def _settled(self) -> Self:
-        """Return the posterior once the arms followed all changes, in one pass."""
-        waiting, arms, points = self.waiting, self.arms, self.told.points
+    def _settled(self, **changes: Any) -> Self:
+        """Return the posterior, changed, once the arms followed all that they wait for, in one pass."""
+        waiting, arms = self.waiting, self.arms
         if arms is not None and waiting.moves:
-            places = [column.place for column in waiting.columns]
-            arms = arms.followed(waiting, points[places] if places else points[:0])
-        return changed(self, arms=arms, waiting=NO_UPDATE)
+            arms = arms.followed(waiting, self.told.points)
+        return changed(self, arms=arms, waiting=NO_UPDATE, **changes)._checked()
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.
