@@ -40,6 +40,11 @@ class Rows:
             self._shown = part if isinstance(part, Tensor) else torch.from_numpy(part)
         return self._shown
 
+    @property
+    def array(self) -> np.ndarray:
+        """The same as an array, of rows on a CPU."""
+        return self._buffer[: self._number] if isinstance(self._buffer, np.ndarray) else self.tensor.numpy()
+
     def followed(self, new: Tensor | np.ndarray) -> Self:
         """Return these rows and new ones (k, ...) after them. Cost: O(k) numbers on average."""
         first, number = self._number, self._number + new.shape[0]

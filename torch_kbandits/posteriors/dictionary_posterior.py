@@ -104,7 +104,7 @@ class DictionaryPosterior(Posterior):
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, known, number = self.coordinates(X).T, self.known, len(X)
-        prior, expected = after.told.prior.tensor.numpy(), after.told.expected.tensor.numpy().T
+        prior, expected = after.told.prior.array, after.told.expected.array.T
         moments = known.mean, known.variance, known.spanned
         if self.follows:
             expected = np.ascontiguousarray(expected)
@@ -288,6 +288,7 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- telling
 
+    @np.errstate(all="ignore")  # it is looked at whether all is finite
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
         """Return the posterior once more counts of some points, or less; the dictionary stays."""
         told, noise = self.told.told(places, counts, sums), self.prior.noise

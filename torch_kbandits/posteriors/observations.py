@@ -109,8 +109,8 @@ class Observations:
             self,
             rows=Rows(points),
             index=RowIndex.of({key: number for number, key in enumerate(row_keys(points))}),
-            prior=Rows(self.prior.tensor.numpy()[places]),
-            expected=Rows(self.expected.tensor.numpy()[places]),
+            prior=Rows(self.prior.array[places]),
+            expected=Rows(self.expected.array[places]),
             counts=self.counts[places],
             sums=self.sums[:, places],
         ), moved

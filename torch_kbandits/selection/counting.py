@@ -55,13 +55,8 @@ class Counting:
     def kept(self, which: NDArray[Any], weights: Array) -> Self:
         """Return some of these, with other weights."""
         X = Rows(self.X.tensor[torch.from_numpy(which)])
-        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
+        Y, rests, times, places = (Rows(rows.array[which]) for rows in (self.Y, self.rests, self.times, self.places))
         return type(self)(X, Y, rests, times, Rows(weights), places)
-
-
-def array(rows: Rows) -> Array:
-    """Return rows as an array."""
-    return rows.tensor.numpy()
 
 
 def in_order(places: Places) -> Places:
