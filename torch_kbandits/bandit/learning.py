@@ -189,16 +189,16 @@ def _with_rewards(
         starts_anew = forgot or after.spec.prior is not state.spec.prior
         after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
         return relearned(config, after)
-    surrogate = state.told
+    surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
         generator = config.dictionary_generator(state.ledger.num_learned)
-        surrogate = surrogate.learned(counted, config.dictionary, generator)
-    now = after.clock.now
-    failures = state.failures
+        surrogate = surrogate.learned(counted, config.dictionary, generator, now)
+    else:
+        surrogate = surrogate.at(now)
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(config, failures, ledger, told, state.spec, now)
-    return changed(after, told=surrogate.at(now), predictions=judged, failures=failures)
+    return changed(after, told=surrogate, predictions=judged, failures=failures)
 
 
 def _predicted(

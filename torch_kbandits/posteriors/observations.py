@@ -118,7 +118,7 @@ class Observations:
 
 def merged(places: Places, weights: Array, values: Array) -> tuple[Places, Array, Array]:
     """Return each place once, (u,), with the sum of its weights, (u,), and of weights times values (k, q), (k, u)."""
-    if len(places) == 1:
+    if len(places) == 1 or len(set(places.tolist())) == len(places):
         return places, weights, weights * values
     each, number = np.unique(places, return_inverse=True)
     totals = [np.bincount(number, weights * row, len(each)) for row in values]

@@ -72,10 +72,10 @@ class Prior:
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
         values = np.zeros((len(self.means), X.shape[0]))
-        for row, mean in zip(values, self.means, strict=True):
+        for number, mean in enumerate(self.means):
             if mean is not None:
                 with torch.no_grad():
-                    row[:] = prior_mean(mean, X).double().numpy()
+                    values[number] = prior_mean(mean, X).double().numpy()
         return values
 
 

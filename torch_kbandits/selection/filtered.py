@@ -236,7 +236,13 @@ class FilteredArms(Surrogate):
         """Return this surrogate: points say of what time they are."""
         return self
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def learned(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        told: History,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+        until: float | None = None,
+    ) -> Surrogate:
         """Return the surrogate conditioned on more rewards: the joint one if one of them is of a point that is no arm.
 
         Cost: O(q A²) for q rewards in the order of their times.
@@ -244,9 +250,10 @@ class FilteredArms(Surrogate):
         rows = self._rows_of(told.X)
         if rows is None:
             now = max(self._state.clock, float(told.X[:, 0].max()))
-            return self.joint.at(now).learned(told, rule, generator)
+            return self.joint.at(now).learned(told, rule, generator, until)
         rests = told.Y.double() if self.prior_mean is None else told.Y - self._expected(told.X)
-        return self._learned(_Plays(told.X, told.Y, rows, rests))
+        after = self._learned(_Plays(told.X, told.Y, rows, rests))
+        return after if until is None else after.at(until)
 
     def restored(self, told: History, dictionary: Selection) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the empty surrogate conditioned on a whole history."""

@@ -33,6 +33,12 @@ from torch_kbandits.selection.search import BoxSearch, SearchConfig
 
 Array = NDArray[Any]
 
+Rule, Generator = DictionaryRule | None, torch.Generator | None
+
+#: Places of known points (n,), weights (n,) of what is told of them or taken back, and that less its prior mean (n, k).
+Statistics = tuple[Places, Array, Array]
+NOTHING: Statistics = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))
+
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
 
@@ -248,7 +254,7 @@ class GaussianSurrogate(Surrogate):
             return self
         other = self._copy()
         other._now = now
-        other._weigh(self._weights(self._counted.times.array, now))
+        other._learn(*other._weigh(self._weights(self._counted.times.array, now)))
         return other
 
     def _weights(self, times: Array, now: float) -> Array:
@@ -256,42 +262,55 @@ class GaussianSurrogate(Surrogate):
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
         return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
 
-    def _weigh(self, weights: Array) -> None:
-        """Give the observations other weights (n,), and forget those that have none."""
-        before, counted = self._counted.weights.array, self._counted
+    def _weigh(self, weights: Array) -> Statistics:
+        """Give the observations other weights (n,), and return what is still to be taken back: of those without any."""
+        counted, before = self._counted, self._counted.weights.array
         if np.array_equal(weights, before):
-            return
-        kept = weights > 0.0
+            return NOTHING
+        kept, less = weights > 0.0, NOTHING
         places, rests = counted.places.array, counted.rests.array
         if np.array_equal(weights[kept], before[kept]):
             gone = ~kept
-            less = merged(places[gone], -before[gone], rests[gone].T)
-            self.posterior = self.posterior.learned(*less)
+            less = places[gone], -before[gone], rests[gone]
         else:
             self.posterior = self.posterior.reweighted(*totals(places, weights, rests, len(self.posterior.told)))
-        self._counted = counted.kept(kept, weights[kept]) if not kept.all() else replace(counted, weights=Rows(weights))
-        if len(told := self.posterior.told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            counted = replace(counted, weights=Rows(weights))
+        self._counted = counted.kept(kept)
+        return less
+
+    def _learn(self, places: Places, weights: Array, rests: Array) -> None:
+        """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or take it back."""
+        if len(places):
+            self.posterior = self.posterior.learned(*merged(places, weights, rests.T))
+        counts = self.posterior.told.counts
+        if not self._is_stationary and len(counts) > _MANY and 4 * np.count_nonzero(counts) < len(counts):
             self.posterior, moved = self.posterior.without_forgotten()
             self._counted = replace(self._counted, places=Rows(moved[self._counted.places.array]))
 
     # ---------------------------------------------------------------- learning
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the surrogate conditioned on more rewards, made now if they have no times."""
-        other = self._copy()
+    def learned(self, told: History, rule: Rule, generator: Generator, until: float | None = None) -> Self:
+        """Return the surrogate conditioned on more rewards, made now if they have no times; see ``Surrogate``.
+
+        What no longer counts at the later time is taken back together with it, unless a rule has to choose before.
+        """
+        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), NOTHING
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
-        weights = None
-        if not self._is_stationary:
-            times = self._times_of(told)
-            every = self._weights(np.concatenate((self._counted.times.array, times)), self._now)
-            other._weigh(every[: len(self._counted)])
-            weights = every[len(self._counted) :]
-        other._learn(told, weights, rule, generator)
-        return other
+        if times is not None:
+            other._now = self._now if rule is not None or until is None else until
+            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now)
+            weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
+            if rule is not None:
+                other._learn(*gone)
+                gone = NOTHING
+        other._tell(told, times, weights, rule, generator, gone)
+        return other if until is None else other.at(until)
 
-    def _times_of(self, told: History) -> Array:
-        """Return when rewards were made, (q,): now if nobody says when."""
+    def _times_of(self, told: History) -> Array | None:
+        """Return when rewards were made, (q,): now if nobody says when; None where it does not matter."""
+        if self._is_stationary:
+            return None
         return np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
 
     def _numbers_told(self, told: History) -> Array:
@@ -302,18 +321,16 @@ class GaussianSurrogate(Surrogate):
         measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
         return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
 
-    def _learn(
-        self, told: History, weights: Array | None, rule: DictionaryRule | None, generator: torch.Generator | None
+    def _tell(
+        self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: Statistics
     ) -> None:
-        """Condition on what was told; its weights (q,) are 0 of what does not count, and None if all is fresh."""
-        X, Y, times = told.X, self._numbers_told(told), None
-        if weights is not None:
-            times, counts = self._times_of(told), weights > 0.0
-            if not counts.all():
-                if not counts.any():
-                    return
-                X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
-        weights = np.ones(len(Y)) if weights is None else weights
+        """Condition on what was told, of which that of weight 0 does not count, and take back what is gone."""
+        X, Y = told.X, self._numbers_told(told)
+        if times is not None and not (counts := weights > 0.0).all():
+            X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
+        if not len(Y):
+            self._learn(*gone)
+            return
         selection = None
         if self.place.source is not None:
             self.place.source.verify()
@@ -326,10 +343,10 @@ class GaussianSurrogate(Surrogate):
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
                 posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False)
-        self._condition(posterior, X, Y, (times, weights, places), selection)
+        self._condition(posterior, X, Y, (times, weights, places), selection, gone)
 
     def _condition(
-        self, posterior: Any, X: Tensor, Y: Array, counting: tuple[Any, Array, Array], selection: Selection | None
+        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: Statistics
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
         times, weights, places = counting
@@ -339,9 +356,10 @@ class GaussianSurrogate(Surrogate):
                 posterior = posterior.at_dictionary(np.unique(dictionary), settles=False)
             self._dictionary = selection
         rests = Y - posterior.told.expected.array[places]
-        self.posterior = posterior.learned(*merged(places, weights, rests.T))
+        self.posterior, news = posterior, (places, weights, rests)
         others = () if self._is_stationary else (rests, times, weights, places)
         self._counted = self._counted.followed(X, Y, *others)
+        self._learn(*(news if gone is NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
@@ -363,7 +381,7 @@ class GaussianSurrogate(Surrogate):
         )
 
     def _updated(
-        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: torch.Generator | None
+        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: Generator
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
         state, told = self._online_state, posterior.told
@@ -384,7 +402,7 @@ class GaussianSurrogate(Surrogate):
         return posterior
 
     def _pruned(
-        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: torch.Generator | None
+        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: Generator
     ) -> tuple[DictionaryPosterior, OnlineState]:
         """Return a posterior at the points of its dictionary that count; all that count are offered again.
 
@@ -413,16 +431,18 @@ class GaussianSurrogate(Surrogate):
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
         times = np.full(len(weights), self._now)
-        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places), selection)
+        counting = times, weights, places
+        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, NOTHING)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
-        other._counted = other._counted.kept(last, other._counted.weights.array[last])
+        other._counted = other._counted.at(last)
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
-        weights = None if self._is_stationary else self._weights(self._times_of(told), self._now)
+        times = self._times_of(told)
+        weights = np.ones(len(told.Y)) if times is None else self._weights(times, self._now)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
@@ -430,7 +450,7 @@ class GaussianSurrogate(Surrogate):
             posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
             posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
-        other._learn(told, weights, None, None)
+        other._tell(told, times, weights, None, None, NOTHING)
         return other
 
     @property
