@@ -1,4 +1,7 @@
-"""Arms on a device: the same choices as on the CPU, and few launches, bytes and synchronisations. No GPU is needed."""
+"""Arms on a device: the same choices as on the CPU, and few launches, bytes and synchronisations.
+
+No GPU is needed: a class of tensors stands for one. Where there is one it is asked as well.
+"""
 
 from dataclasses import replace
 
@@ -80,6 +83,25 @@ def test_bandits_choose_as_on_the_cpu(case, dtype):
     with there:
         found = played(case, arms.to(there.device))
     assert torch.equal(found, played(case, arms))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("case", CASES)
+def test_bandits_choose_on_a_gpu_as_on_the_cpu(case):
+    assert torch.equal(played(case, ARMS.cuda()), played(case, ARMS))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_gpu_chooses_in_single_precision_is_as_good(case):
+    """Rounding differs, so that bandits told the same may choose differently, but nothing worse by more than that."""
+    here, there = CASES[case](ARMS.float()), CASES[case](ARMS.float().cuda())
+    for x in ARMS.float()[torch.randperm(60, generator=torch.Generator().manual_seed(0))[:20]].split(1):
+        measured = {"heat": heat(x)} if here.outcomes else None
+        here.tell(x, reward(x).float(), outcomes=measured)
+        there.tell(x.cuda(), reward(x).float(), outcomes=measured)
+    value, best = (here.acquisition()(bandit.ask(remember=False).cpu().unsqueeze(0)) for bandit in (there, here))
+    torch.testing.assert_close(value, best, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
