@@ -193,7 +193,7 @@ class Features:
 
     def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
         """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
-        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
+        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 8) // _BLOCK + 1))
         for first, block in blocks:
             fresh[first : first + len(block), :columns] = block
         return type(self)(fresh, self.rows, columns, self.steps)
@@ -203,7 +203,7 @@ class Features:
         (n, m), after = self.shape, self.columns + number
         memory, taken = self.memory, self._taken
         if taken != [n, m] or after > memory.shape[1]:
-            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 2 + number) // _BLOCK + 1)), [n, m]
+            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 8 + number) // _BLOCK + 1)), [n, m]
         return self._after(memory, taken, n, after)
 
     def with_rows(self, new: np.ndarray) -> Self:
