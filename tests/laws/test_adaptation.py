@@ -377,19 +377,13 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
 
 NAN = math.nan
 BAD = [
-    *((lambda p=p: ResidualTrigger(p), "false_alarm_probability") for p in (0.0, 1.0, NAN, -0.1)),
-    (lambda: CumulatedTrigger(1.0), "false_alarm_probability"),
-    (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
     (lambda: make(trigger=0.1), "trigger must be RestartTrigger or None"),
     *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
-    (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
-    *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
     *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
     (lambda: over_bandits(shares_history=1), "shares_history"),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
-    *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
     (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),
 ]
 

@@ -170,7 +170,6 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         (lambda: bandit.ask(candidates=torch.zeros(2, 10, dtype=DOUBLE)), "leave out candidates"),
         (lambda: kb.Configurations(kb.ParameterSpace({"x": kb.Categorical([1])})), "nothing to choose"),
         (lambda: make(context_dim=1, kernel=rbf(0.7)).ask(), "context is missing"),
-        (lambda: kb.UnitCube(0), "dimension"),
         (lambda: kb.UnitCube(2, continuous=[2]), "coordinates from 0 to 1"),
         (lambda: other.load_state_dict(limited.state_dict()), r"candidates\.parameters"),
         (lambda: kb.Bandit.load(tmp_path / "limited"), "into"),  # it has functions

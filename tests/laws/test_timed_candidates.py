@@ -185,9 +185,6 @@ OWN = SpaceTimeKernel(rbf(0.15), ForgettingKernel(0.01))
 CHOSEN = {"candidates": ARMS} | WORDS
 DAILY = {"candidates": Timed(kb.Arms(LINE)), "beta": 1.0, "seed": 0}
 WRONG = [
-    (lambda: TemporalPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
-    (lambda: TemporalPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
-    (lambda: Timed(ARMS), "candidates must be"),
     (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
     (lambda: make(kb.Arms(ARMS), batches=StayRule()), "other actions or a time"),
