@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
@@ -90,16 +90,6 @@ def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(c
         assert difference(after, before) > 1e-3
         for other in copies:
             assert difference(other(T.unsqueeze(-2)), before) < 1e-9
-
-
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("kind", ["nystrom", "single"])
-def test_maximize_is_that_of_botorch(maximize, kind):
-    model = MODELS[kind]()
-    expected = UpperConfidenceBound(model, beta=4.0, maximize=maximize)(T.unsqueeze(-2))
-    arguments = get_acqf_input_constructor(kb.KernelUCB)(model=model, beta=2.0, maximize=maximize)
-    for ours in (kb.KernelUCB(model, beta=2.0, maximize=maximize), kb.KernelUCB(**arguments)):
-        assert difference(ours(T.unsqueeze(-2)), expected) < 1e-12
 
 
 def test_draws_have_no_gradient_and_what_is_missing_is_named():
