@@ -121,9 +121,11 @@ def test_a_search_finds_more_than_thousands_of_points_drawn_at_random(rule, memo
     bandit.mark_pending(LIMITED.decode(LIMITED.sample(2, torch.Generator().manual_seed(7))))
     function, points = bandit.acquisition(), LIMITED.sample(3000, torch.Generator().manual_seed(1))
     with torch.no_grad():
-        reached = float(function(LIMITED.encode(bandit.ask()).unsqueeze(-2)))
+        asked = LIMITED.encode(bandit.ask())
+        reached = float(function(asked.unsqueeze(-2)))
         best = LIMITED.encode([bandit.recommend()])
         assert reached > float(function(torch.cat([points, best]).unsqueeze(-2)).max()) - 1e-9
+        assert reached > float(function(LIMITED.neighbours(asked).unsqueeze(-2)).max()) - 1e-6
 
 
 def test_the_first_points_cover_the_space_evenly_and_random_search_is_uniform_whatever_was_told():
