@@ -253,22 +253,6 @@ def test_grids_rates_and_means_of_blocks():
         assert chooser.summaries(kb.History(Y[:number, None], Y[:number], rounds[:number]), (), None) == expected
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), Stationary(), SlidingWindow(4))])
-@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
-def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
-    bandit, seen = over_bandits(memories, dictionary=dictionary), set()
-    for _ in range(40):
-        play(bandit, 1)
-        history, memory = bandit.history, bandit.memory
-        seen.add(memory)
-        noise = memory.noise(history.times, float(bandit.round), NOISE)
-        kept = noise.isfinite()
-        assert is_of(bandit, history.X[kept], history.Y[kept], noise[kept].numpy())
-        assert memory == bandit.memories.choice(bandit.memories.summaries(history, (), None), 3).memory
-    assert seen == {*memories}
-
-
 def test_blocks_may_start_anew_and_a_restart_is_not_undone():
     anew = over_bandits(shares_history=False)
     for t in range(20):
@@ -285,44 +269,60 @@ def test_blocks_may_start_anew_and_a_restart_is_not_undone():
 # ---------------------------------------------------------------- memories chosen by what they predicted
 
 MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(LinearGrowth(0.02)), Stationary())
+RATES = (0.4, 0.1, 0.01, 0.0)
 
 
-def selecting(**settings):
+#: The noises that they leave, and of each option what it assumes: a kernel and noises.
+NOISES = (
+    lambda ages: np.where(ages <= 4.0, NOISE, np.inf),
+    lambda ages: NOISE * 0.8**-ages,
+    lambda ages: NOISE + 0.02 * ages,
+    lambda ages: np.full(len(ages), NOISE),
+)
+ASSUMED = {
+    "memories": [(KERNEL, noise) for noise in NOISES],
+    "priors on time": [(oracles.in_time(KERNEL, rate), NOISES[-1]) for rate in RATES],
+}
+
+
+def selecting(of="memories", **settings):
+    if of == "priors on time":
+        words = {"forgettings": RATES, "least_correlation": 1e-3, "block_size": 3}
+        return kb.algorithms.DMSTVGPUCB(**(WORDS | words | settings))
     return kb.algorithms.DMSGPUCB(**(WORDS | {"memories": MEMORIES, "block_size": 3} | settings))
 
 
-def noises(ages):
-    window = np.where(ages <= 4.0, NOISE, np.inf)
-    return [window, NOISE * 0.8**-ages, NOISE + 0.02 * ages, np.full(len(ages), NOISE)]
-
-
-def log_density(history, start, stop, noise_of):
+def log_density(history, start, stop, kernel, noise_of):
+    """Of the rewards of a block, each on its own at the time at which it was made."""
     X, y, rounds = dense(history.X, history.Y, history.rounds)
     before, told = rounds < start, (rounds >= start) & (rounds < stop)
     noise = noise_of(start - rounds[before])
     counts = np.isfinite(noise)
-    posterior = oracles.exact(KERNEL, X[before][counts], y[before][counts], noise[counts], X[told])
+    posterior = oracles.exact(kernel, X[before][counts], y[before][counts], noise[counts], X[told])
     variance = posterior.variance + NOISE
     return -0.5 * ((y[told] - posterior.mean) ** 2 / variance + np.log(2.0 * np.pi * variance)).sum()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("q", [1, 2])
 @pytest.mark.parametrize("score_discount", [0.5, 0.9])
-def test_the_memory_in_force_predicted_best(q, score_discount):
-    bandit = play(selecting(score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
+@pytest.mark.parametrize("of", ASSUMED)
+def test_the_option_in_force_predicted_best(of, q, score_discount):
+    bandit = play(selecting(of, score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
     totals = np.zeros(4)
     for start in range(0, 21, 3):
-        scores = [log_density(bandit.history, start, start + 3, lambda ages, k=k: noises(ages)[k]) for k in range(4)]
+        scores = [log_density(bandit.history, start, start + 3, *each) for each in ASSUMED[of]]
         totals = score_discount**3 * totals + scores
     kept = bandit.memories.num_blocks
     assert kept == math.ceil(math.log(1e-3) / (3 * math.log(score_discount)))
     if kept >= 7:
         expected = np.exp(totals - totals.max())
         assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
-    assert MEMORIES.index(bandit.memory) == totals.argmax()
-    if q == 1:
+    chosen = MEMORIES.index(bandit.memory) if of == "memories" else RATES.index(bandit.memory.forgetting)
+    assert chosen == totals.argmax()
+    if (of, q) == ("memories", 1):
         bandit.forget(ids=bandit.ask(return_ids=True).ids)  # it is round 21 now
-        noise = noises(21.0 - bandit.history.rounds.numpy())[MEMORIES.index(bandit.memory)]
+        noise = NOISES[chosen](21.0 - bandit.history.rounds.numpy())
         counts = torch.from_numpy(np.isfinite(noise))
         assert is_of(bandit, bandit.history.X[counts], bandit.history.Y[counts], noise[counts.numpy()])
 

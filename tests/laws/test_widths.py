@@ -22,6 +22,7 @@ from torch_kbandits.confidence import (
     IGPUCBWidth,
     KUCBWidth,
     MemoryWidth,
+    NystromWidth,
     RandomizedWidth,
     RateGain,
     RealizedGain,
@@ -80,6 +81,9 @@ BY_HAND = [
         (GuessAndDouble(kind(0.1, 0.3, 0.1)), Known(norm=5.0), float(kind(0.1, 4.8, 0.1)(Known())))
         for kind in (BKBWidth, EKUCBWidth, KUCBWidth, IGPUCBWidth)
     ),
+    # ρ = 2.25: (1 + 1.5) · 2 + 0.2 √(2 · 3 + 2.25 + 4.6051701860)
+    (NystromWidth(0.1, 2.0, 0.1), Known(projection_error=2.25), 5.0 + 0.2 * math.sqrt(12.8551701860)),
+    (NystromWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     # In time. n = 500: ln(500/0.1) = 8.5171931914
     (MemoryWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     (MemoryWidth(0.1, 2.0, 0.1, num_bounds=500), Known(), 2.0 + 0.2 * math.sqrt(23.0343863828)),
@@ -178,6 +182,7 @@ WITH_NORM_BOUND = [
 THEOREMS = [
     *WITH_NORM_BOUND,
     BKBWidth(0.1, 1.0, 0.1),
+    NystromWidth(0.1, 1.0, 0.1),
     BayesianGPUCBWidth(10, 0.1),
     RandomizedWidth(10, 0),
     GuessAndDouble(SelfNormalizedWidth(0.1, 1.0, 0.1)),
