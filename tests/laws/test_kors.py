@@ -259,14 +259,5 @@ def test_sized_draws_follow_the_chances_of_those_left():
     assert (np.abs(hits / 3_000 - expected)[above] <= 4.5 * error).all()
 
 
-def test_constants_and_what_is_none():
+def test_the_theorems_oversampling():
     assert theoretical_kors_oversampling(0.1, 1000) == pytest.approx(12.0 * np.log(10_000.0))  # 12 ln(1000 / 0.1)
-    for build, message in (
-        (lambda: kb.KORS(0.0), "oversampling must be a finite number above 0"),
-        (lambda: kb.KORS(projection=-1.0), "projection must be a finite number above 0"),
-        (lambda: kb.KORS(accuracy=1.0), "accuracy must lie strictly between 0 and 1"),
-        (lambda: theoretical_kors_oversampling(0.0, 10), "failure_probability"),
-        (lambda: theoretical_kors_oversampling(0.1, 0), "horizon"),
-    ):
-        with pytest.raises(kb.InputError, match=message):
-            build()

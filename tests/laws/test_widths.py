@@ -22,6 +22,7 @@ from torch_kbandits.confidence import (
     IGPUCBWidth,
     KUCBWidth,
     MemoryWidth,
+    NystromWidth,
     RandomizedWidth,
     RateGain,
     RealizedGain,
@@ -33,6 +34,10 @@ from torch_kbandits.confidence import (
     effective_dimension,
     greedy_information_gain,
     information_gain,
+    restart_period,
+    sparq_cutoff,
+    sparq_questions,
+    window_size,
 )
 
 #: Unless said t = 100, λ = 0.25, d_eff = 4, γ = 3, κ = 1: √λ = 0.5, κ²t/λ = 400; R = 0.1, B = 2, ln(1/δ) = 2.302585093.
@@ -76,6 +81,9 @@ BY_HAND = [
         (GuessAndDouble(kind(0.1, 0.3, 0.1)), Known(norm=5.0), float(kind(0.1, 4.8, 0.1)(Known())))
         for kind in (BKBWidth, EKUCBWidth, KUCBWidth, IGPUCBWidth)
     ),
+    # ρ = 2.25: (1 + 1.5) · 2 + 0.2 √(2 · 3 + 2.25 + 4.6051701860)
+    (NystromWidth(0.1, 2.0, 0.1), Known(projection_error=2.25), 5.0 + 0.2 * math.sqrt(12.8551701860)),
+    (NystromWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     # In time. n = 500: ln(500/0.1) = 8.5171931914
     (MemoryWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     (MemoryWidth(0.1, 2.0, 0.1, num_bounds=500), Known(), 2.0 + 0.2 * math.sqrt(23.0343863828)),
@@ -174,6 +182,7 @@ WITH_NORM_BOUND = [
 THEOREMS = [
     *WITH_NORM_BOUND,
     BKBWidth(0.1, 1.0, 0.1),
+    NystromWidth(0.1, 1.0, 0.1),
     BayesianGPUCBWidth(10, 0.1),
     RandomizedWidth(10, 0),
     GuessAndDouble(SelfNormalizedWidth(0.1, 1.0, 0.1)),
@@ -280,56 +289,46 @@ def test_widths_are_values_that_print_as_what_makes_them(width):
     assert len({width, eval(repr(width))}) == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ConstantWidth(-1.0), "value must be a finite number of at least 0"),
-        (lambda: BKBWidth(0.1, 1.0, 1.0), "failure_probability must lie strictly between 0 and 1"),
-        (lambda: BKBWidth(0.1, 1.0, 0.1, accuracy=1.0), "accuracy"),
-        (lambda: greedy_information_gain(matern(), torch.rand(3, 2).double(), 0, 0.1), "n must be"),
-        (lambda: information_gain(matern(), torch.rand(3, 2).double(), 0.0), "regularization must be"),
-        (lambda: ScaledWidth(2.0, 0.5), "width must be a confidence width"),
-        (lambda: GPUCBWidth(0.0, 0.1), "norm_bound"),
-        (lambda: GPUCBWidth(1.0, 1.0), "failure_probability"),
-        (lambda: BayesianGPUCBWidth(0, 0.1), "num_arms"),
-        (lambda: BayesianGPUCBWidth(10, 0.0), "failure_probability"),
-        *[
-            (lambda kind=kind, arguments=arguments: kind(*arguments), message)
-            for kind in (BKBWidth, IGPUCBWidth, GPTSWidth, KUCBWidth, EKUCBWidth, SelfNormalizedWidth, MemoryWidth)
-            for arguments, message in [
-                ((0.0, 1.0, 0.1), "noise_scale must be a finite number above 0"),
-                ((0.1, -1.0, 0.1), "norm_bound"),
-                ((0.1, 1.0, -0.1), "failure_probability"),
-            ]
-        ],
-        (lambda: EKUCBWidth(0.1, 1.0, 0.1, projection=0.0), "projection must be a finite number above 0"),
-        *[
-            (lambda kind=kind, gain=gain: kind(0.1, 1.0, 0.1, gain=gain), "gain must be an information gain")
-            for kind, gain in [(IGPUCBWidth, RealizedGain), (GPTSWidth, None), (SelfNormalizedWidth, "rbf")]
-        ],
-        (lambda: MemoryWidth(0.1, 1.0, 0.1, 0), "num_bounds must be a whole number of at least 1"),
-        (lambda: SparQWidth(0.0, 0.1), "norm_bound"),
-        (lambda: SparQWidth(1.0, 0.0), "failure_probability"),
-        (lambda: TVGPUCBWidth(scale=0.0), "scale must be a finite number above 0"),
-        (lambda: TVGPUCBWidth(rate=float("inf")), "rate must be a finite number above 0"),
-        (lambda: RandomizedWidth(1, 0), "num_arms must be at least 2"),
+# ---------------------------------------------------------------- how long to remember, and whom to ask how much
+
+
+def test_lengths_by_hand():
+    # γ = 16, T = 400, P = 4: 2 · √100 = 20; unknown: 2 · 20 = 40
+    assert restart_period(400, 4.0, gain=16.0) == window_size(400, 4.0, gain=16.0) == 20
+    assert restart_period(400, gain=16.0) == window_size(400, gain=16.0) == 40
+    # γ = 81, T = 500, P = 7: 3 · √71.428571 = 25.354627641; γ = 5: 1.495348781 · 8.451542547 = 12.637997
+    assert window_size(500, 7.0, gain=81.0) == 25
+    assert window_size(500, 7.0, gain=5.0) == 13
+    # A rate: (ln 500)² = 38.62141; 38.62141^¼ · √500 = 2.4928965 · 22.3606798 = 55.7429
+    assert restart_period(500, gain=RateGain("rbf", 1).at(500)) == 56
+
+
+def test_the_numbers_of_sparq_by_hand():
+    # 6 ln t: 0, 4.1589, 6.5917, 13.8155, 37.2876; 2 (ln 500)² = 77.2428
+    assert [sparq_questions(t) for t in (1, 2, 3, 10, 500)] == [0, 5, 7, 14, 38]
+    assert sparq_questions(500, factor=2.0, dimension=2) == 78
+    assert all(np.diff([sparq_questions(t) for t in range(1, 300)]) >= 0)
+    assert sparq_cutoff(500, 0.01) == pytest.approx(0.0621460810, rel=1e-8)
+    assert sparq_cutoff(1, 0.01) == 0.0
+    assert sparq_cutoff(256, 0.5, lambda t: t**0.125) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_bad_settings_are_named():
+    """What is of another kind, and ranges of numbers, are laws of all that takes them, in ``test_odd_arguments``."""
+    X = data(3, 1)[0]
+    for make, message in (
         (lambda: GuessAndDouble(ConstantWidth(1.0)), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(GuessAndDouble(GPUCBWidth(1.0, 0.1))), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(ScaledWidth(GPUCBWidth(1.0, 0.1), 0.1)), "Scale the result"),
-        (lambda: ConstantGain(-1.0), "value"),
         (lambda: RateGain("RBF", 1), 'kernel must be "rbf" or "matern" or "linear"'),
         (lambda: RateGain("rbf", 1, nu=2.5), "nu belongs to the Matérn kernel alone"),
-        (lambda: RateGain("matern", 1, nu=0.0), "nu must be a finite number above 0"),
-        (lambda: RateGain("linear", 1, constant=0.0), "constant"),
         (lambda: SumGain(()), "parts must be one or more gains"),
         (lambda: SumGain((RealizedGain(),)), "gains of single kernels"),
-        (lambda: GreedyGain("rbf", data(3, 1)[0], 5, 0.1), "kernel must be a GPyTorch kernel"),
         (lambda: GreedyGain(matern(), torch.rand(2, 3, 2).double(), 5, 0.1), r"candidates must be \(n, d\)"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 0, 0.1), "horizon"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.25)(Known(6)), "up to horizon=5 observations and there are"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.1)(Known(3)), "give both the same"),
-    ],
-)
-def test_bad_settings_are_named(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+        (lambda: GreedyGain(matern(), X, 5, 0.25)(Known(6)), "up to horizon=5 observations and there are"),
+        (lambda: GreedyGain(matern(), X, 5, 0.1)(Known(3)), "give both the same"),
+        (lambda: sparq_cutoff(3, 0.1, lambda t: -t), r"g\(3\) must be a finite number of at least 0"),
+        (lambda: sparq_cutoff(3, 0.1, lambda t: None), r"g\(3\) must be a number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make()
