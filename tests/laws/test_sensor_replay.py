@@ -106,7 +106,7 @@ LINES = ["t0,1,2", "t1,3,5", "t2,4,4", "t3,5,1"]
         (LINES, {"train_fraction": 0.26}, "1 are to learn from and 3 to replay"),
         (LINES, {"train_fraction": 1.0}, "train_fraction must be at least 0 and below 1"),
         (["t,1,2", "t,1,3", "t,2,2"], {"train_fraction": 0.7}, r"sensor\(s\) a are constant over"),
-        ([], {"train_fraction": 0.0}, r"readings must be \(T, A\) with T >= 1"),
+        ([], {"train_fraction": 0.0}, r"readings must be \(T, 2\) with T >= 1"),
     ],
 )
 def test_bad_files_are_named(tmp_path, lines, options, message):
@@ -120,7 +120,7 @@ def test_bad_files_are_named(tmp_path, lines, options, message):
     [
         (torch.zeros(3), "readings must have a row for each point"),
         (torch.full((2, 1), float("nan")), "readings must be finite"),
-        (torch.zeros(2, 3), r"readings must be \(T, A\) of 1 arms"),
+        (torch.zeros(2, 3), r"readings must be \(T, 1\) with T >= 1"),
         (torch.zeros(2, 1, dtype=torch.float64), "readings must have dtype torch.float32"),
     ],
 )

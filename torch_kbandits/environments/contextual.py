@@ -1,7 +1,7 @@
 """Problems with contexts: the three of Zenati et al. (AISTATS 2022) on ten anchor actions, and handwritten digits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -41,10 +41,14 @@ def bump(
         seed: addresses contexts and noise.
     """
     generator, actions = _anchors(problem_seed, seed)
-    best = actions[generator.choice(len(actions))]
-    context, weights = generator.uniform(0, 1, size=5), generator.uniform(-1, 1, size=5)
-    function = _Bump(float(best), torch.from_numpy(context), torch.from_numpy(weights))
-    return _problem(function, 5, actions, lengthscale, noise_scale, seed)
+    best = float(actions[generator.choice(len(actions))])
+    context, slopes = (torch.from_numpy(generator.uniform(least, 1, size=5)) for least in (0, -1))
+    return _problem(partial(_bump, best, context, slopes), 5, actions, lengthscale, noise_scale, seed)
+
+
+def _bump(best: float, context: Tensor, slopes: Tensor, X: Tensor) -> Tensor:
+    slope = (X[:, :-1] - context.to(X)) @ slopes.to(X)
+    return (1.0 - (X[:, -1] - best).abs() - slope).clamp_min(0.0)
 
 
 def chessboard(
@@ -59,6 +63,11 @@ def chessboard(
     return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
 
 
+def _chessboard(X: Tensor) -> Tensor:
+    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
+    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
+
+
 def step_diagonal(
     *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
 ) -> ContextualFunction:
@@ -67,6 +76,12 @@ def step_diagonal(
     All else is as in ``chessboard``.
     """
     return _problem(_step_diagonal, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+
+
+def _step_diagonal(X: Tensor) -> Tensor:
+    context, action = X.T
+    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
+    return upper.to(X) + 0.5 * lower.to(X)
 
 
 def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
@@ -100,34 +115,6 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
     on_labels.variance = torch.tensor(1.0, dtype=torch.float64)
     labels = torch.from_numpy(bunch.target)
     return Classification(contexts, labels, 10, seed, kernel=on_contexts * on_labels, regularization=0.25)
-
-
-# ---------------------------------------------------------------- inside
-
-
-@dataclass(frozen=True)
-class _Bump:
-    """Rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) of joint points (x, a)."""
-
-    action: float
-    context: Tensor  # (5,)
-    weights: Tensor  # (5,)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        contexts, actions = X[:, :-1], X[:, -1]
-        slope = (contexts - self.context.to(X)) @ self.weights.to(X)
-        return (1.0 - (actions - self.action).abs() - slope).clamp_min(0.0)
-
-
-def _chessboard(X: Tensor) -> Tensor:
-    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
-    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
-
-
-def _step_diagonal(X: Tensor) -> Tensor:
-    context, action = X.T
-    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
-    return upper.to(X) + 0.5 * lower.to(X)
 
 
 def _anchors(problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:

@@ -26,7 +26,7 @@ Means = Callable[[Tensor], Tensor]
 
 
 class FiniteArms(Environment):
-    """Arms with known means and Gaussian noise. Cost: O(A d) once; then O(d) a row of any call, whatever A.
+    """Arms with known means. Cost: O(A d) once; then O(d) a row of any call, whatever A.
 
     Args:
         arms: (A, d); equal arms must have equal means.
@@ -38,9 +38,8 @@ class FiniteArms(Environment):
 
     def __init__(self, arms: Tensor, means: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]) -> None:
         super().__init__(noise_scale, seed, **known)
-        self._index = ArmIndex(arms)
-        self.arms, self.means = self._index.arms, self._index.checked_means(means)
-        self._index.refuse_equal(self.means)
+        self._index = ArmIndex(arms, means)
+        self.arms, self.means = self._index.arms, self._index.means
         self.best_mean = self.means.max()
 
     def indices(self, X: Tensor) -> list[int]:
@@ -52,7 +51,7 @@ class FiniteArms(Environment):
         return self.means[self._index.find(X)]
 
 
-class ReplayedArms(Environment):
+class ReplayedArms(FiniteArms):
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
     Args:
@@ -62,10 +61,8 @@ class ReplayedArms(Environment):
         simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
         noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
-        known: as in ``Environment``.
+        known: as in ``Environment``, but for the noise.
     """
-
-    arms: Tensor
 
     def __init__(
         self,
@@ -80,18 +77,10 @@ class ReplayedArms(Environment):
         records = checks.finite("records", checks.rows("records", records))
         if records.dim() != 2:
             raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        super().__init__(noise_scale, seed, noise=self._recorded, **known)
-        self._index = ArmIndex(arms)
-        self.arms, self.means = self._index.arms, self._index.checked_means(records.mean(1))
-        self._index.refuse_equal(self.means)
-        self.best_mean = self.means.max()
-        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
-
-    def mean(self, X: Tensor) -> Tensor:
-        """Return the mean records (q,) of arms X (q, d)."""
-        return self.means[self._index.find(X)]
+        super().__init__(arms, records.mean(1), noise_scale, seed, **known | {"noise": self._recorded})
 
     def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:
         rows = self._index.find(X)
@@ -107,19 +96,17 @@ class SensorReplay(DynamicEnvironment):
         arms: (A, d), where the sensors are.
         readings: (T, A), in the order of time, in reward units.
         seed: draws nothing.
-        noise_scale, known: as in ``DynamicEnvironment``; R is 0 if unknown.
+        noise_scale, known: as in ``DynamicEnvironment``, but for the noise; R is 0 if unknown.
     """
 
     def __init__(
         self, arms: Tensor, readings: Tensor, seed: int, *, noise_scale: float = 0.0, **known: Unpack[Known]
     ) -> None:
         readings = checks.finite("readings", checks.rows("readings", readings))
-        if readings.dim() != 2 or len(readings) == 0:
-            raise InputError(f"readings must be (T, A) with T >= 1, got {checks.describe(readings)}.")
-        super().__init__(arms, noise_scale, seed, rounds=len(readings), noise=noiseless, **known)
-        self.readings = checks.same_kind("readings", readings, self.arms)
-        if readings.shape[1] != len(self.arms):
-            raise InputError(f"readings must be (T, A) of {len(self.arms)} arms, got {checks.describe(readings)}.")
+        super().__init__(arms, noise_scale, seed, rounds=len(readings) or None, **known | {"noise": noiseless})
+        self.readings, number = checks.same_kind("readings", readings, self.arms), len(self.arms)
+        if readings.dim() != 2 or len(readings) == 0 or readings.shape[1] != number:
+            raise InputError(f"readings must be (T, {number}) with T >= 1, got {checks.describe(readings)}.")
 
     def means(self, round: int) -> Tensor:
         """Return the readings (A,) of a round."""
@@ -127,13 +114,13 @@ class SensorReplay(DynamicEnvironment):
 
 
 class BoxFunction(Environment):
-    """A function on a box with Gaussian noise; regret is measured against its known maximum.
+    """A function on a box; regret is measured against its known maximum.
 
     Args:
         function: from points (q, d) in the box to mean rewards (q,), without noise or randomness.
         bounds: (2, d), lower then upper.
         best_mean: the maximum of the function over the box, in reward units.
-        noise_scale, seed, known: as in ``Environment``, for Gaussian noise.
+        noise_scale, seed, known: as in ``Environment``.
     """
 
     bounds: Tensor
@@ -142,15 +129,15 @@ class BoxFunction(Environment):
         self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        self.function, self.bounds = _callable(function), checks.bounds(bounds)
+        checks.instance("function", function, Callable, "callable")
+        self.function, self.bounds = function, checks.bounds(bounds)
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of points X (q, d) in the box."""
         X = checked_rows(X, self.bounds)
-        outside = (X.clamp(*self.bounds) != X).any(1)
-        if bool(outside.any()):
-            raise InputError(f"Row(s) {true_rows(outside)} of X lie outside the box.")
+        if outside := true_rows((X.clamp(*self.bounds) != X).any(1)):
+            raise InputError(f"Row(s) {outside} of X lie outside the box.")
         return _values(self.function, X)
 
 
@@ -161,7 +148,7 @@ class ContextualFunction(ContextualEnvironment):
         function: from joint points (q, c + a) to mean rewards (q,), without noise or randomness.
         context_dim: c.
         actions: (A, a).
-        noise_scale, seed, known: as in ``ContextualEnvironment``, for Gaussian noise.
+        noise_scale, seed, known: as in ``ContextualEnvironment``.
     """
 
     actions: Tensor
@@ -170,7 +157,8 @@ class ContextualFunction(ContextualEnvironment):
         self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        self.function, self.context_dim = _callable(function), checks.size("context_dim", context_dim)
+        checks.instance("function", function, Callable, "callable")
+        self.function, self.context_dim = function, checks.size("context_dim", context_dim)
         self.actions = finite_rows("actions", actions, "(A, a) with A >= 1")
 
     def context(self, round: int) -> Tensor:
@@ -192,7 +180,7 @@ class Classification(ContextualEnvironment):
     Args:
         contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.
         seed: addresses the order of the examples.
-        noise_scale, known: as in ``Environment``.
+        noise_scale, known: as in ``Environment``, but for the noise.
     """
 
     actions: Tensor
@@ -207,7 +195,7 @@ class Classification(ContextualEnvironment):
         noise_scale: float = 0.5,
         **known: Unpack[Known],
     ) -> None:
-        super().__init__(noise_scale, seed, noise=noiseless, **known)
+        super().__init__(noise_scale, seed, **known | {"noise": noiseless})
         self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
         self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
         number = checks.size("num_labels", num_labels, least=2)
@@ -235,12 +223,6 @@ class Classification(ContextualEnvironment):
     def mean(self, X: Tensor, round: int) -> Tensor:
         """Return the rewards (q,) of joint points X (q, c + L) in a round: 1 for the label of its example, else 0."""
         return (self.positions(X, round) == self.labels[self.example(round)]).to(X)
-
-
-def _callable(function: Means) -> Means:
-    if not callable(function):
-        raise InputError(f"function must be callable, got {checks.describe(function)}.")
-    return function
 
 
 def _values(function: Means, X: Tensor) -> Tensor:
