@@ -120,7 +120,7 @@ class BKBWords(SketchWords, total=False):
 
 
 #: What a shared word is unless it is given; None for all others.
-DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "failure_probability": 0.1,
     "outcomes": (),
     "constraints": (),
@@ -130,8 +130,14 @@ DEFAULTS: Mapping[str, Any] = {
     "when_full": "warn",
 }
 
+
+def _entries(text: str) -> dict[str, str]:
+    """Return the arguments that the lines below "Args:" say, by name, with their lines."""
+    return {part.partition(":")[0].strip(): part for part in re.split(r"(?m)^(?= {4}\S)", text) if part.strip()}
+
+
 #: What a word means in every algorithm whose docstring does not say something else.
-_MEANINGS = """
+MEANINGS = _entries("""
     kernel: the prior covariance, any GPyTorch kernel, in reward units squared; with contexts that of joint points.
     regularization: λ > 0, the noise variance of a fresh observation, in reward units squared.
     mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
@@ -167,15 +173,7 @@ _MEANINGS = """
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
     objective: what is sought in place of the reward alone, a ``Scalarization``.
-"""
-
-
-def _entries(text: str) -> dict[str, str]:
-    """Return the arguments that the lines below "Args:" say, by name, with their lines."""
-    return {part.partition(":")[0].strip(): part for part in re.split(r"(?m)^(?= {4}\S)", text) if part.strip()}
-
-
-MEANINGS = _entries(_MEANINGS)
+""")
 
 
 def described(kind: _Kind) -> _Kind:
@@ -188,14 +186,9 @@ def described(kind: _Kind) -> _Kind:
     own = inspect.signature(made_by)
     *others, words = own.parameters.values()
     (typed,) = get_args(words.annotation)
-    hints = get_type_hints(typed)
+    hints, defaults = get_type_hints(typed), DEFAULTS | dict.fromkeys(typed.__required_keys__, words.empty)
     shared = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if name in typed.__required_keys__ else DEFAULTS.get(name),
-            annotation=hints[name],
-        )
+        words.replace(name=name, kind=words.KEYWORD_ONLY, default=defaults.get(name), annotation=hints[name])
         for name in MEANINGS
         if name in hints
     ]
@@ -205,8 +198,7 @@ def described(kind: _Kind) -> _Kind:
         arguments, *tail = re.split(r"\n(?=\n\S)", rest, maxsplit=1)
         said = _entries(arguments + "\n")
         del said["**words"]
-        names = [name for name in MEANINGS if name in made_by.__signature__.parameters]
-        missing = "".join(MEANINGS[name] for name in names if name not in said)
+        missing = "".join(MEANINGS[name] for name in made_by.__signature__.parameters if name in {*MEANINGS} - {*said})
         kind.__doc__ = "\n".join([(head + start + "".join(said.values()) + missing).rstrip("\n"), *tail])
     return kind
 

@@ -39,8 +39,7 @@ class FiniteArms(Environment):
     def __init__(self, arms: Tensor, means: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]) -> None:
         super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms, means)
-        self.arms, self.means = self._index.arms, self._index.means
-        self.best_mean = self.means.max()
+        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
     def indices(self, X: Tensor) -> list[int]:
         """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
@@ -51,7 +50,7 @@ class FiniteArms(Environment):
         return self.means[self._index.find(X)]
 
 
-class ReplayedArms(FiniteArms):
+class ReplayedArms(Environment):
     """Arms whose rewards were recorded: a pull returns one of an arm's records, so the noise is real.
 
     Args:
@@ -63,6 +62,8 @@ class ReplayedArms(FiniteArms):
         noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
         known: as in ``Environment``, but for the noise.
     """
+
+    arms: Tensor
 
     def __init__(
         self,
@@ -80,7 +81,13 @@ class ReplayedArms(FiniteArms):
         self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        super().__init__(arms, records.mean(1), noise_scale, seed, **known | {"noise": self._recorded})
+        super().__init__(noise_scale, seed, **known | {"noise": self._recorded})
+        self._index = ArmIndex(arms, records.mean(1))
+        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
+
+    def mean(self, X: Tensor) -> Tensor:
+        """Return the mean records (q,) of arms X (q, d)."""
+        return self.means[self._index.find(X)]
 
     def _recorded(self, X: Tensor, means: Tensor, round: int) -> Tensor:
         rows = self._index.find(X)
