@@ -88,8 +88,8 @@ class Configurations(Candidates):
     def describe(self) -> dict[str, object]:
         """Return the parameters and constraints, as far as they have words, and what is known of contexts."""
         return {
-            "parameters": str({name: _words(parameter) for name, parameter in self.space.parameters.items()}),
-            "constraints": str([_words(constraint) for constraint in self.space.constraints]),
+            "parameters": _words(self.space.parameters),
+            "constraints": _words(self.space.constraints),
             "context_dim": self.context_dim,
             "context_columns": repr(self.context_columns),
         }

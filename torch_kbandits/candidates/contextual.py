@@ -36,9 +36,6 @@ class ContextualActions(Candidates):
         dtype: of all points where neither actions nor bounds are tensors.
         num_restarts: starting points of the search over a box.
         raw_samples: random points from which they are chosen.
-
-    Raises:
-        InputError: if an argument does not fit, or not exactly one kind of actions is given.
     """
 
     is_contextual = True
@@ -64,24 +61,23 @@ class ContextualActions(Candidates):
         self.context_columns, self.action_columns = context_columns, action_columns
         self.source: ArmSource | None = None
         self.set: Tensor | None = None
-        self.bounds: Tensor | None = None
         if isinstance(actions, (np.memmap, Arms, ArmSource)):
             self.source = actions.source if isinstance(actions, Arms) else Arms(actions).source
             actions = self.source.block(0, len(self.source))
         known = bounds = None if bounds is None else checks.bounds(bounds).detach()
-        if bounds is None and actions is not None and (action_columns is None or isinstance(actions, Tensor)):
+        if actions is not None and (action_columns is None or isinstance(actions, Tensor)):
             known = actions = checks.points("actions", actions)
         if known is not None:
             self._dtype, self.device = known.dtype, known.device
-        widths = {"actions": None if bounds is not None or known is None else known.shape[-1]}
-        widths["bounds"] = None if bounds is None else bounds.shape[-1]
+        said: dict[str, Any] = {"actions": None, "bounds": None}
+        said["actions" if bounds is None else "bounds"] = None if known is None else known.shape[-1]
         self.context_dim = _width("context", 0, context_columns=context_columns, context_dim=context_dim)
-        self.action_dim = _width("action", 1, **widths, action_columns=action_columns, action_dim=action_dim)
+        self.action_dim = _width("action", 1, **said, action_columns=action_columns, action_dim=action_dim)
         self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
         parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
         ranges = [unknown_ranges(width) if columns is None else columns.ranges for columns, width in parts]
-        if bounds is not None:
-            self.bounds = known = bounds.cpu().clone()
+        self.bounds = known = None if bounds is None else bounds.cpu().clone()
+        if known is not None:
             ranges[1] = known.double()
         if actions is not None:
             listed = ArmSource(self._checked_actions("actions", actions))
@@ -89,8 +85,7 @@ class ContextualActions(Candidates):
             ranges[1] = listed.ranges
         if known is not None:
             self.example = torch.cat([self.example[:, : self.context_dim], known[:1]], dim=-1)
-        self.ranges = torch.cat(ranges, -1)
-        self.is_finite = bounds is None
+        self.ranges, self.is_finite = torch.cat(ranges, -1), bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
@@ -105,15 +100,14 @@ class ContextualActions(Candidates):
         contexts = self._checked_contexts(context)
         if contexts.shape[0] != 1:
             raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
-        if self.set is not None or self.bounds is not None:
-            if candidates is not None:
-                raise InputError("The actions of this bandit are always the same: leave out candidates.")
-            actions = self.set
-        elif candidates is None:
-            expected = f"candidates (A, {self.action_dim})"
-            raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
-        else:
+        actions = self.set
+        if actions is None and self.bounds is None:
+            if candidates is None:
+                expected = f"candidates (A, {self.action_dim})"
+                raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
             actions = self._checked_actions("candidates", candidates)
+        elif candidates is not None:
+            raise InputError("The actions of this bandit are always the same: leave out candidates.")
         if actions is None:
             known = checks.within_reach("context", contexts)[0]
             bounds = torch.cat([torch.stack([known - 1.0, known + 1.0]), self.bounds], dim=-1)  # pyright: ignore
@@ -149,13 +143,8 @@ class ContextualActions(Candidates):
             actions = self.source.describe()
         elif self.bounds is not None:
             actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
-        return {
-            "context_dim": self.context_dim,
-            "actions": actions,
-            "dtype": str(self._dtype),
-            "context_columns": repr(self.context_columns),
-            "action_columns": repr(self.action_columns),
-        }
+        known = {"context_dim": self.context_dim, "actions": actions, "dtype": str(self._dtype)}
+        return {**known, "context_columns": repr(self.context_columns), "action_columns": repr(self.action_columns)}
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
@@ -210,8 +199,7 @@ def _width(what: str, least: int, **said: Any) -> int:
     widths = {name: each.width if isinstance(each, ColumnSpec) else each for name, each in said.items()}
     widths = {name: checks.size(name, width, least) for name, width in widths.items() if width is not None}
     if not widths:
-        *others, last = said
-        raise InputError(f"{last} is missing: give the number of {what} columns, or {' or '.join(others)}.")
+        raise InputError(f"The number of {what} columns is missing: give {' or '.join(said)}.")
     if len({*widths.values()}) > 1:
         raise InputError(f"These say how many {what} columns there are and do not agree: {widths}.")
     return next(iter(widths.values()))

@@ -81,7 +81,8 @@ class ReplayedArms(Environment):
         self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        super().__init__(noise_scale, seed, **known | {"noise": self._recorded})
+        known["noise"] = self._recorded
+        super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms, records.mean(1))
         self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
@@ -110,7 +111,8 @@ class SensorReplay(DynamicEnvironment):
         self, arms: Tensor, readings: Tensor, seed: int, *, noise_scale: float = 0.0, **known: Unpack[Known]
     ) -> None:
         readings = checks.finite("readings", checks.rows("readings", readings))
-        super().__init__(arms, noise_scale, seed, rounds=len(readings) or None, **known | {"noise": noiseless})
+        known["noise"] = noiseless
+        super().__init__(arms, noise_scale, seed, rounds=len(readings) or None, **known)
         self.readings, number = checks.same_kind("readings", readings, self.arms), len(self.arms)
         if readings.dim() != 2 or len(readings) == 0 or readings.shape[1] != number:
             raise InputError(f"readings must be (T, {number}) with T >= 1, got {checks.describe(readings)}.")
@@ -136,7 +138,7 @@ class BoxFunction(Environment):
         self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        checks.instance("function", function, Callable, "callable")
+        _check_callable(function)
         self.function, self.bounds = function, checks.bounds(bounds)
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
@@ -164,7 +166,7 @@ class ContextualFunction(ContextualEnvironment):
         self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        checks.instance("function", function, Callable, "callable")
+        _check_callable(function)
         self.function, self.context_dim = function, checks.size("context_dim", context_dim)
         self.actions = finite_rows("actions", actions, "(A, a) with A >= 1")
 
@@ -202,7 +204,8 @@ class Classification(ContextualEnvironment):
         noise_scale: float = 0.5,
         **known: Unpack[Known],
     ) -> None:
-        super().__init__(noise_scale, seed, **known | {"noise": noiseless})
+        known["noise"] = noiseless
+        super().__init__(noise_scale, seed, **known)
         self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
         self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
         number = checks.size("num_labels", num_labels, least=2)
@@ -239,3 +242,8 @@ def _values(function: Means, X: Tensor) -> Tensor:
     if not isinstance(values, Tensor) or values.shape != X.shape[:1]:
         raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(values)}.")
     return checks.finite("the function's values", values)
+
+
+def _check_callable(function: Means) -> None:
+    if not callable(function):
+        raise InputError(f"function must be callable, got {checks.describe(function)}.")

@@ -67,7 +67,9 @@ def sensor_replay(
     if fraction == 0.0:
         return SensorReplay(arms, readings, seed)
     known, rest = _learned(csv, names, readings, fraction, noise_fraction)
-    return SensorReplay(arms, rest, seed, **known | ({} if locations is None else {"kernel": None}))
+    if locations is not None:
+        known["kernel"] = None
+    return SensorReplay(arms, rest, seed, **known)
 
 
 def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
