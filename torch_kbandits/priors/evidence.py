@@ -35,17 +35,10 @@ _SHORTEST = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What was fitted.
+    """What was fitted: kernel, λ, constant prior mean in units of Y, and the memory with its number.
 
-    Attributes:
-        kernel: the prior covariance, which no fit moves any more.
-        regularization: λ > 0, the noise variance of a fresh reward.
-        memory: that given, with its number fitted where this was asked for.
-        evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
-            nothing settled.
-        settled: whether a maximum was found; else all is as it was given.
-        diagnostics: what is odd about the fit and what to do about it, in sentences.
-        mean: the constant prior mean, in units of Y; 0 unless it is learned.
+    ``evidence`` is the log density, in nats, of the rewards used and of what was fitted under its prior; NaN where
+    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd.
     """
 
     kernel: Kernel
@@ -82,20 +75,9 @@ def fit_evidence(
     are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
     latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
-    Args:
-        data: what is fitted to.
-        kernel: any GPyTorch kernel, which is copied; parameters that need no gradient stay as they are.
-        regularization: λ, if it is known.
-        memory: which rewards count; all unless given.
-        learn_memory: whether the number of the memory is learned; one that has none stays as it is.
-        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0.
-        seed: of the points from which a fit starts.
-        exact_up_to: the most distinct points of the exact density.
-
-    Raises:
-        InputError: if the memory is one whose number cannot be learned, or no reward counts.
-
-    Where no fit succeeds all is as it was given, and the diagnostics say so.
+    The kernel is copied; its parameters that need no gradient stay, as does λ where ``regularization`` gives it. With
+    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. The seed is that of the points from
+    which a fit starts. ``InputError`` if the number of the memory cannot be learned, or no reward counts.
 
     Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
     learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten

@@ -50,12 +50,9 @@ class _Scale(NamedTuple):
 def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
     """Return what is odd about kernel and noise given the rewards that they were fitted to.
 
-    - A length scale so short that values of its columns share nothing: at its lower bound, or less than a third of the
-      distance in 99 of 100 pairs of values, of columns that have more than two.
-    - A length scale at its upper bound, or so long that its columns explain nothing.
-    - A noise at the least that a fit tries.
-    - A kernel under which 20 rewards or more are hardly more probable than under noise alone, or whose variance is far
-      below the noise. Then nothing else is reported.
+    That is a length scale that is short, less than a third of the distance in 99 of 100 pairs of values, or so long
+    that its columns explain nothing, or at a bound; a noise at the least that a fit tries; or, and then nothing else, a
+    kernel under which 20 rewards or more are hardly more probable than under noise alone.
 
     Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
     """

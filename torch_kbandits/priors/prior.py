@@ -36,9 +36,6 @@ class Prior:
             given the times (n,), as a bandit counts them, too.
         floor: in reward units: a reward below counts as if it were this one, so that penalties do not outweigh all
             else; see ``floor_below``. Minus infinity where all count as they are.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     kernel: Kernel
@@ -56,12 +53,9 @@ class Prior:
 
 
 class FunctionMean(Mean):
-    """A function of points (n, d) that returns (n,), as a GPyTorch mean.
+    """A function of points (n, d) of a dtype that returns (n,), as a GPyTorch mean.
 
-    Args:
-        function: if it ``depends_on_time`` it is given the time (n,), too.
-        dtype: of the points that it is given.
-        timed: whether the first column of points is the time, which it is not given with them.
+    Where the points are ``timed`` their first column is the time, which the function is given only if it takes it.
     """
 
     def __init__(self, function: Callable[..., Any], dtype: torch.dtype, *, timed: bool) -> None:
@@ -127,10 +121,8 @@ def own_mean(mean: PriorMean) -> PriorMean:
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """Return a prior mean, as ``own_mean`` returns it, as a GPyTorch mean of the points of candidates.
 
-    Where these know the time the mean depends on it only if it says so. With contexts points are (context, action).
-
-    Raises:
-        InputError: if it is of another size, or is not finite at an example.
+    Where these know the time the mean depends on it only if it says so. One of another size, or that is not finite at
+    an example, is refused.
     """
     kind, example = untimed(candidates), candidates.example
     function = mean
