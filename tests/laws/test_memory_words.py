@@ -87,5 +87,5 @@ def test_what_counts_is_what_the_memory_says(name, memory, domain):
 def test_an_algorithm_that_is_a_memory_refuses_a_second_and_says_why(name):
     words = words_of(name)
     algorithms.build(name, **words)
-    with pytest.raises(InputError, match=r"Leave out memory=.* says what an observation counts for"):
+    with pytest.raises(InputError, match=r"Leave out memory: here .* says what an observation counts for"):
         algorithms.build(name, memory=SlidingWindow(5.0), **words)

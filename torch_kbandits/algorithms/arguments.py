@@ -240,10 +240,8 @@ class Arguments:
         self.words: dict[str, Any] = {name: DEFAULTS.get(name) for name in typed.__annotations__} | dict(words)
         memory = self.words["memory"]
         if memory is not None and forgets_by is not None:
-            raise InputError(
-                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for. Set "
-                "that, or take an algorithm without a memory of its own, such as GPUCB, BKB or EKUCB, with this one."
-            )
+            advice = "Set that, or take GPUCB, BKB or EKUCB with this memory."
+            raise InputError(f"Leave out memory: here {forgets_by} says what an observation counts for. {advice}")
         scale, whole = checks.optional(checks.scale), checks.optional(checks.positive_integer)
         self.noise_scale = scale("noise_scale", self.words.get("noise_scale"))
         self.norm_bound = scale("norm_bound", self.words.get("norm_bound"))
@@ -329,10 +327,8 @@ class Arguments:
         It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``.
         """
         if self.horizon is None or self.candidates.is_contextual or not isinstance(self.prior, Prior):
-            raise InputError(
-                f"{name} is missing: give it, or without contexts and with a kernel that is known give horizon, the "
-                "number of rounds, for the theorem's."
-            )
+            hint = "give it, or horizon for the theorem's, without contexts and with a kernel that is known"
+            raise InputError(f"{name} is missing: {hint}.")
         if (arms := self.candidates.in_round(None, None, 0.0).arms) is not None:
             some = arms[:: -(-len(arms) // _GAIN_ARMS)]
         else:

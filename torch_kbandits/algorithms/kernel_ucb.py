@@ -109,10 +109,8 @@ def _most_actions(candidates: Candidates, num_actions: int | None) -> int | None
     """Return the most actions of a round, None where it is not known."""
     actions = untimed(candidates)
     if not actions.is_finite:
-        raise InputError(
-            "SupKernelUCB goes through all actions one by one: give a finite set, candidates (A, a), or action_dim "
-            "where each round brings its own. On a box use KUCB or EKUCB, or a grid."
-        )
+        hint = "give a finite set, candidates (A, a), or action_dim where each round brings its own"
+        raise InputError(f"SupKernelUCB goes through all actions: {hint}. On a box use KUCB or EKUCB, or a grid.")
     known = actions.source if isinstance(actions, Arms) else getattr(actions, "set", None)
     if num_actions is None:
         return None if known is None else len(known)

@@ -110,10 +110,8 @@ class LastingCandidates(Candidates):
         return to_device(X, self.device)
 
     def _refuse_context(self) -> None:
-        raise InputError(
-            f"{type(self).__name__} have neither contexts nor actions that differ by round: give the bandit "
-            "candidates=ContextualActions(...), or leave out context and candidates."
-        )
+        hint = "leave out context and candidates, or give the bandit candidates=ContextualActions(...)"
+        raise InputError(f"{type(self).__name__} have neither contexts nor actions that differ by round: {hint}.")
 
 
 def unknown_ranges(width: int) -> Tensor:

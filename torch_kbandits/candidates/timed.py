@@ -31,10 +31,8 @@ class Timed(Candidates):
         if candidates.is_timed:
             raise InputError("The points of these candidates know the time already: give them as they are.")
         if candidates.is_split:
-            raise InputError(
-                f"The arms of {type(candidates).__name__} are not read here, and all are new in every round: give Arms,"
-                " or take a memory that is no prior on time, and a mean= that does not depend on the time."
-            )
+            hint = "give Arms, or a memory that is no prior on time and a mean= that does not depend on it"
+            raise InputError(f"The arms of {type(candidates).__name__} are not read here in every round: {hint}.")
         self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
         self.device, self.ranges = candidates.device, candidates.ranges
         self.context_dim, self.example = 1 + candidates.context_dim, dated(0.0, candidates.example)

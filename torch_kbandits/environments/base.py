@@ -175,10 +175,7 @@ class ContextualEnvironment(Problem, RoundProblem):
         points = self.joint_points(self.candidates(round), round)
         equal = (checked_rows(X, points).unsqueeze(1) == points).all(-1)
         if unknown := true_rows(~equal.any(1)):
-            raise InputError(
-                f"Row(s) {unknown} of X play no action that is available in round {round}, in its context: joint points"
-                " are joint_points(actions, round)."
-            )
+            raise InputError(f"Row(s) {unknown} of X are none of joint_points(actions, {round}), with its actions.")
         return equal.int().argmax(1)
 
     def means_of_round(self, round: int) -> Tensor:

@@ -28,11 +28,9 @@ _NUM_CENTRES = 50
 class MovingPeak(DynamicEnvironment):
     """A peak that swings over a wave that stays: exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5 on [−50, 50].
 
-    Source: Mauduit, Berthier and Simonetto, 2025, §4.1. Differs: arms are a grid of the interval, t counts
-    from 0, and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the
-    variation budget is exact: about 50 over the paper's 500 rounds.
-
-    A arms lie from −50 to 50 at equal distances. The seed addresses the noise, whose variance is the paper's.
+    Source: Mauduit, Berthier and Simonetto, 2025, §4.1. Differs: A arms are a grid of the interval, t counts from 0,
+    and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the variation
+    budget is exact: about 50 over the paper's 500 rounds. The seed addresses the noise.
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
@@ -53,7 +51,7 @@ class SeattleWeather(DynamicEnvironment):
 
     The reward of a temperature x is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest one of the day t: 1 if x was
     right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its kernel with norm 1 each day, and its
-    variation budget is known: real changes under the assumptions of the theorems.
+    variation budget is known.
 
     Source: public-domain observations of NOAA for 2012 to 2015, by way of the package vega_datasets (MIT licence); the
     file and its licence are in the package's folder ``environments/data``.
@@ -222,10 +220,8 @@ class Drift(RKHSFunctions, DynamicEnvironment):
         budget, norm = checks.positive("variation_budget", variation_budget), checks.scale("norm", norm)
         step = budget / (horizon - 1)
         if step > 2.0 * norm:
-            raise InputError(
-                f"A variation_budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm "
-                f"{norm:g} are at most {2 * norm:g} apart: give a smaller one, a longer horizon or a larger norm."
-            )
+            apart = f"{step:g} a step, and functions of norm {norm:g} are at most {2 * norm:g} apart"
+            raise InputError(f"variation_budget is {apart}: give a smaller one, a longer horizon or a larger norm.")
         super().__init__(**self._words(num_arms, dimension, kernel, lengthscale, norm, noise_scale, seed))
         self._angle = 2.0 * math.asin(step / (2.0 * norm))
         self._steps = max(1, math.floor(0.5 * math.pi / self._angle))  # before it turns

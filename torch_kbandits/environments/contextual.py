@@ -29,9 +29,8 @@ def bump(
     Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
     action of every context is a*, and rewards may exceed 1.
 
-    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free, while theirs has
-    fresh noise in both rewards; the kernel's length scale is 1 instead of their 0.1, with which nothing is learned from
-    one context for another: they are about 0.9 apart.
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free; the kernel's length
+    scale is 1 instead of their 0.1, with which nothing is learned from one context for another.
 
     Args:
         lengthscale: of the Gaussian kernel on joint points.
@@ -56,9 +55,8 @@ def chessboard(
 ) -> ContextualFunction:
     """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
 
-    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is against the best
-    action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
-    the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
+    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is noise-free, and
+    against the best action in the context, where theirs is against 1 in every one.
     """
     return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
 
@@ -88,8 +86,7 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
     """Handwritten digits: which of ten labels has this image? 1,797 images of 8 × 8 pixels, a reward of 0 or 1.
 
     Contexts are the first principal components of the pixels, each scaled to mean 0 and variance 1 over the images.
-    The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. Of length
-    scales from 2 to 6 the default is right most often. R is 0.5 and λ = 0.25.
+    The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. λ is 0.25.
 
     Source: the test part of Alpaydin and Kaynak's "Optical recognition of handwritten digits" (1998), through
     scikit-learn's ``load_digits``; without it ``MissingExtraError``.

@@ -86,11 +86,9 @@ def stationary_kernel(
 def norm_of_values(covariance: Tensor, values: Tensor, norm: str) -> float:
     """Return a norm of the function with ``values`` (A,) at points of Gram matrix ``covariance`` (A, A).
 
-    "rkhs" is √(fᵀK⁻¹f): the RKHS norm of the smoothest function through the values, which is the norm of f itself if f
-    is a combination of the kernels at these points and a lower bound otherwise. Where K is singular to rounding, the
-    least jitter that lets it be factorised is added; then values that the kernel does not explain give norms that say
-    more about the jitter than about the function. "printed" is √(fᵀKf), as paper 002 §6 prints it: not a norm of f in
-    the RKHS. Cost: O(A³).
+    "rkhs" is √(fᵀK⁻¹f): the RKHS norm of the smoothest function through the values, a lower bound of that of f unless f
+    is a combination of the kernels at these points. Where K is singular to rounding, the least jitter that lets it be
+    factorised is added. "printed" is √(fᵀKf), as paper 002 §6 prints it: not a norm of f in the RKHS. Cost: O(A³).
     """
     if pick("norm", "norm", norm, NORMS) == "printed":
         return root_of(values @ covariance @ values)

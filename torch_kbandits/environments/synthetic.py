@@ -127,9 +127,9 @@ def synthetic_function(
 ) -> Environment:
     """One of BoTorch's test functions, to maximise, on random arms or on a box.
 
-    Inputs are scaled to the unit cube, where the length scale lives. Functions to minimise are negated. Raw values can
-    be enormous (Rosenbrock reaches 10⁶), so by default rewards are shifted and scaled to zero mean and unit variance
-    over the arms or, on a box, over its first 8,192 Sobol points; the range of the noise is that of the same points.
+    Inputs are scaled to the unit cube. Functions to minimise are negated. By default rewards are shifted and scaled to
+    zero mean and unit variance over the arms or, on a box, over its first 8,192 Sobol points; the range of the noise is
+    that of the same points.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
     R² = 1% of the range, λ = R²). Differs: rewards are standardised and the kernel's variance is that of the means (the
@@ -146,8 +146,8 @@ def synthetic_function(
         noise_fraction: R² as a fraction of the range of the means.
         standardize: whether rewards are shifted and scaled; otherwise ``center`` is their mean over the same points.
         norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms, O(A³);
-            None leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest
-            interpolant, a lower bound that grows with the arms and is often huge. Only for arms.
+            None leaves it unknown. These functions are in no known RKHS: the first is a lower bound that grows with
+            the arms. Only for arms.
         seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
     """
     on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
@@ -245,10 +245,8 @@ def _best_mean(problem: SyntheticTestFunction, reward: Callable[[Tensor], Tensor
     """Return the largest reward at BoTorch's optimisers, some of which are rounded, and local searches from them."""
     optimizers = getattr(problem, "optimizers", None)
     if optimizers is None:
-        raise InputError(
-            f"BoTorch does not know the optimum of {function} in {problem.dim} dimension(s), and regret on a box needs "
-            "it: use domain='arms' or another dimension."
-        )
+        name = f"{function} in {problem.dim} dimension(s)"
+        raise InputError(f"BoTorch does not know the optimum of {name}: use domain='arms' or another dimension.")
     lower, upper = cast(Tensor, problem.bounds)
     optimizers = ((optimizers - lower) / (upper - lower)).clamp(0.0, 1.0)
     # Beside them, since the root in Ackley has no derivative at its optimum.

@@ -107,9 +107,7 @@ class AgeingNoise(Noise):
             return self.times
         column = cast(int, self.time_column)
         if X is None:
-            raise InputError(
-                "The time is a column of the inputs, so the inputs must be given: likelihood(f, X), mll(f, targets, X)."
-            )
+            raise InputError("The time is a column of the inputs: give them, likelihood(f, X), mll(f, targets, X).")
         if not -X.shape[-1] <= column < X.shape[-1]:
             raise InputError(f"time_column is {column} and the inputs are {checks.describe(X)}.")
         return X[..., column]
@@ -118,27 +116,24 @@ class AgeingNoise(Noise):
         value = self.growth_parameter
         lower, upper = self._growth.bounds
         if not bool(((value >= lower) & (value <= upper)).all()):
-            raise InputError(
-                f"The {self._growth.parameter} must be at least {lower:g} and at most {upper:g}, got {value.tolist()}. "
-                "If an optimiser went there, give a growth_constraint that maps to the inside."
-            )
+            hint = f"must be at least {lower:g} and at most {upper:g}, by a growth_constraint that maps to the inside"
+            raise InputError(f"The {self._growth.parameter} {hint}; got {value.tolist()}.")
         return value
 
 
 class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     """Gaussian noise whose variance grows with the age of an observation: what is old counts less.
 
-    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``. It fits
-    any exact GP of GPyTorch or BoTorch, and ``OnlineGP`` and ``NystromGP``, as ``likelihood``. A fresh observation,
-    such as one predicted for ``now``, has variance λ.
-
-    Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
+    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``, a fresh one, as one
+    predicted for ``now``, λ. It is a ``likelihood`` of any exact GP of GPyTorch or BoTorch, ``OnlineGP`` and
+    ``NystromGP``. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
 
     λ and the number of the growth are learned with the other hyperparameters; ``noise_covar.requires_grad_(False)``
-    fixes them. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
+    fixes them. With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times``
+    predictions are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on
+    points made now.
 
-    With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times`` predictions
-    are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on points made now.
+    Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
 
     Args:
         growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
@@ -152,10 +147,6 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         growth_constraint: of the rate or η; by default its range as a bound, which ``fit_gpytorch_mll`` keeps. A loop
             of your own over an optimiser needs one that maps to the inside: ``Positive()``, ``Interval(0.0, 1.0)``.
         batch_shape: of λ and of the growth's number: (o,) for o outputs.
-
-    Raises:
-        InputError: if an argument is not what it says, or ``now`` is before one of ``times``. When used: if a time is
-            after ``now``, if inputs are missing, or if there is not a time for each training point.
     """
 
     noise_covar: AgeingNoise

@@ -141,9 +141,8 @@ def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec
     if not isinstance(scales, (tuple, list)) or not scales:
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
     if not any(part.has_lengthscale for part in kernel.modules() if isinstance(part, Kernel)):
-        raise InputError(
-            f"This {type(kernel).__name__} has no length scale to multiply: give kernels=, one for each hypothesis."
-        )
+        name = type(kernel).__name__
+        raise InputError(f"This {name} has no length scale to multiply: give kernels=, one for each hypothesis.")
     factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
     return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
 
@@ -157,10 +156,8 @@ def _stretched(kernel: Kernel, factor: float) -> Kernel:
         longer = cast(Tensor, part.lengthscale).detach() * factor
         constraint = cast(Interval, part.raw_lengthscale_constraint)
         if not constraint.check(longer):
-            raise InputError(
-                f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}, and "
-                f"must be in {constraint}: give other scales, or a kernel without that constraint."
-            )
+            got = f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}"
+            raise InputError(f"{got}, and must be in {constraint}: give other scales, or another constraint.")
         with torch.no_grad():
             cast(Tensor, part.raw_lengthscale).copy_(constraint.inverse_transform(longer))
     return other
@@ -314,9 +311,8 @@ class Sampling(FamilyRule):
         if self.probabilities is None:
             return trials.probabilities
         if len(self.probabilities) != len(trials.plays):
-            raise InputError(
-                f"probabilities must have a number for each of {len(trials.plays)} hypotheses: {self.probabilities}."
-            )
+            hint = f"a number for each of {len(trials.plays)} hypotheses"
+            raise InputError(f"probabilities must have {hint}: {self.probabilities}.")
         scores = trials.scores + torch.tensor(self.probabilities, dtype=torch.float64).log()
         return torch.softmax(scores - scores.max(), 0)
 

@@ -231,7 +231,6 @@ def prior_of(
             raise InputError(f"Give either prior or {' and '.join(twice)}: a {type(prior).__name__} has them.")
         return prior
     if missing := [name for name in ("kernel", "regularization") if parts[name] is None]:
-        raise InputError(
-            f"{' and '.join(missing)} must be given, or prior=LearnedPrior(), which fits both to the rewards."
-        )
+        names = " and ".join(missing)
+        raise InputError(f"{names} must be given, or prior=LearnedPrior(), which fits both to the rewards.")
     return Prior(kernel, regularization, 0.0 if mean is None else mean)  # pyright: ignore[reportArgumentType]

@@ -69,10 +69,8 @@ class FunctionMean(Mean):
         words = {"time": points[:, 0]} if self._depends_on_time else {}
         values = torch.as_tensor(self.function(points[:, int(self._timed) :].to(self._dtype), **words)).to(x)
         if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
-            raise InputError(
-                f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
-                f"got {checks.describe(values)}."
-            )
+            hint = f"a finite number for each of {len(points)} points (n, d), a tensor (n,)"
+            raise InputError(f"mean must return {hint}, got {checks.describe(values)}.")
         return values.reshape(x.shape[:-1])
 
 
@@ -91,9 +89,8 @@ class TabulatedMean:
         """Return the values at points (n, d), (n,), or refuse a point that has none. Cost: O(n)."""
         places = [self._places.get(key) for key in row_keys(X)]
         if None in places:
-            raise InputError(
-                f"mean has no value for {X[places.index(None)].tolist()}: give it as a function of points."
-            )
+            point = X[places.index(None)].tolist()
+            raise InputError(f"mean has no value for {point}: give it as a function of points.")
         return self._values[cast(list[int], places)]
 
 
@@ -129,10 +126,8 @@ def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     if isinstance(mean, Tensor):
         arms = kind.source.tensor if isinstance(kind, Arms) else None
         if arms is None or mean.shape != arms.shape[:1]:
-            raise InputError(
-                f"A value for each arm, mean={checks.describe(mean)}, needs arms in memory, as many as values: give "
-                "mean as a number, a function of points (n, d) or a GPyTorch mean."
-            )
+            hint = "give a number, a function of points (n, d) or a GPyTorch mean"
+            raise InputError(f"mean={checks.describe(mean)} needs as many arms in memory: {hint}.")
         function = TabulatedMean(arms, mean)
     elif not callable(mean):
         function = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
