@@ -142,7 +142,7 @@ MEANINGS = _entries("""
     regularization: λ > 0, the noise variance of a fresh observation, in reward units squared.
     mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
         (n, d); see ``Bandit``.
-    prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
+    prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them, which families do not take.
     candidates: arms (A, d), with contexts actions (A, a), a ``ParameterSpace``, or any ``Candidates``.
     bounds: a box (2, d) instead of arms, with contexts (2, a).
     context_dim: c, the number of context columns; without it there is no context.
@@ -150,11 +150,14 @@ MEANINGS = _entries("""
     scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis, so give the kernel
         long ones; None for 1, 1/2, 1/4, 1/8 and 1/16.
     kernels: a kernel for each hypothesis instead of ``scales``.
-    noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+    noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what families reject.
     norm_bound: B > 0, a bound on the RKHS norm of the reward function, at all times.
     failure_probability: δ in (0, 1).
-    horizon: T, the planned number of rounds. Under a memory that forgets, and at λ < 1, the theorem's width holds in
-        all of them at once; without it, in each.
+    horizon: T, the planned number of rounds, which a theorem's window or period needs. Under a memory that forgets, and
+        at λ < 1, the theorem's width holds in all of them at once; without it, in each.
+    variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known, for such a window or period.
+    block_size: H, rounds between two choices.
+    score_discount: α in (0, 1), the factor by which a score loses weight in a round.
     gain: the information gain γ in the width; by default the realised one of the observations that count.
     oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
     accuracy: ε in (0, 1), the accuracy of the dictionary.
@@ -165,9 +168,10 @@ MEANINGS = _entries("""
     discretization_size: points of the Sobol set on a box.
     dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
     memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
-        ``Discount(0.99)``. Theorems are for functions that stay.
+        ``Discount(0.99)``; refused, with the reason, where another argument says it. Theorems are for functions that
+        stay.
     beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
-        width, which over-explores in practice; then its constants are not needed.
+        width, which over-explores in practice; then its constants are not needed. Of draws 1 is Thompson sampling.
     seed: addresses all randomness.
     outcomes: what is measured of a play beside its reward, by names or as ``Outcome``s; see ``Bandit``.
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
@@ -179,8 +183,7 @@ MEANINGS = _entries("""
 def described(kind: _Kind) -> _Kind:
     """Decorate a class whose ``__init__`` ends in ``**words: Unpack[...]``: signature and docstring then have them all.
 
-    In the docstring the line ``**words: ...`` below "Args:" is where the meanings of those words come that the
-    docstring itself does not explain.
+    In the docstring the meanings follow of those words that its own "Args:", if there are any, do not explain.
     """
     made_by: Any = kind.__init__
     own = inspect.signature(made_by)
@@ -194,12 +197,12 @@ def described(kind: _Kind) -> _Kind:
     ]
     made_by.__signature__ = own.replace(parameters=[*others, *shared])
     if kind.__doc__:
-        head, start, rest = inspect.cleandoc(kind.__doc__).partition("Args:\n")
+        head, _, rest = inspect.cleandoc(kind.__doc__).partition("Args:\n")
         arguments, *tail = re.split(r"\n(?=\n\S)", rest, maxsplit=1)
         said = _entries(arguments + "\n")
-        del said["**words"]
-        missing = "".join(MEANINGS[name] for name in made_by.__signature__.parameters if name in {*MEANINGS} - {*said})
-        kind.__doc__ = "\n".join([(head + start + "".join(said.values()) + missing).rstrip("\n"), *tail])
+        missing = {name: MEANINGS[name] for name in made_by.__signature__.parameters if name not in {"self", *said}}
+        entries = "".join({**said, **missing}.values())
+        kind.__doc__ = "\n".join([f"{head.rstrip()}\n\nArgs:\n{entries}".rstrip(), *tail])
     return kind
 
 

@@ -19,7 +19,6 @@ class GPEI(Bandit):
     Args:
         oversampling: γ > 0, KORS's budget, for a Nyström posterior whose cost does not grow with the rounds; None for
             the exact one.
-        **words: see ``PriorWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²), or O(m²) with
     a dictionary of m points, and the search.
@@ -50,7 +49,6 @@ class GPPI(Bandit):
         margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
             Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played; so
             units of rewards do not matter.
-        **words: see ``PriorWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -68,9 +66,6 @@ class RandomSearch(Bandit):
     """Random search: uniform draws with replacement. Its posterior serves ``recommend`` only.
 
     With contexts, where no two points need be the same, that posterior has KORS's dictionary of at most 200 points.
-
-    Args:
-        **words: see ``PriorWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     With contexts O(m²) for a dictionary of m points.

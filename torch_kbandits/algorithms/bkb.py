@@ -18,9 +18,6 @@ class BKB(Bandit):
     Source: Calandriello et al., COLT 2019. Differs: the first arm is drawn among equals rather than uniformly; the
     width's guard at small t (see ``BKBWidth``); the default oversampling is the practical one.
 
-    Args:
-        **words: see ``BKBWords``.
-
     Cost of a round on A arms: O(A m²), O(A m) when the dictionary stays; memory O(A m).
     """
 
@@ -53,7 +50,6 @@ class BBKB(Bandit):
         batch_threshold: C > 1, the factor by which variances may shrink in a batch; the larger, the longer the batches
             and the more regret.
         batch_rule: "global" sums leverage scores; "local" watches the variances themselves and allows longer batches.
-        **words: see ``BKBWords``.
 
     Cost on A arms: O(A m) a point, O(A m²) a batch; memory O(A m).
     """
@@ -78,9 +74,6 @@ class CBKB(Bandit):
 
     Source: Calandriello et al., COLT 2019, and Zenati et al., AISTATS 2022, App. F.1. Differs: what differs in ``BKB``.
 
-    Args:
-        **words: see ``BKBWords``.
-
     Cost of a round with A actions and n points that count: O(A m²), and O(m² + n m) for the reward and for each point
     that joins or leaves the dictionary, in all at most O(n m²); memory O(n m).
     """
@@ -101,7 +94,6 @@ class CBBKB(Bandit):
     Args:
         batch_threshold: C > 1, the factor by which variances may shrink in a batch: it ends when 1 + Σ τ̃ of its points
             exceeds C. The paper tries 3, 10 and 30.
-        **words: see ``BKBWords``.
 
     Cost of a round with A actions and n points that count: O(A m²); of a batch O(m² + n m) for each reward and for each
     point that joins or leaves the dictionary, in all at most O(n m²); memory O(n m).

@@ -19,9 +19,6 @@ class HPGPTS(Bandit):
 
     Args:
         probabilities: P(u) > 0 of each hypothesis, in proportion; None for the same for all.
-        prior: all three in one, a ``Prior``.
-        beta: v, as in ``GPTS``.
-        **words: see ``FamilyWords``.
 
     Cost of a round: K times that of GP-TS, for K hypotheses.
     """
@@ -57,11 +54,8 @@ class LBGPUCB(Bandit):
             e^(i/d).
         num_starting: how many of the default length scales take part from the beginning.
         shrinkage: p >= 0, by which the shortest length scale is T^(−p) of the longest after T rounds.
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
         horizon: T, the planned number of rounds; without it length scales join up to round 10,000. Under a memory that
             forgets, and at λ < 1, the theorem's width holds in all of them at once; without it, in each.
-        prior: all three in one, a ``Prior``.
-        **words: see ``FamilyWords``.
 
     Cost of a round: K times that of GP-UCB, for K hypotheses.
     """
@@ -86,12 +80,6 @@ class PEGPTS(Bandit):
 
     Source: Sandberg and Chehreghani, 2025. Differs: as ``PEGPUCB`` and ``GPTS``.
 
-    Args:
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
-        prior: all three in one, a ``Prior``.
-        beta: v, as in ``GPTS``.
-        **words: see ``FamilyWords``.
-
     Cost of a round: K times that of GP-TS for K hypotheses, and on a box twice that.
     """
 
@@ -111,11 +99,6 @@ class PEGPUCB(Bandit):
 
     Source: Ziomek, Adachi and Osborne, AISTATS 2025. Differs: the width is as for ``IGPUCB``, for functions of an RKHS,
     where theirs is for draws from the prior; time is a ``memory``; one prior always stays; contexts.
-
-    Args:
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what is rejected.
-        prior: all three in one, a ``Prior``.
-        **words: see ``FamilyWords``.
 
     Cost of a round: K times that of GP-UCB, for K hypotheses.
     """

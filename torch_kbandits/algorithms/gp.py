@@ -19,7 +19,6 @@ class GPUCB(Bandit):
 
     Args:
         noise_scale: R > 0, only for ``guarantee``: the theorem takes noise bounded by √λ.
-        **words: see ``GainWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -38,9 +37,6 @@ class IGPUCB(Bandit):
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 1, at λ = 1 + 2/T; any λ of at least 1 will do. Differs: below
     1, where its proof fails, the width is ``SelfNormalizedWidth``, or ``MemoryWidth`` under a memory that forgets;
     ``beta=IGPUCBWidth(...)`` is its own there.
-
-    Args:
-        **words: see ``PlannedWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -63,7 +59,6 @@ class MiniGPUCB(Bandit):
     Args:
         batch_threshold: C > 1, the factor by which the variance of a candidate shrinks before another is chosen, as in
             BBKB; the paper's C is one of the standard deviation, the square root of this.
-        **words: see ``GainWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u); memory O(A u). On a box O(u²) and the search.
     """
@@ -88,7 +83,6 @@ class GPTS(Bandit):
             the exact one. No theorem here covers draws from the Nyström posterior.
         beta: v, the multiplier of a draw's deviation from the mean (1 is plain Thompson sampling) or a ``Width``,
             instead of the theorem's, which over-explores in practice; then R and B are not needed.
-        **words: see ``PlannedWords``.
 
     Cost of a round on A arms with u distinct ones played: O(A u + A²) up to 2,000 arms, O(A (u + d)) beyond; memory
     the same. On a box with N points in its Sobol set: O(u² + N³). With contexts O(A u² + A³), and with a dictionary of

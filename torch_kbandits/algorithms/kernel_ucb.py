@@ -26,9 +26,6 @@ class KUCB(Bandit):
 
     Source: Zenati et al., AISTATS 2022, Alg. 3. Differs: see ``KUCBWidth``; the first action is not drawn.
 
-    Args:
-        **words: see ``TheoremWords``.
-
     Cost of a round with A actions and u distinct points played: O(A u²); memory O(u²).
     """
 
@@ -54,7 +51,6 @@ class EKUCB(Bandit):
         batch_threshold: C > 1, the factor by which variances may shrink in a batch: means and dictionary stay, as in
             BBKB, until 1 + Σ τ̃ of its points exceeds C; the theorem's width is then √C times wider. None: rewards are
             learned at once.
-        **words: see ``SketchWords``.
 
     Cost of a round with A actions: O(A m²), and O(n m) when a point joins; memory O(n m).
     """
@@ -89,7 +85,6 @@ class SupKernelUCB(Bandit):
         num_actions: where each round brings its own actions, the most that one brings; the theorem's width needs it.
         horizon: T, the planned number of rounds. It sets the widths at which stages decide: a reward is explored until
             its error is below 1/√T, in reward units.
-        **words: see ``TheoremWords``.
 
     Cost of a round: O(S A u²) for S = ⌈½ log₂ T⌉ stages, A actions and u distinct points in the largest stage, and
     K-UCB's for a reward. Memory: S + 1 times that of K-UCB at most.
@@ -139,7 +134,6 @@ class LinUCB(Bandit):
         norm_bound: B > 0, a bound on the norm of all coefficients; the paper's width has 1.
         beta: a multiplier of the standard deviation, α/√λ in terms of the paper's α, or a ``Width``; by default the
             paper's, α = 1 + √(ln(2/δ)/2) at λ = 1, which holds for one point and independent rewards only.
-        **words: see ``RunWords``.
 
     Cost of a round with A actions and F = A (c + 1) features: O(A F²), and O(n F) for each of the F points that join
     the dictionary; memory O(n F).

@@ -47,8 +47,6 @@ class SparQGPUCB(Bandit):
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
-        memory: refused: ``growth`` says what an observation counts for.
-        **words: see ``WidthWords``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.

@@ -37,11 +37,6 @@ class SWGPUCB(Bandit):
     Args:
         window: w: the largest age in rounds, or units of time, of an observation that counts. None for the theorem's,
             which needs the horizon.
-        variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known; only for its w.
-        horizon: T, the planned number of rounds, which the theorem's w needs. At λ < 1 the theorem's width holds in all
-            of them at once; without it, in each.
-        memory: refused: ``window`` says what an observation counts for.
-        **words: see ``DictionaryWords``.
 
     Cost of a round with u distinct points that count: O(A u²) on A arms, O(u²) to learn and to forget.
     """
@@ -65,11 +60,6 @@ class RGPUCB(Bandit):
 
     Args:
         period: H: rounds between two restarts, or units of time. None for the theorem's, which needs the horizon.
-        variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known; only for its H.
-        horizon: T, the planned number of rounds, which the theorem's H needs. At λ < 1 the theorem's width holds in all
-            periods at once; without it, in each.
-        memory: refused: ``period`` says what an observation counts for.
-        **words: see ``DictionaryWords``.
 
     Cost of a round with u distinct points that count: O(A u²) on A arms, O(u²) to learn and to forget.
     """
@@ -98,12 +88,7 @@ class WGPUCB(Bandit):
     Args:
         discount: η, above 0 and at most 1: the factor by which a weight falls in a round, or unit of time. None for
             e^(−1/w), w being ``window_size`` of the horizon: weights e^(−age/w) sum to w.
-        variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known; only for that w.
         least_weight: observations of a smaller weight are dropped, which bounds the cost of a round.
-        horizon: T, the planned number of rounds, which a discount of None needs: the theorem's width holds in all of
-            them at once. Without it, in each.
-        memory: refused: ``discount`` says what an observation counts for.
-        **words: see ``DictionaryWords``.
 
     Cost of a round with u distinct points that count: O(u³ + A u²) on A arms.
     """
@@ -137,8 +122,6 @@ class UIGPUCB(Bandit):
         growth: ``LinearGrowth(rate)``, ``QuadraticGrowth(rate)`` or ``ExponentialGrowth(discount)``, or the rate of a
             linear growth in reward units squared per round, or unit of time.
         max_variance: observations of a larger variance are dropped, which bounds the cost of a round.
-        memory: refused: ``growth`` says what an observation counts for.
-        **words: see ``DictionaryWords``.
 
     Cost of a round with u distinct points that count: O(u³ + A u²) on A arms.
     """
@@ -156,8 +139,8 @@ class UIGPUCB(Bandit):
 class TVGPUCB(Bandit):
     """TV-GP-UCB, time-varying GP-UCB: a prior on space and time, whose function is replaced bit by bit.
 
-    The kernel at points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Points are joint ones, the
-    time in the first column, so ``bandit.model`` is a model of space and time for a BoTorch loop of your own.
+    The kernel at points x at time t and x' at time t' is k(x, x') (1 − ε)^(|t − t'| / 2). Points have the time in the
+    first column, see ``Timed``: ``bandit.model`` is one of space and time.
 
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016. Differs: times need not be rounds.
 
@@ -165,12 +148,9 @@ class TVGPUCB(Bandit):
         kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared.
         forgetting: ε in [0, 1), the share of the function that a round, or unit of time, replaces.
         time_kernel: a kernel on one column, the time, in place of the forgetting one.
-        candidates: arms (A, d), with contexts actions (A, a), or any ``Candidates``; their points get the time as their
-            first column, see ``Timed``.
         memory: drops or ages observations as well, which bounds the cost of a round.
-        beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``; ``TVGPUCBWidth()``, that
-            of the paper's experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
-        **words: see ``WidthWords``.
+        beta: a multiplier of the standard deviation or a ``Width``; ``TVGPUCBWidth()``, that of the paper's
+            experiments, unless given. On A arms ``BayesianGPUCBWidth`` has the theorem.
 
     Cost of a round: O(A²) on A arms, at most 512 in double precision, with an exact posterior, without a memory and
     with no other kernel on time. Elsewhere O(A t²) in round t and O(t²) to learn, since no two points of different

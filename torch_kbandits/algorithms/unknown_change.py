@@ -40,8 +40,6 @@ class BOBGPUCB(Bandit):
         exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
         reward_bounds: see ``BanditOverBandit``, like the next; the original has bounds and shares no history.
         shares_history: whether a block goes on with what was told before it.
-        memory: refused: ``windows`` says what an observation counts for.
-        **words: see ``GainWords``.
 
     Cost of a round: as SW-GP-UCB with the window in force, and once a block O(u³) to change it.
     """
@@ -80,20 +78,15 @@ class BOBGPUCB(Bandit):
 class DMSGPUCB(Bandit):
     """DMS-GP-UCB, dynamic model selection: GP-UCB under the memory that predicted the latest rewards best.
 
-    Every reward scores every memory, so none has to be played in order to be judged.
+    Every reward scores every memory, so none has to be played in order to be judged. The scale of the kernel and λ
+    decide what a prediction is worth: fit them beforehand.
 
     Source: ours, from Raftery, Kárný and Ettler, Technometrics 2010, and W-GP-UCB; see ``DynamicModelSelection``. No
     regret bound is known.
 
     Args:
-        kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Its scale and λ decide what a
-            prediction is worth: fit them beforehand.
         memories: what to choose from; None for discounts that remember about 10, 20, 50 and 100 rounds, and all. The
             last one is in force first.
-        block_size: H, rounds between two choices.
-        score_discount: α in (0, 1), the factor by which a score loses weight in a round.
-        memory: refused: ``memories`` says what an observation counts for.
-        **words: see ``DictionaryWords``.
 
     Cost of a round: as W-GP-UCB with the memory in force, and once a block under each memory.
     """
@@ -118,26 +111,19 @@ class DMSTVGPUCB(Bandit):
     """DMS-TV-GP-UCB: TV-GP-UCB with the rate of change under which the latest rewards were predicted best.
 
     Unlike in ``DMSGPUCB``, whose observations grow noisy, the prior on space and time says how sure one may be of what
-    was not played for long.
+    was not played for long. The scale of the kernel, at one time, and λ are to be fitted beforehand.
 
     Source: ours, from Bogunovic, Scarlett and Cevher, AISTATS 2016, and Raftery, Kárný and Ettler, Technometrics 2010;
     see ``TemporalPrior`` and ``DynamicModelSelection``. No regret bound is known.
 
     Args:
-        kernel: the prior covariance of a function at one time, any GPyTorch kernel, in reward units squared. Its scale
-            and λ decide what a prediction is worth: fit them beforehand.
         forgettings: what ε in [0, 1) may be, the share of the function that a round, or unit of time, replaces; from
             the largest to the least, which is in force first.
         least_correlation: see ``TemporalPrior``; it bounds the cost of a round unless ε is 0. "auto" is None on at most
             512 arms in double precision with an exact posterior, where that is bounded anyway, and 1e-3 elsewhere.
-        block_size: H, rounds between two choices.
-        score_discount: α in (0, 1), the factor by which a score loses weight in a round.
-        memory: refused: ``forgettings`` says what an observation counts for.
         beta: a multiplier of the standard deviation or a ``Width``; ``TVGPUCBWidth()`` unless given.
-        **words: see ``WidthWords``.
 
-    Cost of a round: that of TV-GP-UCB, on at most 512 arms in double precision O(A²) for each ε. Elsewhere O(A n²) for
-    n observations that count, and once a block the posterior under each ε, O(K n³).
+    Cost of a round: that of TV-GP-UCB for each ε on at most 512 arms; elsewhere of one, and once a block of each.
     """
 
     def __init__(
@@ -166,19 +152,14 @@ class ETGPUCB(Bandit):
     The reward that triggered a restart counts after it.
 
     Source: Brunzema et al., TMLR 2025. Differs: the default width of the choice is as for ``SWGPUCB``; on arms theirs
-    is ``beta=BayesianGPUCBWidth(num_arms, failure_probability)``. Rewards may be told several at a time, see
-    ``ResidualTrigger``; a trigger for functions of an RKHS is ``Bandit(trigger=ResidualTrigger(width=...))``.
+    is ``beta=BayesianGPUCBWidth(num_arms, failure_probability)``. See ``ResidualTrigger``.
 
     Args:
         kernel: the prior covariance, any GPyTorch kernel, in reward units squared. Its scale sets which change is a
             surprise: with too large a one changes go unnoticed, with too small a one restarts never end.
         false_alarm_probability: δ of the trigger in (0, 1): on a function that stays, the probability of a restart
-            before the next change is at most this.
+            before the next change is at most this, under the exact posterior.
         noise_scale: R > 0, the standard deviation of the noise, in reward units; the trigger takes √λ unless given.
-        failure_probability: δ of the width in (0, 1).
-        memory: which observations count at a time, beside the restarts; None for all since the last.
-        dictionary: a rule for a Nyström–DTC posterior; None for the exact one, for which the trigger's δ is proved.
-        **words: see ``DictionaryWords``.
 
     Cost of a round: as GP-UCB with the observations since the last restart.
     """
