@@ -337,7 +337,7 @@ def test_what_makes_no_sense_is_named():
         "time_column is 7": lambda: online(X, Y, ageing(kb.LinearGrowth(0.03), time_column=7)).posterior(T),
         "make the time a column of the inputs": lambda: plain.condition_on_observations(X[:1], Y[:1]),
         "either a likelihood or a regularization": lambda: kb.OnlineGP(X, Y, likelihood=likelihood, regularization=0.1),
-        "the inputs must be given": lambda: likelihood(single_task(X, Y, likelihood).train()(X)),
+        "is a column of the inputs: give them": lambda: likelihood(single_task(X, Y, likelihood).train()(X)),
         "growth_constraint that maps to the inside": lambda: broken.observation_noise(X),
         "says itself|follows from its age": lambda: online(X, Y, likelihood).tell(T, Y[:5], Y[:5].abs()),
         "says itself|from its age": lambda: at_a_dictionary(X, Y, likelihood).tell(T, Y[:5], Y[:5].abs()),

@@ -181,7 +181,7 @@ def test_what_cannot_be_played_is_named(make, name, options):
     beyond = X[:2].clone()
     beyond[1, -1] += 1e-3 if env.__class__ is not BoxFunction else 1e3
     wrong = {
-        r"Row\(s\) \[1\] of X (are no arms|lie outside|play no action)": beyond,
+        r"Row\(s\) \[1\] of X (are no arms|lie outside|are none of joint)": beyond,
         r"d = \d+ columns": torch.cat([X, X[:, :1]], dim=-1),
         r"shape \(q, \d+\)": X[None],
         "must have a row for each point|": X[0],
@@ -206,7 +206,7 @@ def test_in_contexts_a_row_is_of_its_round_and_plays_what_is_there_then():
     X = env.joint_points(env.candidates(2), 2)
     assert env.positions(X.flip(0), 2).tolist() == [*reversed(range(len(X)))]
     assert env.regret(X[:0], 2).shape == (0,)
-    with pytest.raises(InputError, match=r"Row\(s\) \[0, 1\] of X play no action that is available in round 3, in its"):
+    with pytest.raises(InputError, match=r"Row\(s\) \[0, 1\] of X are none of joint_points\(actions, 3\)"):
         env.pull(X[:2], 3)
     env.candidates = partial(ContextualEnvironment.candidates, env)
     with pytest.raises(InputError, match="Changing has no actions in round 0: set actions"):

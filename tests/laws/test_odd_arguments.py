@@ -203,7 +203,7 @@ WITH: dict[str, dict[str, Any]] = {
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
@@ -211,7 +211,7 @@ LEFT_OUT = {
     "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
-    "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
+    "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.

@@ -109,7 +109,7 @@ STORED = kb.Arms(in_a_file(ARMS))
 @pytest.mark.parametrize(
     ("candidates", "mean", "message"),
     [
-        (kb.Arms(ARMS), torch.zeros(3), "as many as values"),
+        (kb.Arms(ARMS), torch.zeros(3), "needs as many arms in memory"),
         (kb.Arms(ARMS), torch.full((20,), np.nan), "finite"),
         (kb.Arms(ARMS), np.inf, "finite"),
         (kb.Arms(ARMS), ["a", "b"], "numbers"),
@@ -117,8 +117,8 @@ STORED = kb.Arms(in_a_file(ARMS))
         (kb.Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
         (kb.Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
         (kb.Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
-        (STORED, torch.zeros(20), "needs arms in memory"),
-        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
+        (STORED, torch.zeros(20), "needs as many arms in memory"),
+        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs as many arms in memory"),
     ],
 )
 def test_what_is_no_mean_is_refused(candidates, mean, message):

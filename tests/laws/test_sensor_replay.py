@@ -103,7 +103,7 @@ FILES = [
         (LINES, {"train_fraction": 0.26}, "1 are to learn from and 3 to replay"),
         (LINES, {"train_fraction": 1.0}, "train_fraction must be at least 0 and below 1"),
         ([*LINES[:1], "t,1,2", "t,1,3", "t,2,2"], {"train_fraction": 0.7}, r"sensor\(s\) a are constant over"),
-        (LINES[:1], {"train_fraction": 0.0}, r"readings must be \(T, A\) with T >= 1"),
+        (LINES[:1], {"train_fraction": 0.0}, r"readings must be \(T, 2\) with T >= 1"),
     ]),
     *(("sensors", *case) for case in [
         (["1,2", "3,4"], {}, "must have names in its first row"),
@@ -117,7 +117,7 @@ FILES = [
 READINGS = [
     (torch.zeros(3), "readings must have a row for each point"),
     (torch.full((2, 1), float("nan")), "readings must be finite"),
-    (torch.zeros(2, 3), r"readings must be \(T, A\) of 1 arms"),
+    (torch.zeros(2, 3), r"readings must be \(T, 1\) with T >= 1"),
     (torch.zeros(2, 1, dtype=torch.float64), "readings must have dtype torch.float32"),
 ]
 
