@@ -65,7 +65,7 @@ def list_(kind: str | None) -> None:
     """Show algorithms, environments, widths and kernels with their options and defaults: kbandits list widths."""
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
-    from torch_kbandits.experiments.pieces import KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.experiments.registry import KERNELS, WIDTHS, kernel_options, width_options
     from torch_kbandits.experiments.spec import algorithm_options
 
     first = {name: (inspect.getdoc(width) or "").partition("\n")[0] for name, width in WIDTHS.items()}

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.experiments.directory import Record as Record
-    from torch_kbandits.experiments.directory import read_records as read_records
     from torch_kbandits.experiments.plots import plot as plot
+    from torch_kbandits.experiments.records import Record as Record
+    from torch_kbandits.experiments.records import read_records as read_records
     from torch_kbandits.experiments.replay import Replay as Replay
     from torch_kbandits.experiments.replay import replay_log as replay_log
     from torch_kbandits.experiments.run import Failure as Failure

@@ -22,7 +22,8 @@ class Replay:
         rows: (m,), the interactions of the log that they come from, from 0.
         offered: the interactions that were gone through.
         accepted: those of them on which the bandit was asked; the others were left out to make up for uneven logging.
-        mean: the mean of the rewards and its standard error; None if no interaction matched.
+        mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
+            independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
     """
 
     rewards: Tensor
@@ -61,10 +62,6 @@ def replay_log(
         lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
         center: constant to subtract from rewards before they are told.
 
-    Returns:
-        The rewards and their mean. Its standard error is that of independent rewards, right for a bandit that has
-        stopped learning, a guide for one that learns.
-
     Cost: an ask for each accepted interaction, a tell for each round.
     """
     checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
@@ -80,15 +77,14 @@ def replay_log(
     actions, matched, offered = log.action_rows, list[int](), 0
     while offered < len(log) and len(matched) != rounds:
         row, offered = offered, offered + 1
-        if not accepts[row]:
-            continue
-        context = log.contexts[row]
-        chosen = bandit.ask(context=context)
-        if torch.equal(chosen, actions[row : row + 1]):
-            bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
-            matched.append(row)
-        else:
-            bandit.forget(chosen, context=context)
+        if accepts[row]:
+            context = log.contexts[row]
+            chosen = bandit.ask(context=context)
+            if torch.equal(chosen, actions[row : row + 1]):
+                bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
+                matched.append(row)
+            else:
+                bandit.forget(chosen, context=context)
     rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
     rewards = log.rewards[rows]
     return Replay(rewards, rows, offered, sum(accepts[:offered]), estimate(rewards.tolist()) if matched else None)

@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments import directory as on_disk
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import Record
+from torch_kbandits.experiments import registry
+from torch_kbandits.experiments.records import RECORDS_FILE, Record, append_record, read_records
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
-from torch_kbandits.files import clear_drafts, write_text
+from torch_kbandits.files import clear_drafts, file_error, locked, write_text
+
+#: The spec that was last run in a directory, and tracebacks.
+_SPEC_FILE, _FAILURES_FILE = "experiment.json", "failures.log"
 
 
 class Failure(NamedTuple):
@@ -72,38 +74,40 @@ def run_experiment(
 
     Raises:
         InputError: if the spec says what cannot be, or another call is writing to the directory.
-        StateMismatchError: if the spec is of own code that has changed since.
         KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
     if not isinstance(spec, ExperimentSpec):
         spec = load_spec(spec) if isinstance(spec, str | Path) else parse_spec(spec)
-    bars, notes, failures = require("tqdm").tqdm, list[str](), list[Failure]()
-    announce = say or (lambda line: bars.write(line, file=sys.stderr))
+    workers, folder = checks.optional(checks.positive_integer)("workers", workers), Path(directory)
+    trials = list({trial.key: trial for trial in spec.trials()}.values())
+    bars, notes, failures, warned = require("tqdm").tqdm, list[str](), list[Failure](), set[tuple[str, str]]()
 
     def tell(line: str) -> None:
         notes.append(line)
-        announce(line)
+        (say or (lambda line: bars.write(line, file=sys.stderr)))(line)
 
-    workers = checks.optional(checks.positive_integer)("workers", workers)
-    folder, trials = Path(directory), list({trial.key: trial for trial in spec.trials()}.values())
-    with on_disk.sole_writer(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", folder, error) from error
+    lock = locked(folder / ".lock", f"Another run is writing to {str(folder)!r}: wait, or take another directory.")
+    try:
         finished = _begin(spec, folder, tell)
         due = [trial for trial in trials if trial.key not in finished]
         _rehearse(due)
-        warned: set[tuple[str, str]] = set()
         results = _results(due, max(1, min(workers or len(due), len(due), require("joblib").cpu_count())))
-        bar = bars(total=len(trials), initial=len(trials) - len(due), desc=spec.name, unit="run", disable=None)
-        with bar:
+        done = len(trials) - len(due)
+        with bars(total=len(trials), initial=done, desc=spec.name, unit="run", disable=None) as bar:
             for trial, result in results:
                 bar.update()
                 if isinstance(result, Failure):
                     failures.append(result)
                     tell(f"failed: {trial}: {result.reason}")
-                    with (folder / on_disk.FAILURES_FILE).open("a", encoding="utf-8") as log:
+                    with (folder / _FAILURES_FILE).open("a", encoding="utf-8") as log:
                         log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
                     continue
                 record, news = result
-                on_disk.append_record(folder, record)
+                append_record(folder, record)
                 finished[record.key] = record
                 for warning in news:
                     # The same words with the numbers of another seed are no news.
@@ -111,7 +115,9 @@ def run_experiment(
                     if words not in warned:
                         warned.add(words)
                         tell(f"{trial.algorithm.label}: {warning}")
-    return Outcome(_called(finished, spec), failures, len(trials) - len(due), notes)
+    finally:
+        lock.release()
+    return Outcome(_labelled(finished, spec), failures, done, notes)
 
 
 def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
@@ -125,10 +131,14 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
         The records, at least one, and a line of words for each damaged line of the file, which is left out, and for a
         spec that cannot be read, without which all runs are returned.
     """
-    records, losses = on_disk.read_records(path)
-    if (Path(path) / on_disk.SPEC_FILE).is_file():
+    records, losses = read_records(path)
+    if (Path(path) / _SPEC_FILE).is_file():
         try:
-            records = _called({record.key: record for record in records}, spec_in(path))
+            shown = _labelled({record.key: record for record in records}, spec_in(path))
+            if number := len(records) - len(shown):
+                left = "All are shown." if not shown else "They are left out."
+                losses.append(f"{number} finished run(s) are of another spec, or of code that has changed. {left}")
+            records = shown or records
         except KernelBanditError as error:
             losses.append(f"All runs are shown: {error}")
     if not records:
@@ -138,55 +148,43 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
 def spec_in(directory: str | Path) -> ExperimentSpec:
     """Return the experiment that was last run in a directory; ``InputError`` if it holds none."""
-    if not (Path(directory) / on_disk.SPEC_FILE).is_file():
+    if not (Path(directory) / _SPEC_FILE).is_file():
         raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
-    return load_spec(Path(directory) / on_disk.SPEC_FILE)
+    return load_spec(Path(directory) / _SPEC_FILE)
 
 
 # ---------------------------------------------------------------- inside
 
 
 def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> dict[str, Record]:
-    """Make a directory ready for an experiment, say what was lost or has changed, and return its finished runs."""
+    """Make a directory ready for an experiment, say what was lost, and return its finished runs."""
     clear_drafts(folder)
-    records, losses = on_disk.read_records(folder, mend=True) if (folder / on_disk.RECORDS_FILE).exists() else ([], [])
-    for loss in losses:
-        tell(loss)
-    text, file = json.dumps(spec.content(), indent=1), folder / on_disk.SPEC_FILE
-    before = own.digests(file.read_text("utf-8", errors="replace")) if file.is_file() else {}
-    for name, digest in own.digests(text).items():
-        if before.get(name, digest) != digest:
-            tell(f"{name} has changed since this directory was run last: what it decides is run again.")
-    write_text(file, text + "\n")
+    records, losses = read_records(folder, mend=True) if (folder / RECORDS_FILE).exists() else ([], [])
+    for line in losses:
+        tell(line)
+    write_text(folder / _SPEC_FILE, json.dumps(spec.content(), indent=1) + "\n")
     return {record.key: record for record in records}
 
 
-def _called(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record]:
+def _labelled(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record]:
     """Return those of the runs of a spec that are finished under its labels, which are no part of what was run."""
-    records = []
-    for trial in spec.trials():
-        if known := finished.get(trial.key):
-            labels = {"environment": trial.environment.label, "algorithm": trial.algorithm.label}
-            records.append(replace(known, **{kind: getattr(known, kind) | {"label": labels[kind]} for kind in labels}))
-    return records
+    return [replace(finished[trial.key], **trial.config()) for trial in spec.trials() if trial.key in finished]
 
 
 def _rehearse(due: Sequence[Trial]) -> None:
     """Build each algorithm on each environment once, so that what does not fit is refused before anything runs."""
     problems: dict[str, Any] = {}
-    firsts: dict[tuple[str, str], Trial] = {}
-    for trial in due:
-        firsts.setdefault((trial.environment.label, trial.algorithm.label), trial)
-    for (label, _), trial in firsts.items():
+    for (environment, algorithm), trial in {
+        (each.environment.label, each.algorithm.label): each for each in due
+    }.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if label not in problems:
-                    problems[label] = trial.seed, build_environment(trial)
-                seed, environment = problems[label]
-                build_bandit(replace(trial, seed=seed), environment)
+                if environment not in problems:
+                    problems[environment] = build_environment(trial)
+                build_bandit(trial, problems[environment])
         except InputError as error:
-            raise InputError(f"{trial.algorithm.label} on {label}: {error}") from None
+            raise InputError(f"{algorithm} on {environment}: {error}") from None
 
 
 def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
@@ -211,7 +209,7 @@ def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
     try:
         return trial, run_one(trial)
     except Exception as error:
-        reason = str(error) if isinstance(error, KernelBanditError) else own.said(error)
+        reason = str(error) if isinstance(error, KernelBanditError) else registry.reason(error)
         return trial, Failure(trial, reason, traceback.format_exc())
 
 

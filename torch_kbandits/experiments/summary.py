@@ -5,12 +5,13 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
-from torch_kbandits.experiments.directory import Record
+from torch_kbandits.experiments.records import Record
 
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
@@ -70,14 +71,6 @@ class Difference:
         return _between(self.median, self.lower, self.upper)
 
 
-class Group(NamedTuple):
-    """The runs of one algorithm on one environment, that differ in the seed alone; sorted by seed."""
-
-    environment: str
-    algorithm: str
-    runs: list[Record]
-
-
 @dataclass(frozen=True)
 class Row:
     """What the seeds of one algorithm on one environment say.
@@ -101,6 +94,18 @@ class Row:
     seconds: Estimate
     dictionary_size: Estimate
     difference: Difference | None = None
+
+
+class Group(NamedTuple):
+    """The runs of one algorithm on one environment, that differ in the seed alone, sorted by it; and pairs of them.
+
+    A pair is a run and the baseline's of the same seed, environment, T and recorded rounds.
+    """
+
+    environment: str
+    algorithm: str
+    runs: list[Record]
+    pairs: list[tuple[Record, Record]]
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -134,60 +139,53 @@ def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]
     Two configurations under one label, as a records file has after a change of the spec, get a number behind it. A
     baseline of which there is no run is refused; the message has the nearest label.
     """
-    groups: dict[str, Group] = {}
-    labels: dict[tuple[str, str], int] = {}
+    kinds: dict[str, list[Record]] = {}
     for record in records:
-        environment, algorithm = record.environment["label"], record.algorithm["label"]
         kind = [record.environment, record.algorithm, record.settings, record.rounds, record.record_every]
-        key = json.dumps(kind, sort_keys=True)
-        if key not in groups:
-            number = labels[environment, algorithm] = labels.get((environment, algorithm), 0) + 1
-            groups[key] = Group(environment, algorithm if number == 1 else f"{algorithm} ({number})", [])
-        groups[key].runs.append(record)
-    for entry in groups.values():
-        entry.runs.sort(key=lambda record: record.seed)
+        kinds.setdefault(json.dumps(kind, sort_keys=True), []).append(record)
+    groups: dict[tuple[str, str], Group] = {}
+    for runs in kinds.values():
+        environment, label = runs[0].environment["label"], runs[0].algorithm["label"]
+        algorithm, number = label, 1
+        while (environment, algorithm) in groups:
+            number += 1
+            algorithm = f"{label} ({number})"
+        ordered = sorted(runs, key=lambda run: run.seed)
+        groups[environment, algorithm] = Group(environment, algorithm, ordered, [])
     if baseline is not None:
-        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups.values()})
-    order = list(dict.fromkeys(entry.environment for entry in groups.values()))
+        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
+    for (environment, algorithm), entry in groups.items():
+        other = groups.get((environment, baseline or ""))
+        if other is not None and algorithm != baseline:
+            theirs = {run.seed: run for run in other.runs if run.recorded_rounds == entry.runs[0].recorded_rounds}
+            entry.pairs.extend((run, theirs[run.seed]) for run in entry.runs if run.seed in theirs)
+    order = list(dict.fromkeys(environment for environment, _ in groups))
     return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
 
 
-def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[tuple[Record, Record]]:
-    """Return the runs of a group, each with the baseline's of the same seed, environment, T and recorded rounds."""
-    wanted = (entry.environment, baseline, entry.runs[0].recorded_rounds)
-    for other in groups if entry.algorithm != baseline else ():
-        if (other.environment, other.algorithm, other.runs[0].recorded_rounds) == wanted:
-            theirs = {run.seed: run for run in other.runs}
-            return [(run, theirs[run.seed]) for run in entry.runs if run.seed in theirs]
-    return []
-
-
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
-    """Return a row for each algorithm on each environment.
+    """Return a row for each algorithm on each environment, in the order in which they come.
 
     Args:
         records: finished runs.
-        baseline: the label of the algorithm from which the paired differences are taken.
-
-    Raises:
-        InputError: if no run has the baseline's label; the message has the nearest.
+        baseline: the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
     """
-    groups, rows = group(records, baseline), []
-    for entry in groups:
-        runs = entry.runs
+    rows = []
+    for environment, algorithm, runs, pairs in group(records, baseline):
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
-        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs(entry, groups, baseline)]
         row = Row(
-            environment=entry.environment,
-            algorithm=entry.algorithm,
+            environment=environment,
+            algorithm=algorithm,
             rounds=runs[0].rounds,
             seeds=len(runs),
             regret=estimate([run.cumulative_regret[-1] for run in runs]),
             simple_regret=estimate(simple) if len(simple) == len(runs) else None,
             seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
             dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-            difference=difference(apart) if apart else None,
+            difference=difference([a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs])
+            if pairs
+            else None,
         )
         rows.append(row)
     return rows
@@ -196,50 +194,38 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
 def render(rows: Sequence[Row]) -> str:
     """Return the rows as a table of Markdown for each environment, aligned so that they read well as they are."""
     text = []
-    for title, heads, lines in tables(rows):
+    for environment, own in groupby(rows, key=lambda row: row.environment):
+        cells = [_cells(row) for row in own]
+        heads = [head for head in cells[0] if any(line[head] for line in cells)]
         # A bar in a label would end its cell.
-        cells = [heads, *([cell.replace("|", "\\|") for cell in line] for line in lines)]
-        widths = [max(2, *map(len, column)) for column in zip(*cells, strict=True)]
-        cells.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
+        lines = [heads, *([line[head].replace("|", "\\|") for head in heads] for line in cells)]
+        widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
         sides = [str.ljust, *[str.rjust] * (len(heads) - 1)]
-        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in cells]
-        text += [f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
-    return "\n".join([*text, legend(rows), ""])
-
-
-def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return for each environment its label, and the heads and the lines of its table; without empty columns."""
-    cells: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        apart = row.difference
-        line = {
-            "algorithm": row.algorithm,
-            "T": str(row.rounds),
-            "seeds": str(row.seeds),
-            "regret": str(row.regret),
-            "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
-            "regret − baseline": "" if apart is None else str(apart),
-            "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
-            "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
-            "seconds": str(row.seconds),
-            "dictionary": str(row.dictionary_size),
-        }
-        cells.setdefault(row.environment, []).append(line)
-    found = []
-    for name, lines in cells.items():
-        heads = [head for head in lines[0] if any(line[head] for line in lines)]
-        found.append((name, heads, [[line[head] for head in heads] for line in lines]))
-    return found
-
-
-def legend(rows: Sequence[Row]) -> str:
-    """Return what the numbers of the tables are, in words."""
-    pairs = [row.difference.pairs for row in rows if row.difference is not None]
+        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in lines]
+        text += [f"**{environment}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
     words = f"Medians over seeds [quartiles; of fewer than {_QUARTILES_FROM} the range], and means ± standard errors."
-    if not pairs:
-        return words
-    interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
-    return f"{words} Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
+    if pairs := [row.difference.pairs for row in rows if row.difference is not None]:
+        interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
+        words += f" Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
+    return "\n".join([*text, words, ""])
+
+
+def _cells(row: Row) -> dict[str, str]:
+    """Return the cells of a line of a table, by the heads of their columns; empty where there is nothing to say."""
+    apart = row.difference
+    return {
+        "algorithm": row.algorithm,
+        "T": str(row.rounds),
+        "seeds": str(row.seeds),
+        "regret": str(row.regret),
+        "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
+        "regret − baseline": "" if apart is None else str(apart),
+        "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
+        "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
+        "seconds": str(row.seconds),
+        "dictionary": str(row.dictionary_size),
+    }
 
 
 def _between(value: float, lower: float, upper: float) -> str:

@@ -4,12 +4,11 @@ import inspect
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
-from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
@@ -18,15 +17,13 @@ from torch_kbandits.candidates import ContextualActions
 from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import Record, versions
-from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
+from torch_kbandits.experiments import registry
+from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.references import EnvironmentExpert
+from torch_kbandits.experiments.registry import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.spec import Trial
 from torch_kbandits.numerics.random import seed_for
 
-#: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
-_REGRET_ROWS = 256
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
 
@@ -65,9 +62,9 @@ def play(
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
-    clock, center = time.perf_counter, environment.center
+    clock, differs = time.perf_counter, isinstance(environment, ContextualEnvironment | DynamicEnvironment)
     contexts = environment if isinstance(environment, ContextualEnvironment) else None
-    trace, played, seconds, t = Trace([], [], [], []), list[Tensor](), 0.0, 0
+    trace, regrets, seconds, t = Trace([], [], [], []), [0.0], 0.0, 0
     while t < rounds:
         words: dict[str, Any] = {} if contexts is None else {"context": contexts.context(t)}
         asking = dict(words)
@@ -79,26 +76,26 @@ def play(
         x = bandit.ask(**asking)[: rounds - t]
         asked = clock()
         X = x if contexts is None else contexts.joint_points(x, t)
-        y = environment.pull(X, t) - center
+        y = environment.pull(X, t) - environment.center
         pulled = clock()
         bandit.tell(x, y, **words)
         seconds += clock() - pulled + asked - started
-        played.append(X)
+        regrets += environment.regret(X, *([t] if differs else [])).double().tolist()
         t += len(X)
         while (due := min((len(trace.rounds) + 1) * record_every, rounds)) <= t and trace.rounds[-1:] != [due]:
             trace.rounds.append(due)
             trace.seconds.append(seconds)
             trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
-    regret = _regret(environment, played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
-    return replace(trace, regret=regret)
+    trace.regret.extend(torch.tensor(regrets, dtype=torch.float64).cumsum(0)[trace.rounds].tolist())
+    return trace
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
     """Make the problem of a trial, and see that it has enough rounds."""
     name = trial.environment.name
-    with own.making(name):
-        environment = environments.build(own.maker(name), seed=trial.seed, **trial.environment.options)
-    checks.instance(own.what(name), environment, get_args(AnyEnvironment), "an environment")
+    with registry.making(name):
+        environment = environments.build(registry.load(name), seed=trial.seed, **trial.environment.options)
+    checks.instance(registry.title(name), environment, get_args(AnyEnvironment), "an environment")
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(trial.rounds)
     return environment
@@ -106,39 +103,38 @@ def build_environment(trial: Trial) -> AnyEnvironment:
 
 def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options."""
-    given = {**trial.settings, **trial.algorithm.options}
-    words = {name: getattr(environment, name) for name in ("kernel", "regularization", "noise_scale", "norm_bound")}
+    given, space = {**trial.settings, **trial.algorithm.options}, _space(environment)
+    known = {name: getattr(environment, name) for name in ("kernel", "regularization", "noise_scale", "norm_bound")}
     # No theorem can use a noise scale or a norm of 0. The environment is for players that know the truth.
-    words = {key: value for key, value in words.items() if value not in (None, 0.0)}
-    words |= {"horizon": trial.rounds, "environment": environment, **given}
+    known = {key: value for key, value in known.items() if value not in (None, 0.0)}
+    words = {"seed": trial.seed, "horizon": trial.rounds, "environment": environment, **known, **given}
     if isinstance(words.get("kernel"), str | Mapping):
         words["kernel"] = build_kernel("kernel", words["kernel"])
-    space = _space(environment)
-    known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
+    of_width = {"failure_probability": _FAILURE_PROBABILITY, **words, **space}
     if "beta" in words:
-        words["beta"] = build_width("beta", words["beta"], known)
+        words["beta"] = build_width("beta", words["beta"], of_width)
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    words |= {key: own.build_piece(key, value) for key, value in words.items() if own.is_piece(value)}
+    words |= {key: registry.build_own(key, value) for key, value in words.items() if registry.is_own(value)}
     if "gain" in words:
-        words["gain"] = build_gain("gain", words["gain"], known)
-    name, made_by = own.what(trial.algorithm.name), own.maker(trial.algorithm.name)
+        words["gain"] = build_gain("gain", words["gain"], of_width)
+    title, made_by = registry.title(trial.algorithm.name), registry.load(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
-    words = {key: value for key, value in {"seed": trial.seed, **words}.items() if key in takes} | space
-    missing = [key for key, word in takes.items() if word.default is inspect.Parameter.empty and key not in words]
+    words = {key: value for key, value in words.items() if key in takes} | space
+    needed = [key for key, word in takes.items() if word.default is inspect.Parameter.empty]
     if "prior" in takes:  # which stands for these
-        missing += [key for key in ("kernel", "regularization") if key not in words]
-    if missing:
+        needed += ["kernel", "regularization"]
+    if missing := [key for key in needed if key not in words]:
         raise InputError(
-            f"{name} needs {' and '.join(missing)}, which the environment "
-            f"{own.what(trial.environment.name)!r} does not know: give it in the settings."
+            f"{title} needs {' and '.join(missing)}, which the environment "
+            f"{registry.title(trial.environment.name)!r} does not know: give it in the settings."
         )
-    with own.making(trial.algorithm.name):
+    with registry.making(trial.algorithm.name):
         bandit = algorithms.build(made_by, **words)
     if not all(callable(getattr(bandit, call, None)) for call in ("ask", "tell")):
-        raise InputError(f"{name} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
+        raise InputError(f"{title} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
     return bandit
 
 
@@ -147,19 +143,15 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
     with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         environment = build_environment(trial)
-        bandit = build_bandit(trial, environment)
+        bandit, recommended = build_bandit(trial, environment), None
         words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
         trace = play(bandit, environment, trial.rounds, **words)
-        recommended = _recommended_mean(bandit, environment)
-    config = trial.config()
+        if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
+            with suppress(EmptyHistoryError):
+                recommended = float(environment.mean(bandit.recommend()))
     record = Record(
         key=trial.key,
-        algorithm={"label": trial.algorithm.label, **config["algorithm"]},
-        environment={"label": trial.environment.label, **config["environment"]},
-        settings=config["settings"],
-        rounds=trial.rounds,
-        record_every=trial.record_every,
-        seed=trial.seed,
+        **trial.config(),
         versions=versions(),
         recorded_rounds=trace.rounds,
         cumulative_regret=trace.regret,
@@ -174,37 +166,15 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
 # ---------------------------------------------------------------- inside
 
 
-def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:
-    """Return the pseudo-regret of every play, (T,); ``played`` has the points of each batch."""
-    if not isinstance(environment, ContextualEnvironment | DynamicEnvironment):
-        return torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)])
-    regrets, t = [], 0
-    for X in played:
-        regrets.append(environment.regret(X, t))
-        t += len(X)
-    return torch.cat(regrets)
-
-
 def _space(environment: AnyEnvironment) -> dict[str, Any]:
     """Return the words by which an algorithm is told what may be played."""
     if isinstance(environment, ContextualEnvironment):
-        if environment.actions is not None:
-            return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
-        action_dim = environment.candidates(0).shape[1]
-        return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
+        action_dim = None if environment.actions is not None else environment.candidates(0).shape[1]
+        words = {"context_dim": environment.context_dim, "action_dim": action_dim}
+        return {"candidates": ContextualActions(environment.actions, **words)}
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
-
-
-def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:
-    """Return the true mean of the recommended point; None if nothing was learned, or if it depends on the round."""
-    if not isinstance(environment, Environment) or not hasattr(bandit, "recommend"):
-        return None
-    try:
-        return float(environment.mean(bandit.recommend()))
-    except EmptyHistoryError:
-        return None
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """How figures look, and how they become files: curves that print and the colour-blind tell apart, legible text."""
 
+from collections.abc import Mapping
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from torch_kbandits.extras import require
-from torch_kbandits.files import write_whole
+from torch_kbandits.files import file_error, write_whole
 
 #: What files of figures may be; and of experiments, what is drawn around curves, and the scale of regret.
 FORMATS = ("png", "pdf", "svg")
@@ -69,3 +71,15 @@ def legend_below(ax: Any) -> None:
     number = len(ax.get_legend_handles_labels()[0])
     words = {"fontsize": SMALL, "frameon": False, "loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
     ax.legend(ncols=min(2, number), **words)
+
+
+def write_figures(figures: Mapping[str, Any], directory: str | PathLike[str], format: str, **words: Any) -> list[Path]:
+    """Write figures by their names into a directory, which is made if it does not exist; return their files."""
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", directory, error) from error
+    files = {Path(directory) / f"{name}.{format}": figure for name, figure in figures.items()}
+    for file, figure in files.items():
+        write_figure(file, figure, **words)
+    return list(files)

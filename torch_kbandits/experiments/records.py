@@ -1,22 +1,20 @@
-"""The directory of an experiment: its files, its one writer, and finished runs as JSON lines."""
+"""Finished runs as JSON lines in the directory of an experiment."""
 
 import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from torch_kbandits.errors import InputError
-from torch_kbandits.files import file_error, locked, write_text
+from torch_kbandits.files import file_error, write_text
 from torch_kbandits.version import __version__
 
-#: Finished runs, the spec that was last run there, and tracebacks.
-RECORDS_FILE, SPEC_FILE, FAILURES_FILE = "records.jsonl", "experiment.json", "failures.log"
+#: Finished runs, in the directory of an experiment.
+RECORDS_FILE = "records.jsonl"
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,10 @@ class Record:
     recommended_mean: float | None
     best_mean: float | None
 
-    @classmethod
-    def of_line(cls, line: bytes) -> "Record":
-        """Return the record of a line of JSON; ``ValueError`` says why there is none."""
-        try:
-            record = cls(**json.loads(line))
-        except (ValueError, TypeError, RecursionError):
-            raise ValueError("it is cut, or is no record of a run") from None
-        for each in fields(cls):
-            kind, value = getattr(each.type, "__origin__", each.type), getattr(record, each.name)
-            if not isinstance(value, kind if isinstance(kind, type) else kind | int):
-                raise ValueError(f"its {each.name} is not what a record holds")
-        series = record.recorded_rounds, record.cumulative_regret, record.cumulative_seconds, record.dictionary_size
-        if len(set(map(len, series))) > 1 or not record.recorded_rounds:
-            raise ValueError("its series have different lengths")
-        return record
+    def __post_init__(self) -> None:
+        series = self.recorded_rounds, self.cumulative_regret, self.cumulative_seconds, self.dictionary_size
+        if len(set(map(len, series))) > 1 or not self.recorded_rounds:
+            raise InputError("The series of a record must have equal lengths, of at least 1.")
 
     def line(self) -> bytes:
         """Return the record as one line of JSON, with its end."""
@@ -95,10 +82,10 @@ def read_records(path: str | Path, *, mend: bool = False) -> tuple[list[Record],
     for number, line in enumerate(content.split(b"\n"), start=1):
         try:
             if line.strip():
-                record = Record.of_line(line)
+                record = Record(**json.loads(line))
                 records.setdefault(record.key, record)
-        except ValueError as error:
-            losses.append(f"{file.name}, line {number}: {error}; the line is left out.")
+        except (ValueError, TypeError, RecursionError):
+            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
     if mend and (losses or not content.endswith(b"\n")):
         write_text(file, b"".join(record.line() for record in records.values()).decode())
     return list(records.values()), losses
@@ -121,17 +108,3 @@ def versions() -> dict[str, str]:
     """Return the versions that a run depends on."""
     packages = {name: importlib.metadata.version(name) for name in ("torch", "gpytorch", "botorch")}
     return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
-
-
-@contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a directory, which is made if it does not exist; the system frees it with the process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise file_error("written", folder, error) from error
-    lock = locked(folder / ".lock", f"Another run is writing to {str(folder)!r}: wait, or take another directory.")
-    try:
-        yield
-    finally:
-        lock.release()
