@@ -66,11 +66,11 @@ def list_(kind: str | None) -> None:
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
     from torch_kbandits.experiments.registry import KERNELS, WIDTHS, kernel_options, width_options
-    from torch_kbandits.experiments.spec import algorithm_options
+    from torch_kbandits.experiments.spec import options_of
 
     first = {name: (inspect.getdoc(width) or "").partition("\n")[0] for name, width in WIDTHS.items()}
     known: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
-        "algorithms": [(name, algorithms.summary(name), algorithm_options(name)) for name in algorithms.names()],
+        "algorithms": [(name, algorithms.summary(name), options_of("algorithm", name)) for name in algorithms.names()],
         "environments": [(name, *environments.describe(name)) for name in environments.names()],
         "widths": [(name, summary, width_options(name)) for name, summary in first.items()],
         "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],

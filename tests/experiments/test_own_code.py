@@ -218,7 +218,7 @@ WRONG = [
     (setting("kernel", "mine.py:Latest"), "kernel must be a GPyTorch kernel"),
     (setting("beta", "mine.py:Shrinking", strat=1), "'strat' is no option of width 'Shrinking'.*mean 'start'"),
     # What is said before anything runs.
-    (player("mine.py:Broken"), r"Broken cannot be made: RuntimeError: out of luck \(mine.py, line \d+\)"),
+    (player("mine.py:Broken"), r"Broken on rkhs-function: RuntimeError: out of luck \(mine.py, line \d+\)"),
     (player("mine.py:nothing"), "nothing takes other arguments: got an unexpected keyword argument 'candidates'"),
     (problem("mine.py:nothing"), "nothing must be an environment, got None of type NoneType"),
     (setting("beta", "mine.py:Shrinking"), "width 'Shrinking' needs start"),

@@ -253,10 +253,10 @@ def toml(rest="", environment="", rounds="10", **words):
 
 
 HOSTILE = {
-    "deep.json": ("[" * 10**5 + "]" * 10**5, "nested too deeply"),
-    "deep.toml": (f"x = {'[' * 10**4}{']' * 10**4}", "nested too deeply"),
-    "digits.json": (json.dumps({"rounds": 0}).replace("0", DIGITS), "too many digits"),
-    "digits.toml": (toml(rounds=DIGITS), "too many digits"),
+    "deep.json": ("[" * 10**5 + "]" * 10**5, "recursion depth"),
+    "deep.toml": (f"x = {'[' * 10**4}{']' * 10**4}", "recursion depth"),
+    "digits.json": (json.dumps({"rounds": 0}).replace("0", DIGITS), "digits"),
+    "digits.toml": (toml(rounds=DIGITS), "digits"),
     "seeds.toml": (toml(seeds=HUGE), "seeds, unless they are a list, must be at most 1,000,000"),
     "list.toml": (toml(seeds='["1"]'), r"seeds\[0\] must be a whole number"),
     "arms.toml": (toml(environment=f"num_arms = {HUGE}"), "num_arms × num_arms must be at most"),

@@ -10,8 +10,7 @@ from numpy import ndarray
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.records import Record
-from torch_kbandits.experiments.summary import Group, group, outside_median
+from torch_kbandits.experiments.summary import Group, Record, group, outside_median
 from torch_kbandits.plotting import style
 
 #: Marks on a curve; inches of a panel; and what is further apart at the end is drawn on a logarithmic axis.

@@ -9,8 +9,7 @@ import hashlib
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import Parameter
@@ -103,8 +102,7 @@ def build_width(where: str, value: Any, words: Mapping[str, Any]) -> float | Wid
         raise InputError(f"{where}: {lack}, which the environment does not know; give it.")
     if "gain" in given:
         given["gain"] = build_gain(f"{where}.gain", given["gain"], words)
-    with making(name):
-        width: Any = (WIDTHS.get(name) or load(name))(**given)
+    width: Any = (WIDTHS.get(name) or load(name))(**given)
     checks.instance(where, width, Width, "a Width")
     width = confidence.GuessAndDouble(width) if double else width
     return width if scale is None else confidence.ScaledWidth(width, scale)
@@ -179,28 +177,19 @@ def build_own(where: str, value: Any, kind: type = object, hint: str = "") -> An
     name = words.pop("name")
     made_by = load(name, where)
     check_options(where, f"option of {title(name)}", words, parameters(made_by))
-    with making(name):
-        piece = made_by(**words)
+    piece = made_by(**words)
     checks.instance(where, piece, kind, hint)
     return piece
 
 
-@contextmanager
-def making(name: str) -> Iterator[None]:
-    """Say of an error that own code raises while it makes something where that was; others pass as they are."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, KernelBanditError) or not is_own(name):
-            raise
-        raise InputError(f"{title(name)} cannot be made: {reason(error)}") from error
-
-
 def reason(error: BaseException) -> str:
-    """Return an error in a line, with the file and the line that raised it."""
+    """Return an error in a line; of one that is not the package's the kind, too, and the file and line that raised."""
+    text = " ".join(str(error).split())
+    if isinstance(error, KernelBanditError):
+        return text
     last = traceback.extract_tb(error.__traceback__)[-1]
     place = f" ({Path(last.filename).name}, line {last.lineno})" if Path(last.filename).is_file() else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"
+    return f"{type(error).__name__}: {text}{place}"
 
 
 def table(where: str, value: Any) -> Mapping[str, Any]:

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments import registry
-from torch_kbandits.experiments.records import RECORDS_FILE, Record, append_record, read_records
+from torch_kbandits.experiments.registry import reason
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
+from torch_kbandits.experiments.summary import RECORDS_FILE, Record, append_record, read_records
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
-from torch_kbandits.files import clear_drafts, file_error, locked, write_text
+from torch_kbandits.files import clear_drafts, file_error, locked, write_whole
 
 #: The spec that was last run in a directory, and tracebacks.
 _SPEC_FILE, _FAILURES_FILE = "experiment.json", "failures.log"
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
         records: the finished runs in the order of the spec, those of earlier calls among them.
         failures: the runs that raised; nothing is recorded of them.
         skipped: how many runs were finished before this call.
-        notes: what was said meanwhile: lost lines of the records, warnings (once for each label).
+        notes: the news on standard error: failed runs, lost lines of the records, warnings (once for each label).
     """
 
     records: list[Record]
@@ -54,23 +54,17 @@ class Outcome(NamedTuple):
 
 
 def run_experiment(
-    spec: ExperimentSpec | Mapping[str, Any] | str | Path,
-    directory: str | Path,
-    *,
-    workers: int | None = None,
-    say: Callable[[str], None] | None = None,
+    spec: ExperimentSpec | Mapping[str, Any] | str | Path, directory: str | Path, *, workers: int | None = None
 ) -> Outcome:
-    """Make the runs of an experiment that its directory does not hold yet.
+    """Make the runs of an experiment that its directory does not hold yet, and keep each as soon as it is finished.
 
-    Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
-    up by the next one, with the spec or with ``spec_in(directory)``; runs are known by what decides their outcome, so a
-    changed spec makes only what is new.
+    A call that was killed is taken up by the next one, with the spec or with ``spec_in(directory)``; runs are known by
+    what decides their outcome, so a changed spec makes only what is new.
 
     Args:
         spec: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
         directory: where records are; made if it does not exist.
         workers: parallel processes, by default and at most one for each core. With one, runs are made in this process.
-        say: called with each line of news; by default it is printed to standard error, above the progress bar.
 
     Raises:
         InputError: if the spec says what cannot be, or another call is writing to the directory.
@@ -84,7 +78,7 @@ def run_experiment(
 
     def tell(line: str) -> None:
         notes.append(line)
-        (say or (lambda line: bars.write(line, file=sys.stderr)))(line)
+        bars.write(line, file=sys.stderr)
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -121,15 +115,10 @@ def run_experiment(
 
 
 def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read finished runs to summarise or to draw.
+    """Read finished runs to summarise or to draw; ``InputError`` if there are none.
 
-    Args:
-        path: a records file: all its runs; or a directory: those of the spec that was last run there, in its order and
-            with its labels.
-
-    Returns:
-        The records, at least one, and a line of words for each damaged line of the file, which is left out, and for a
-        spec that cannot be read, without which all runs are returned.
+    Of a records file they are all its runs; of a directory those of the spec that was last run there, in its order and
+    with its labels. Beside them comes a line of words for what is damaged or left out.
     """
     records, losses = read_records(path)
     if (Path(path) / _SPEC_FILE).is_file():
@@ -159,10 +148,13 @@ def spec_in(directory: str | Path) -> ExperimentSpec:
 def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> dict[str, Record]:
     """Make a directory ready for an experiment, say what was lost, and return its finished runs."""
     clear_drafts(folder)
-    records, losses = read_records(folder, mend=True) if (folder / RECORDS_FILE).exists() else ([], [])
-    for line in losses:
-        tell(line)
-    write_text(folder / _SPEC_FILE, json.dumps(spec.content(), indent=1) + "\n")
+    file, records = folder / RECORDS_FILE, list[Record]()
+    if file.exists():
+        records, losses = read_records(file)
+        for line in losses:
+            tell(line)
+        write_whole(file, b"".join(record.line() for record in records))
+    write_whole(folder / _SPEC_FILE, json.dumps(spec.content(), indent=1).encode() + b"\n")
     return {record.key: record for record in records}
 
 
@@ -174,17 +166,16 @@ def _labelled(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Reco
 def _rehearse(due: Sequence[Trial]) -> None:
     """Build each algorithm on each environment once, so that what does not fit is refused before anything runs."""
     problems: dict[str, Any] = {}
-    for (environment, algorithm), trial in {
-        (each.environment.label, each.algorithm.label): each for each in due
-    }.items():
+    for trial in {(each.environment.label, each.algorithm.label): each for each in due}.values():
+        where = trial.environment.label
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if environment not in problems:
-                    problems[environment] = build_environment(trial)
-                build_bandit(trial, problems[environment])
-        except InputError as error:
-            raise InputError(f"{algorithm} on {environment}: {error}") from None
+                if where not in problems:
+                    problems[where] = build_environment(trial)
+                build_bandit(trial, problems[where])
+        except Exception as error:
+            raise InputError(f"{trial.algorithm.label} on {where}: {reason(error)}") from error
 
 
 def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
@@ -209,8 +200,7 @@ def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
     try:
         return trial, run_one(trial)
     except Exception as error:
-        reason = str(error) if isinstance(error, KernelBanditError) else registry.reason(error)
-        return trial, Failure(trial, reason, traceback.format_exc())
+        return trial, Failure(trial, reason(error), traceback.format_exc())
 
 
 @cache

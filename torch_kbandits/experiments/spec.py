@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,12 +54,9 @@ class Trial:
 
     def config(self) -> dict[str, Any]:
         """Return what is run, as plain values: all that decides the outcome, and the labels, which do not."""
-        algorithm, environment = (
-            {"label": each.label, "name": each.name, "options": each.options}
-            for each in (self.algorithm, self.environment)
-        )
-        algorithm["batch"] = self.algorithm.batch
-        config = vars(self) | {"algorithm": algorithm, "environment": environment}
+        names = ("label", "name", "options")
+        config: dict[str, Any] = vars(self) | {"environment": {key: getattr(self.environment, key) for key in names}}
+        config["algorithm"] = {key: getattr(self.algorithm, key) for key in (*names, "batch")}
         return registry.renamed(config, registry.versioned)
 
     @property
@@ -69,8 +67,7 @@ class Trial:
             return int(float(text)) if float(text).is_integer() else float(text)
 
         config = json.loads(json.dumps(self.config()), parse_float=plain)
-        for kind in ("algorithm", "environment"):
-            del config[kind]["label"]
+        del config["algorithm"]["label"], config["environment"]["label"]
         return hashlib.blake2b(json.dumps([_MEASURE, config], sort_keys=True).encode(), digest_size=12).hexdigest()
 
     def __str__(self) -> str:
@@ -101,15 +98,12 @@ class ExperimentSpec:
 
     def trials(self) -> Iterator[Trial]:
         """Return every run; those that differ in the algorithm alone are neighbours."""
-        for environment in self.environments:
+        for environment, seed, algorithm in product(self.environments, self.seeds, self.algorithms):
             settings = {**self.settings, **environment.settings}
-            for seed in self.seeds:
-                for algorithm in self.algorithms:
-                    yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
+            yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
 
     def content(self) -> dict[str, Any]:
-        """Return the table that ``parse_spec`` takes, of plain values."""
-        # The options of an entry stand beside its name.
+        """Return the table that ``parse_spec`` takes, of plain values; options stand beside the name of their entry."""
         entries = {
             kind: [{key: getattr(each, key) for key in keys} | dict(each.options) for each in getattr(self, kind)]
             for kind, keys in _ENTRY_KEYS.items()
@@ -129,10 +123,8 @@ def load_spec(path: str | Path) -> ExperimentSpec:
         raise InputError(f"The spec {str(path)!r} cannot be read: {error}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
-    except (ValueError, RecursionError) as error:
-        known = isinstance(error, json.JSONDecodeError | tomllib.TOMLDecodeError)
-        reason = error if known else "it is nested too deeply, or has a number of too many digits."
-        raise InputError(f"{path} is not valid {kind}: {reason}") from None
+    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
+        raise InputError(f"{path} is not valid {kind}: {error}") from None
 
 
 def parse_spec(
@@ -142,11 +134,10 @@ def parse_spec(
 
     Args:
         content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
-            tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a ``label`` for tables and
-            figures, and options; an environment may have ``settings``, an algorithm a ``batch``: how many points it is
-            asked for at a time, or "rule" for as many as its own rule allows. A name is one of a registry, or
-            ``path/to/file.py:Class`` or ``package.module:Class`` of your own code, and so is that of a kernel, a width
-            or a memory.
+            tables ``environments`` and ``algorithms``. Each entry has a ``name`` and options, and may have a ``label``;
+            an environment may have ``settings``, an algorithm a ``batch``: how many points it is asked for at a time,
+            or "rule" for as many as its own rule allows. A name is one of a registry, or of your own code:
+            ``path/to/file.py:Class`` or ``package.module:Class``; so is that of a kernel, a width or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.
 
@@ -156,16 +147,15 @@ def parse_spec(
     check_options("the spec", "key", registry.table("the spec", content), _KEYS)
     if missing := [key for key in ("rounds", "environments", "algorithms") if key not in content]:
         raise InputError(f"The spec needs {missing[0]!r}.")
+    content = registry.renamed(content, lambda name: str((Path(folder) / name).resolve()) if ".py:" in name else name)
     name = content.get("name", default_name)
     if not isinstance(name, str) or not name.strip() or "/" in name or "\\" in name:
         raise InputError(f"name must be a word or a few, without slashes, got {name!r}.")
-    # Paths of own code are relative to the folder.
-    content = registry.renamed(content, lambda name: str((Path(folder) / name).resolve()) if ".py:" in name else name)
     return ExperimentSpec(
         name=name,
         rounds=checks.positive_integer("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
-        settings=_settings("settings", content.get("settings", {})),
+        settings=_settings("settings", content),
         environments=_entries("environments", content["environments"]),
         algorithms=_entries("algorithms", content["algorithms"]),
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
@@ -206,14 +196,13 @@ def parse_assignment(text: str, option: str) -> tuple[str, Any]:
         return key.strip(), value.strip()
 
 
-def algorithm_options(name: str | Callable[..., Any]) -> dict[str, Any]:
-    """Return the options of an algorithm with their defaults, ``inspect.Parameter.empty`` where there is none."""
-    words = algorithms.signature(name).parameters
+def options_of(kind: str, made_by: str | Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of an "environment" or an "algorithm" with their defaults, ``Parameter.empty`` without one."""
+    if kind == "environment":
+        return environments.describe(made_by)[1]
+    words = algorithms.signature(made_by).parameters
     # The others are given by a run.
     return {key: word.default for key, word in words.items() if key not in ("candidates", "bounds", "seed")}
-
-
-# ---------------------------------------------------------------- inside
 
 
 def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
@@ -221,7 +210,7 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     if not isinstance(tables, list | tuple) or not tables:
         raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(tables)}.")
     found: dict[str, Entry] = {}
-    one = kind.removesuffix("s")
+    one, known = kind.removesuffix("s"), (environments if kind == "environments" else algorithms).names()
     for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
         for key in ("name", "label"):
@@ -229,22 +218,21 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
                 raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
         name, title, batch = table["name"], registry.title(table["name"]), table.get("batch", 1)
         if not registry.is_own(name):
-            pick(where, one, name, (environments if one == "environment" else algorithms).names(), registry.OWN_FORMS)
+            pick(where, one, name, known, registry.OWN_FORMS)
         options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
+        taken = options_of(one, registry.load(name, f"{where}.name"))
         # What an algorithm is not given a run may know.
-        made_by = registry.load(name, f"{where}.name")
-        taken = environments.describe(made_by)[1] if one == "environment" else set(algorithm_options(made_by))
-        check_options(where, f"option of {one} {title!r}", options, taken)
+        check_options(where, f"option of {one} {title!r}", options, taken if one == "environment" else set(taken))
         if batch != "rule":
             checks.positive_integer(f"{where}.batch", batch)
         label = table.get("label", title)
         if label in found:
             raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
-        settings = _settings(f"{where}.settings", table.get("settings", {}))
-        found[label] = Entry(name, label, options, settings, batch)
+        found[label] = Entry(name, label, options, _settings(f"{where}.settings", table), batch)
     return tuple(found.values())
 
 
-def _settings(where: str, value: Any) -> dict[str, Any]:
-    check_options(where, "setting", registry.table(where, value), SETTINGS)
-    return dict(value)
+def _settings(where: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    settings = dict(registry.table(where, table.get("settings", {})))
+    check_options(where, "setting", settings, SETTINGS)
+    return settings

@@ -1,22 +1,74 @@
-"""Finished runs as tables: medians and quartiles, mean ± standard error, and paired differences from a baseline."""
+"""Finished runs: as JSON lines, and as tables of medians, quartiles, means and paired differences from a baseline."""
 
+import importlib.metadata
 import json
 import math
+import os
+import platform
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import groupby
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
-from torch_kbandits.experiments.records import Record
+from torch_kbandits.errors import InputError
+from torch_kbandits.files import file_error
+from torch_kbandits.version import __version__
 
+#: Finished runs, in the directory of an experiment.
+RECORDS_FILE = "records.jsonl"
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run: what was run, and what came out.
+
+    Args:
+        key: the digest of the configuration; equal keys are the same run.
+        algorithm, environment: label, name and options; the algorithm's batch.
+        settings: what the algorithm was given instead of what the environment knows.
+        rounds, record_every, seed: as in ``ExperimentSpec``.
+        versions: of the packages and of Python.
+        recorded_rounds: counted from 1; one entry for each of the next three.
+        cumulative_regret: pseudo-regret, in reward units.
+        cumulative_seconds: of ask and tell.
+        dictionary_size: inducing points.
+        recommended_mean: the true mean reward of the point recommended at the end; None if there is none.
+        best_mean: the largest mean reward; None with contexts and where means change, as is the former.
+    """
+
+    key: str
+    algorithm: dict[str, Any]
+    environment: dict[str, Any]
+    settings: dict[str, Any]
+    rounds: int
+    record_every: int
+    seed: int
+    versions: dict[str, str]
+    recorded_rounds: list[int]
+    cumulative_regret: list[float]
+    cumulative_seconds: list[float]
+    dictionary_size: list[int]
+    recommended_mean: float | None
+    best_mean: float | None
+
+    def __post_init__(self) -> None:
+        series = self.recorded_rounds, self.cumulative_regret, self.cumulative_seconds, self.dictionary_size
+        if len(set(map(len, series))) > 1 or not self.recorded_rounds:
+            raise InputError("The series of a record must have equal lengths, of at least 1.")
+
+    def line(self) -> bytes:
+        """Return the record as one line of JSON, with its end."""
+        return json.dumps(asdict(self), allow_nan=False).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -66,8 +118,6 @@ class Difference:
     pairs: int
 
     def __str__(self) -> str:
-        if self.lower is None or self.upper is None:
-            return f"{self.median:.4g}"
         return _between(self.median, self.lower, self.upper)
 
 
@@ -79,8 +129,7 @@ class Row:
         environment, algorithm: their labels.
         rounds, seeds: T, and how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
-        simple_regret: the largest mean reward less that of the recommended point, in reward units; None if not all
-            runs recommend one, with contexts, and where means change.
+        simple_regret: the largest mean reward less that of the recommended point; None if a run recommends none.
         seconds, dictionary_size: of ask and tell in all T rounds; inducing points at the end.
         difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
@@ -108,6 +157,48 @@ class Group(NamedTuple):
     pairs: list[tuple[Record, Record]]
 
 
+def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
+    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
+
+    Returns:
+        The records in their order, one for each key, and what was lost: a line of words for each line of the file that
+        is no record, such as the last one of a run that was killed while it wrote.
+    """
+    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
+    records, losses = dict[str, Record](), list[str]()
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            if line.strip():
+                record = Record(**json.loads(line))
+                records.setdefault(record.key, record)
+        except (ValueError, TypeError, RecursionError):
+            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
+    return list(records.values()), losses
+
+
+def append_record(folder: Path, record: Record) -> None:
+    """Write a record at the end of a directory's file, and wait until the disk has it; a part would be left out."""
+    file = folder / RECORDS_FILE
+    try:
+        with file.open("ab") as stream:
+            stream.write(record.line())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise file_error("written", file, error) from error
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that a run depends on."""
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "gpytorch", "botorch")}
+    return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
+
+
 def estimate(values: Sequence[float]) -> Estimate:
     """Return what at least one value says."""
     n, lower, upper = len(values), min(values), max(values)
@@ -126,9 +217,9 @@ def difference(values: Sequence[float]) -> Difference:
 
 
 def outside_median(number: int) -> int:
-    """Return how many of so many ordered values lie outside the interval of the median on a side, its end included.
+    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %: the 95 % interval of a median begins at the k-th of n values.
 
-    It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
+    It is 0 where there is none, for fewer than six values.
     """
     return int(binom.ppf(0.025, number, 0.5))
 
@@ -174,6 +265,7 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
     for environment, algorithm, runs, pairs in group(records, baseline):
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
+        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
         row = Row(
             environment=environment,
             algorithm=algorithm,
@@ -183,9 +275,7 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
             simple_regret=estimate(simple) if len(simple) == len(runs) else None,
             seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
             dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-            difference=difference([a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs])
-            if pairs
-            else None,
+            difference=difference(apart) if apart else None,
         )
         rows.append(row)
     return rows
@@ -228,9 +318,9 @@ def _cells(row: Row) -> dict[str, str]:
     }
 
 
-def _between(value: float, lower: float, upper: float) -> str:
-    """Return a number with what it lies between, with as many decimals as make two digits of their distance."""
-    if upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
+def _between(value: float, lower: float | None, upper: float | None) -> str:
+    """Return a number with what it lies between, if that is known, with two digits of their distance."""
+    if lower is None or upper is None or upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
         return f"{value:.4g}"
     decimals = _decimals(upper - lower)
     # Adding zero turns a negative zero into one without a sign.

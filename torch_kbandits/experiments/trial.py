@@ -1,4 +1,4 @@
-"""One run: an algorithm is asked and told on an environment with a seed, and what is measured meanwhile."""
+"""A bandit plays an environment, or the log of another policy; and one run of an experiment, which is recorded."""
 
 import inspect
 import time
@@ -9,20 +9,27 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
+from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.environments import (
+    AnyEnvironment,
+    ContextualEnvironment,
+    DynamicEnvironment,
+    Environment,
+    LoggedInteractions,
+)
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.experiments import registry
-from torch_kbandits.experiments.records import Record, versions
 from torch_kbandits.experiments.references import EnvironmentExpert
 from torch_kbandits.experiments.registry import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.spec import Trial
-from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.experiments.summary import Estimate, Record, estimate, versions
+from torch_kbandits.numerics.random import generator_for, seed_for
 
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
@@ -33,10 +40,10 @@ class Trace:
     """What was measured while a bandit played.
 
     Args:
-        rounds: the recorded rounds, counted from 1; the last is T.
-        regret: cumulative pseudo-regret after them, in reward units.
-        seconds: cumulative seconds of ask and tell after them; the environment's time is not in it.
-        dictionary_size: inducing points after them.
+        rounds: the recorded rounds, counted from 1; the last is T. The others are after each of these.
+        regret: cumulative pseudo-regret, in reward units.
+        seconds: of ask and tell, cumulative; the environment's time is not in it.
+        dictionary_size: inducing points.
     """
 
     rounds: list[int]
@@ -45,20 +52,40 @@ class Trace:
     dictionary_size: list[int]
 
 
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What a replay found.
+
+    Args:
+        rewards: (m,), those of the rounds that the bandit played, in order.
+        rows: (m,), the interactions of the log that they come from, from 0.
+        offered: the interactions that were gone through.
+        accepted: those of them on which the bandit was asked; the others make up for uneven logging.
+        mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
+            independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
+    """
+
+    rewards: Tensor
+    rows: Tensor
+    offered: int
+    accepted: int
+    mean: Estimate | None
+
+
 def play(
     bandit: Bandit, environment: AnyEnvironment, rounds: int, *, record_every: int = 1, batch: int | str = 1
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
     Args:
-        bandit: told nothing yet; for contexts one with ``ContextualActions``.
-        environment: what is played, of so many rounds at least. The bandit gets no time from a ``DynamicEnvironment``:
-            its clock is its own rounds.
+        bandit: told nothing yet; for contexts one with ``ContextualActions``. It is told no times: its clock is its own
+            rounds.
+        environment: what is played, of so many rounds at least.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
-        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
-            rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
-            one moment of a problem that changes: those of the first.
+        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. The
+            rounds of a batch have the context, or the moment of a problem that changes, of the first, and are recorded
+            with the seconds and the dictionary after the last.
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
@@ -90,11 +117,67 @@ def play(
     return trace
 
 
+def replay_log(
+    bandit: Bandit,
+    log: LoggedInteractions,
+    *,
+    seed: int,
+    rounds: int | None = None,
+    lowest_propensity: float | None = None,
+    center: float = 0.0,
+) -> Replay:
+    """Let a bandit play the interactions of a log on which it agrees with the logging policy.
+
+    The bandit is asked in the logged context. If it chooses the logged action it is told the reward, which is a round;
+    otherwise the ask is forgotten. Of actions that the logging policy preferred too many would match, so an interaction
+    of propensity p is accepted with probability p₀ / p, where p₀ is a propensity that no action falls below. Then any
+    action matches with probability p₀, and the rounds are as good as rounds played in the world, if contexts and
+    rewards are drawn independently.
+
+    Source: Li, Chu, Langford and Wang, "Unbiased offline evaluation of contextual-bandit-based news article
+    recommendation algorithms", WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that are not
+    uniform; about p₀ of the log is played, 1 / A of a uniform one.
+
+    Args:
+        bandit: made with ``log.action_set`` as its actions.
+        log: as it was played.
+        seed: addresses which interactions are accepted, by their position in the log.
+        rounds: stop after so many rounds; None: at the end of the log.
+        lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
+        center: constant to subtract from rewards before they are told.
+
+    Cost: an ask for each accepted interaction, a tell for each round.
+    """
+    checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
+    seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
+    rounds = checks.optional(checks.positive_integer)("rounds", rounds)
+    least = float(log.propensities.min())
+    lowest = least if lowest_propensity is None else checks.positive("lowest_propensity", lowest_propensity)
+    if least < lowest:
+        row = int(log.propensities.argmin())
+        raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
+    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
+    accepts = (uniform * log.propensities.double().cpu() < lowest).tolist()
+    actions, matched, offered = log.action_rows, list[int](), 0
+    while offered < len(log) and len(matched) != rounds:
+        row, offered = offered, offered + 1
+        if accepts[row]:
+            context = log.contexts[row]
+            chosen = bandit.ask(context=context)
+            if torch.equal(chosen, actions[row : row + 1]):
+                bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
+                matched.append(row)
+            else:
+                bandit.forget(chosen, context=context)
+    rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
+    rewards = log.rewards[rows]
+    return Replay(rewards, rows, offered, sum(accepts[:offered]), estimate(rewards.tolist()) if matched else None)
+
+
 def build_environment(trial: Trial) -> AnyEnvironment:
     """Make the problem of a trial, and see that it has enough rounds."""
     name = trial.environment.name
-    with registry.making(name):
-        environment = environments.build(registry.load(name), seed=trial.seed, **trial.environment.options)
+    environment = environments.build(registry.load(name), seed=trial.seed, **trial.environment.options)
     checks.instance(registry.title(name), environment, get_args(AnyEnvironment), "an environment")
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(trial.rounds)
@@ -131,8 +214,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
             f"{title} needs {' and '.join(missing)}, which the environment "
             f"{registry.title(trial.environment.name)!r} does not know: give it in the settings."
         )
-    with registry.making(trial.algorithm.name):
-        bandit = algorithms.build(made_by, **words)
+    bandit = algorithms.build(made_by, **words)
     if not all(callable(getattr(bandit, call, None)) for call in ("ask", "tell")):
         raise InputError(f"{title} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
     return bandit
