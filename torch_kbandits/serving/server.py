@@ -4,7 +4,6 @@ import hmac
 import ipaddress
 import json
 import logging
-import math
 import signal
 import socket
 import time
@@ -12,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler
-from operator import itemgetter
 from socketserver import ThreadingTCPServer
 from threading import Event, Lock, Thread
 from typing import Any, cast
@@ -24,7 +22,7 @@ from torch_kbandits.serving.service import Service
 
 #: Bytes of the body of a request, unless told otherwise.
 MAX_REQUEST = 2**20
-#: Connections at most, also so many are accepted at a time: of files any system lets a process open more.
+#: Connections at most, also so many wait to be accepted: of files any system lets a process open more.
 MOST_CONNECTIONS = 128
 #: Seconds in which a client must send something, or read an answer.
 _PATIENCE = 30.0
@@ -57,14 +55,11 @@ def serve(
         host: a name or an address of this machine.
         port: from 0, for any that is free, to 65,535.
         token: that requests must bring, ``Authorization: Bearer TOKEN``; needed where others than this machine can
-            reach the address. Without one requests must call the server by a local name, which no page of another site
-            that a browser here shows can.
+            reach the address. Without one requests must call the server by a local name.
         max_request: bytes of the body of a request.
         listening: called with the address once there is one.
 
-    Raises:
-        InputError: if an argument does not fit, or others can reach the address and there is no token.
-        OSError: if the address cannot be had.
+    ``InputError`` if an argument does not fit, or a token is needed; ``OSError`` if the address cannot be had.
     """
     with closing(service):
         _check_address(host, port, token)
@@ -104,10 +99,7 @@ def _check_address(host: str, port: int, token: str | None) -> None:
 
 
 class _Server(ThreadingTCPServer):
-    """Listens at the first address of a name, with a thread for each connection.
-
-    Where there are as many connections as may be, the one that waits longest for its client makes room for a new one.
-    """
+    """Listens at the first address of a name, with a thread for each connection."""
 
     allow_reuse_address = daemon_threads = True
     request_queue_size = MOST_CONNECTIONS
@@ -116,22 +108,22 @@ class _Server(ThreadingTCPServer):
         self.service, self.token, self.max_request = service, token, max_request
         #: How often each operation was answered, and in how many seconds in all.
         self.counts, self.seconds = Counter[str](), defaultdict[str, float](float)
-        #: Since when a client is waited for, by its connection; infinity while a request is carried out.
-        self.waiting: dict[socket.socket, float] = {}
-        self.measuring, self.is_stopping, self._start = Lock(), False, time.monotonic()
+        #: Connections that there are, and of them those whose request is carried out.
+        self.open, self.busy = set[Any](), set[Any]()
+        self.measuring, self._start = Lock(), time.monotonic()
         self.address_family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         super().__init__(cast(Any, address), _Connection)
 
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Whether there is room for a connection."""
+        return len(self.open) < MOST_CONNECTIONS
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        self.waiting[request] = time.monotonic()
-        if len(self.waiting) > MOST_CONNECTIONS:
-            longest = min(self.waiting.copy().items(), key=itemgetter(1))[0]
-            self.waiting[longest] = math.inf
-            _end(longest, socket.SHUT_RDWR)
+        self.open.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        self.waiting.pop(request, None)
+        self.open.discard(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -147,13 +139,10 @@ class _Server(ThreadingTCPServer):
         return {"uptime": time.monotonic() - self._start, "journal": saved, "latency": latency}
 
     def stop(self) -> None:
-        """Take no more requests, and wait until those that there are were answered and read, for a while."""
+        """Take no more connections, and wait until the requests that there are were answered, for a while."""
         self.shutdown()
-        self.is_stopping, until = True, time.monotonic() + _PATIENCE
-        for connection, since in self.waiting.copy().items():
-            if since < math.inf:
-                _end(connection, socket.SHUT_RD)
-        while self.waiting and time.monotonic() < until:
+        until = time.monotonic() + _PATIENCE
+        while self.busy and time.monotonic() < until:
             time.sleep(0.01)
 
 
@@ -164,16 +153,12 @@ class _Connection(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def handle_one_request(self) -> None:
-        self._wait_for_client()
-        if self.server.is_stopping:
-            self.close_connection = True
-        else:
-            super().handle_one_request()
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(_PATIENCE)
 
     def finish(self) -> None:
         with suppress(OSError):  # with bytes unread the system would end the connection before the answer is read
-            self._wait_for_client()
             self.connection.shutdown(socket.SHUT_WR)
             until = time.monotonic() + _PATIENCE
             while self.rfile.read1() and time.monotonic() < until:
@@ -190,16 +175,16 @@ class _Connection(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         closes, self.close_connection = self.close_connection, True  # unless the body is read
+        path, start = self.path.partition("?")[0], time.perf_counter()
         try:
             self._admit()
-            path, start = self.path.partition("?")[0], time.perf_counter()
             if path not in _METHODS:
                 raise RefusedError(f"There is no {checks.shown(path)}.", 404)
             if self.command != _METHODS[path]:
                 raise RefusedError(f"{path} takes {_METHODS[path]}, not {self.command}.", 405)
             body = self._body()
             self.close_connection = closes
-            self.server.waiting[self.connection] = math.inf
+            self.server.busy.add(self)
             answer = self._answer(path[1:], parsed(body))
             with self.server.measuring:
                 self.server.counts[path[1:]] += 1
@@ -209,6 +194,8 @@ class _Connection(BaseHTTPRequestHandler):
             raise
         except Exception as error:
             self._refuse(error)
+        finally:
+            self.server.busy.discard(self)
 
     do_POST = do_GET  # noqa: N815
 
@@ -276,8 +263,6 @@ class _Connection(BaseHTTPRequestHandler):
         self._send(status, *_json({"error": {"type": name, "message": message}}))
 
     def _send(self, status: int, content: bytes, kind: str) -> None:
-        self.close_connection |= self.server.is_stopping
-        self._wait_for_client()
         self.send_response(status)
         headers = {"Content-Type": kind, "Content-Length": str(len(content))} | _HEADERS.get(status, {})
         for name, value in (headers | ({"Connection": "close"} if self.close_connection else {})).items():
@@ -285,10 +270,6 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(content)
-
-    def _wait_for_client(self) -> None:
-        self.connection.settimeout(_PATIENCE)
-        self.server.waiting[self.connection] = time.monotonic()
 
 
 def _prometheus(state: Mapping[str, Any]) -> str:
@@ -311,8 +292,3 @@ def _prometheus(state: Mapping[str, Any]) -> str:
 def _json(content: Mapping[str, Any]) -> tuple[bytes, str]:
     # Half of a pair of surrogates, which JSON may hold, has no UTF-8: so all is ASCII.
     return json.dumps(content, allow_nan=False).encode(), "application/json"
-
-
-def _end(connection: socket.socket, how: int) -> None:
-    with suppress(OSError):
-        connection.shutdown(how)

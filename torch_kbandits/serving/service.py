@@ -35,13 +35,12 @@ _log = logging.getLogger(__name__)
 class Service:
     """A bandit that is asked and told by JSON, with a file, the journal of its changes since, and a memory of answers.
 
-    What was answered is on the disk: after a crash the same file is opened again, with the points that were asked for
-    exactly as they were answered. A request that comes again, known by its ids or its key, is answered again and not
-    carried out again. One process at a time may have the file. Threads take turns.
+    What was answered is on the disk, and is there when the file is opened again after a crash. A request that comes
+    again, known by its ids or its key, is answered again and not carried out again. Threads take turns.
 
     ``FILE.journal`` names the FILE that it continues by its checksum, and the next one before that takes its place: a
-    crash leaves a pair of which it is known what to tell again. The bandit is also saved whole once a prior was fitted:
-    so no fit is made again after a crash, but for one that the crash came upon.
+    crash leaves a pair of which it is known what to tell again. The bandit is also saved whole once a prior was fitted,
+    so that no fit is made again.
     """
 
     def __init__(self, bandit: Bandit, path: Path, lock: FileLock, compact_after: int) -> None:
@@ -69,9 +68,8 @@ class Service:
             compact_after: changes after which the bandit is saved whole; as many are told again after a crash.
 
         Raises:
-            FileError: if a file cannot be read or written.
-            DamagedFileError: if one was changed.
-            StateMismatchError: if the journal continues another file, or is of another format; see ``Bandit.load``.
+            FileError, DamagedFileError: if a file cannot be read or written, or was changed.
+            StateMismatchError: if the journal continues another file; see ``Bandit.load``.
             InputError: if another process has the file, or the bandit asks an expert.
         """
         compact_after = checks.positive_integer("compact_after", compact_after)
@@ -95,8 +93,7 @@ class Service:
             request: JSON: lists, objects with names, numbers, texts.
 
         Raises:
-            InputError: if the request does not fit.
-            RefusedError: if it is refused for another reason, see ``torch_kbandits.serving.requests``.
+            InputError: if the request does not fit, ``RefusedError`` if it is refused for another reason.
             KernelBanditError: whatever the bandit raises.
         """
         with self._turns:
@@ -126,11 +123,7 @@ class Service:
         return self.journal.failure
 
     def compact(self) -> None:
-        """Save the bandit whole and begin a new journal. Cost: O(n) of all that was told.
-
-        Raises:
-            FileError: if a file cannot be written; then the journal goes on.
-        """
+        """Save the bandit whole and begin a new journal; after a ``FileError`` the old one goes on. Cost: O(n)."""
         with self._turns:
             self._require_working()
             draft = self._beside(".next")
@@ -179,37 +172,39 @@ class Service:
         if before != known:
             if wrong := set(words.get("ids", [])).difference(self.bandit.pending_ids):
                 raise RefusedError(
-                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} were asked for, and "
-                    "those are not that were told, forgotten or expired. The same request is answered again, while it "
-                    f"is one of the latest {REMEMBERED:,}; this is another.",
+                    f"id {checks.shown(min(wrong))} is not pending: {self.bandit.num_asked} were asked for, and those "
+                    "are not that were told, forgotten or expired. The same request is answered again, while it is one "
+                    f"of the latest {REMEMBERED:,}; this is another.",
                     409,
                 )
-            answer = self._changed(words, request, {"op": operation, "key": key, "known": known})
+            answer = self._changed(operation, words, request, key, known)
         if operation == "ask":
             return answer
         return {"already": before == known} | ({"told": self.bandit.num_observations} if operation == "tell" else {})
 
-    def _changed(self, words: Mapping[str, Any], request: Mapping[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    def _changed(
+        self, operation: str, words: Mapping[str, Any], request: Mapping[str, Any], key: str | None, known: str
+    ) -> dict[str, Any]:
         """Change the bandit, append the record of it, and remember; interrupted in between, no more is answered."""
-        self._is_between, answer = True, {}
+        answer, record = {}, {"op": operation, "key": key, "known": known}
+        self._is_between = True
         try:
-            if record["op"] == "ask":
+            if operation == "ask":
                 found = self.bandit.ask(**words, return_ids=True)
                 answer = {"ids": list(found.ids), "actions": plain(found.actions)}
+                # A crash needs what was answered, not the candidates of the round.
+                pending, asked = self.bandit._state.ledger.pending, slice(-len(found.ids), None)
+                stages = None if pending.stages is None else pending.stages[asked].tolist()
+                record |= {"time": request.get("time"), "points": pending.points[asked].tolist(), "stages": stages}
+                record["ids"] = answer["ids"]
             else:
-                getattr(self.bandit, record["op"])(**words)
+                getattr(self.bandit, operation)(**words)
+                record["request"] = {**request, "key": None}
         except Exception:
             self._is_between = False  # the bandit is as it was
             raise
-        if record["op"] == "ask":  # a crash needs what was answered, not the candidates of the round
-            pending, asked = self.bandit._state.ledger.pending, slice(-len(answer["ids"]), None)
-            stages = None if pending.stages is None else pending.stages[asked].tolist()
-            record |= {"time": request.get("time"), "points": pending.points[asked].tolist(), "stages": stages}
-            record["ids"] = answer["ids"]
-        else:
-            record["request"] = {**request, "key": None}
         self.journal.append(record)
-        self._remember(record["key"], record["known"], answer)
+        self._remember(key, known, answer)
         self.num_changes, self._is_between = self.num_changes + 1, False
         return answer
 
