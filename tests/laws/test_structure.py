@@ -34,6 +34,7 @@ DEFAULTS = {
     | {"UncertaintyInjection.with_horizon"},
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
+    "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
     "models": {"NystromGP.condition_on_observations"},
 }
 

@@ -90,6 +90,7 @@ class Configurations(Candidates):
         return {
             "parameters": str({name: _words(parameter) for name, parameter in self.space.parameters.items()}),
             "constraints": str([_words(constraint) for constraint in self.space.constraints]),
+            "held": _words(self.space.held),
             "context_dim": self.context_dim,
             "context_columns": repr(self.context_columns),
         }

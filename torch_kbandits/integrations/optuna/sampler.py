@@ -41,18 +41,14 @@ class KernelBanditSampler(BaseSampler):
 
     Parameters that completed trials have, with the same range, are chosen together: those that all have, and those of
     which the value of another says which trials have them. The others are sampled uniformly, each on its own, or by
-    ``independent_sampler``. Trials that run meanwhile, in threads or in other processes with the same storage, count as
-    if they had returned their posterior mean.
-
-    The posterior follows from the trials of the study alone. So a study in a storage goes on after a crash, with a new
-    sampler of the same seed, as it would have gone on without; to rounding, and where trials run one by one.
+    ``independent_sampler``. Trials that run meanwhile, also in other processes, count as if they had returned their
+    posterior mean. The posterior follows from the trials alone, so a study in a storage goes on with a new sampler of
+    the same seed; to rounding, and where trials run one by one.
 
     Of several objectives each trial seeks the best of their upper bounds, weighed at random; see ``Scalarization``.
     Constraints, of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are
-    at most 0 by these, or, where that is nowhere so, where it covers the space.
-
-    Values may be noisy, and a configuration may come again. Of failed trials it is learned how likely configurations
-    are to fail, see ``Bandit.tell``. A value that is not finite is a failure, and so is a constraint of infinity.
+    at most 0 by these, or, where that is nowhere so, where it covers the space. Of failed trials it is learned how
+    likely configurations are to fail; so it is of values that are not finite, and of a constraint of infinity.
 
     Args:
         algorithm: a registry name, such as "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of several objectives
@@ -61,7 +57,7 @@ class KernelBanditSampler(BaseSampler):
         kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; see
             ``LearnedPrior``, also for the default.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``; time is their number.
-        clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
+        clip: whether values far worse than the others count as less far.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
             Later every eighth trial still does.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
@@ -74,8 +70,8 @@ class KernelBanditSampler(BaseSampler):
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
             ``recommend`` compares only some of the trials.
         seed: addresses all randomness; None for a random one.
-        settings: further words of the algorithm. A dictionary that can be capped stops at 400 points unless
-            ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
+        settings: further words of the algorithm. A dictionary stops at 400 points unless ``max_dictionary`` (None for
+            no cap) and ``when_full`` say otherwise.
 
     Raises:
         InputError: if an argument does not fit.
@@ -182,10 +178,9 @@ class KernelBanditSampler(BaseSampler):
     def recommend(self, study: Study) -> FrozenTrial:
         """Return the trial to use in the end: that of the largest posterior mean, of those that are likely feasible.
 
-        With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Of several objectives it is
-        one of ``study.best_trials``, of finite values if there is any: the best by posterior means with equal weights,
-        see ``Scalarization``. Where completed trials differ in their parameters or ranges, those with the parameters
-        of ``study.best_trial`` alone are compared, and a warning says so, once.
+        Of several objectives it is one of ``study.best_trials``, of finite values if there is any: the best by
+        posterior means with equal weights, see ``Scalarization``. Where completed trials differ in their parameters or
+        ranges, those with the parameters of ``study.best_trial`` alone are compared, and a warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
