@@ -106,6 +106,9 @@ class DictionaryRule(InducingPointAllocator):
     #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
     is_online: bool = False
 
+    #: Whether it leaves nothing out, so that the posterior is the exact one.
+    spans_all: bool = False
+
     #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
     full_at: int | None = None
 

@@ -1,11 +1,13 @@
 """Greedy dictionaries, by what points leave of each other's variances; those drawn uniformly, or given."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,13 +36,14 @@ class ConditionalVariances:
         self._rows, self._number = np.empty((*variance.shape[:-1], 8, variance.shape[-1])), 0
 
     @classmethod
-    def of(cls, played: PlayedPoints) -> "ConditionalVariances":
-        """Return prior variances of points played, of which none is observed, in double precision in any case."""
-        played = played.in_double()
-        prior = host(prior_variance(played.kernel, played.points))
+    def of(cls, points: Tensor, kernel: Kernel) -> "ConditionalVariances":
+        """Return prior variances of points (..., q, d), of which none is observed, in double precision in any case."""
+        if points.dtype != torch.float64:
+            points, kernel = points.double(), deepcopy(kernel).double()
+        prior = host(prior_variance(kernel, points))
 
         def covariance(row: int) -> Array:
-            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
+            return host(gram(kernel, points[..., [row], :], points).squeeze(-2))
 
         return cls(prior, prior, covariance)
 
@@ -99,7 +102,7 @@ def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> T
     """
     pivots: list[int] = []
     with torch.no_grad():
-        left = ConditionalVariances.of(played)
+        left = ConditionalVariances.of(played.points, played.kernel)
         largest = left.prior.max(-1, initial=0.0, keepdims=True)
         scale = np.where(largest == 0.0, 1.0, largest)
         while len(pivots) < min(size, played.size):

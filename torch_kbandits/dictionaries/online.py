@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,7 +175,7 @@ class OnlineRule(DictionaryRule):
         uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
         noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
         with torch.no_grad():
-            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]))
+            left = ConditionalVariances.of(played.points[..., offered, :], played.kernel)
             drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
         rows, first = np.unique(offered[drawn], return_index=True)
         return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
@@ -237,7 +237,7 @@ class KORS(OnlineRule):
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
         drawn: list[int] = []
         with torch.no_grad():
-            left = ConditionalVariances.of(played)
+            left = ConditionalVariances.of(played.points, played.kernel)
             first = self._merged_probabilities(left.variance, counts, noise)
             while len(drawn) < min(size, played.size):
                 shares = np.maximum(self._merged_probabilities(left.variance, counts, noise), np.finfo(np.float64).tiny)
@@ -262,6 +262,8 @@ class SpanningDictionary(OnlineRule):
     For kernels of F features it has at most F points, so that the exact posterior costs O(F²) a round; for others all.
     """
 
+    spans_all = True
+
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
         """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.probabilities``."""
         outside = variance > SPANNED[torch.float64] * prior
@@ -284,3 +286,15 @@ def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> f
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     return 12.0 * math.log(checks.positive_integer("horizon", horizon) / delta)
+
+
+def guarantees_projection(
+    rule: DictionaryRule | None, error: float, regularization: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether EK-UCB's theorem guarantees a projection error of at most μ, and what it needs.
+
+    Source: Zenati et al., AISTATS 2022, Prop. 4.1.
+    """
+    needed = theoretical_kors_oversampling(failure_probability, max(num_rounds, 1))
+    holds = isinstance(rule, KORS) and rule.oversampling >= needed and (rule.projection or regularization) <= error
+    return holds, f"KORS with γ of at least {needed:.4g} by now and its own μ of at most {error:g}"

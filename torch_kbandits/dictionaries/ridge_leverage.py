@@ -111,6 +111,18 @@ def theoretical_oversampling(failure_probability: float, horizon: int, accuracy:
     return 6.0 * alpha * math.log(4.0 * checks.positive_integer("horizon", horizon) / delta) / epsilon**2
 
 
+def guarantees_accuracy(
+    rule: DictionaryRule | None, accuracy: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether BKB's theorem guarantees an accuracy ε of so many rounds' dictionaries, and what it needs.
+
+    Source: Calandriello et al., COLT 2019, Theorem 1.
+    """
+    needed = theoretical_oversampling(failure_probability, max(num_rounds, 1), accuracy)
+    holds = isinstance(rule, RidgeLeverageSampling) and rule.resampling == "fresh" and rule.oversampling >= needed
+    return holds, f"ridge leverage sampling, drawn afresh, with q̄ of at least {needed:.4g} by now"
+
+
 def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
     """Return the ridge leverage scores of one play of each point, by the DTC posterior at a dictionary.
 
