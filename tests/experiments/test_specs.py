@@ -24,7 +24,6 @@ from torch_kbandits.confidence import (
     RateGain,
     RealizedGain,
     SelfNormalizedWidth,
-    SumGain,
 )
 from torch_kbandits.environments import build
 from torch_kbandits.experiments import load_spec, parse_spec, run_experiment
@@ -110,8 +109,8 @@ def test_kernels_by_name_are_the_formulas(table, expected):
         ({"width": "gp-ucb", "gain": 4.0}, GPUCBWidth(2.0, 0.05, ConstantGain(4.0))),
         ({"width": "gp-ucb", "gain": {"rate": "rbf"}}, GPUCBWidth(2.0, 0.05, RateGain("rbf", 2))),
         (
-            {"width": "gp-ucb", "gain": [{"rate": "linear"}, {"rate": "matern", "nu": 2.5, "constant": 0.5}]},
-            GPUCBWidth(2.0, 0.05, SumGain((RateGain("linear", 2), RateGain("matern", 2, 2.5, 0.5)))),
+            {"width": "gp-ucb", "gain": {"rate": "matern", "nu": 2.5, "constant": 0.5}},
+            GPUCBWidth(2.0, 0.05, RateGain("matern", 2, 2.5, 0.5)),
         ),
         (
             {"width": "self-normalized", "double": True, "norm_bound": 0.5},

@@ -208,7 +208,7 @@ LEFT_OUT = {
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
     "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
-    "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
+    "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
     "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
     "require_open", "sensor_replay", "sensors",

@@ -74,7 +74,7 @@ def test_no_dictionary_is_empty(resampling, size, seed):
 def test_selections_of_a_given_size_are_those_of_fresh(resampling):
     points = played(np.linspace(0.01, 0.6, 20), np.arange(1, 21), np.arange(20) < 7, np.arange(20) >= 15)
     for size in (1, 8, 20):
-        ours, fresh = (rule(way).select_sized(points, size, seeded(1, 0)) for way in (resampling, "fresh"))
+        ours, fresh = (rule(way).select(points, seeded(1, 0), size) for way in (resampling, "fresh"))
         assert torch.equal(ours.indices, fresh.indices)
         assert torch.equal(ours.probabilities, fresh.probabilities)
 

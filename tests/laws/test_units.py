@@ -177,18 +177,3 @@ def test_a_factor_of_outcomes_changes_no_choice_within_limits_nor_by_objectives(
             values = first(GRID.unsqueeze(-2)), second(GRID.unsqueeze(-2)) / 1e-9
         assert 0 < int(values[0].isfinite().sum()) < len(GRID)
         assert torch.allclose(*values, rtol=1e-6)
-
-
-def test_constraints_of_a_bound_are_in_the_units_of_outcomes():
-    T = GRID[::7].unsqueeze(-2)
-
-    def values(factor):
-        model = models("list", factor, DOUBLE)
-        first = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=DOUBLE))
-        limit = [lambda S: S[..., 1] - 0.3 * factor]
-        function = KernelUCB(model, beta=2.0, posterior_transform=first, constraints=limit)
-        with torch.no_grad():
-            return function(T) / factor, function.excess(T.squeeze(-2)) / factor
-
-    for one, other in zip(values(1.0), values(1e-9), strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-8)

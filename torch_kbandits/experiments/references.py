@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.sparq import sparq_questions
+from torch_kbandits.confidence import sparq_questions
 from torch_kbandits.environments import AnyEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for

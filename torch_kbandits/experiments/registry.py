@@ -109,9 +109,7 @@ def build_width(where: str, value: Any, words: Mapping[str, Any]) -> float | Wid
 
 
 def build_gain(where: str, value: Any, words: Mapping[str, Any]) -> InformationGain:
-    """Make the information gain that a spec names, from what the run knows; of a list it is that of a sum."""
-    if isinstance(value, list | tuple):
-        return confidence.SumGain(tuple(build_gain(f"{where}[{i}]", part, words) for i, part in enumerate(value)))
+    """Make the information gain that a spec names, from what the run knows."""
     if isinstance(value, Mapping):
         check_options(where, "option of a rate", table(where, value), ("rate", "dimension", "nu", "constant"))
         if "rate" not in value:
