@@ -14,11 +14,10 @@ class GPTS(Bandit):
     """GP-TS, Gaussian-process Thompson sampling: play the maximiser of a draw from N(μ, v² cov).
 
     Source: Chowdhury and Gopalan, "On kernelized multi-armed bandits", ICML 2017, Algorithm 2, where v is the width
-    here. Differs: on a box the draw is made on a Sobol set of fixed size;
-    beyond 2,000 distinct arms, and on arms in files and blocks, the prior part of a draw is approximated, see
-    ``prior_draws`` and ``WavePrior``; contexts; a Nyström posterior in place of the exact one, if asked for. At λ < 1,
-    where the proof fails, v is ``SelfNormalizedWidth`` at δ/2, or ``MemoryWidth`` under a memory that forgets;
-    ``beta=GPTSWidth(...)`` is its own there.
+    here. Differs: on a box the draw is made on a Sobol set of fixed size; beyond 2,000 distinct arms, and on arms in
+    files and blocks, the prior part of a draw is approximated, see ``PriorDraws``; contexts; a Nyström posterior in
+    place of the exact one, if asked for. At λ < 1, where the proof fails, v is ``SelfNormalizedWidth``
+    at δ/2, or ``MemoryWidth`` under a memory that forgets; ``beta=GPTSWidth(...)`` is its own there.
 
     Args:
         oversampling: γ > 0, KORS's budget, for a Nyström posterior whose cost does not grow with the rounds; None for
