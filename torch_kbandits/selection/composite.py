@@ -24,9 +24,9 @@ from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, 
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
 
 
-def _of_leading(*names: str) -> list[Any]:
-    """Return what has the values that the part which leads has under these names."""
-    return [property(lambda surrogate, name=name: getattr(surrogate.leading, name)) for name in names]
+def delegated(to: str, *names: str) -> list[Any]:
+    """Return what has the values that an attribute has under these names."""
+    return [property(lambda surrogate, name=name: getattr(getattr(surrogate, to), name)) for name in names]
 
 
 class CompositeSurrogate(Surrogate):
@@ -46,12 +46,12 @@ class CompositeSurrogate(Surrogate):
     #: When they were played and in which stages, each (l,).
     _latest: tuple[Tensor, Tensor]
 
-    exact, kernel, regularization, prior_mean = _of_leading("exact", "kernel", "regularization", "prior_mean")
-    num_observations, played, moments, recommend = _of_leading("num_observations", "played", "moments", "recommend")
-    inducing_points, dictionary_weights, shown = _of_leading("inducing_points", "dictionary_weights", "shown")
-    effective_dimension, information_gain = _of_leading("effective_dimension", "information_gain")
-    projection_error, kernel_bound, mean_norm = _of_leading("projection_error", "kernel_bound", "mean_norm")
-    (learns_residual,) = _of_leading("learns_residual")
+    exact, kernel, regularization, prior_mean = delegated("leading", "exact", "kernel", "regularization", "prior_mean")
+    inducing_points, dictionary_weights = delegated("leading", "inducing_points", "dictionary_weights")
+    num_observations, played, learns_residual = delegated("leading", "num_observations", "played", "learns_residual")
+    moments, recommend, shown = delegated("leading", "moments", "recommend", "shown")
+    effective_dimension, information_gain = delegated("leading", "effective_dimension", "information_gain")
+    projection_error, kernel_bound, mean_norm = delegated("leading", "projection_error", "kernel_bound", "mean_norm")
 
     @abstractmethod
     def _settle(self) -> None:
