@@ -67,9 +67,7 @@ def follow(
     columns: Array,
     last: Array,
     corners: Array,
-    scales: Array,
-    spans: Array,
-    steps: Array,
+    changes: Array,
     features: Array,
     mean: Array,
     variance: Array,
@@ -84,9 +82,8 @@ def follow(
         columns: kernel values of the points of the new columns, (c, n).
         last: what each row has for the new columns, (c + r, c).
         corners: what the new columns are divided by, (c,).
-        scales: by how much of the square of a product variances change, (r,).
-        spans: by how much of it what is spanned changes, (r,).
-        steps: by how much of a product means change, (k, r).
+        changes: by how much of the square of a product variances change, by how much of it what is spanned does, and by
+            how much of the product means do, (r, 2 + k).
         features: (n, width), of which the first m columns are known, and the next c are written.
         mean: (k, n).
         variance: (n,).
@@ -109,18 +106,18 @@ def follow(
             for i in range(start, end):
                 new[c, i - start] /= corners[c]
                 features[i, size + c] = new[c, i - start]
-        for r in range(scales.shape[0]):
+        for r in range(changes.shape[0]):
             for c in range(joins):
                 if last[joins + r, c] != 0.0:
                     for i in range(end - start):
                         p[joins + r, i] += last[joins + r, c] * new[c, i]
             for i in range(start, end):
                 square = p[joins + r, i - start] * p[joins + r, i - start]
-                variance[i] += scales[r] * square
-                spanned[i] += spans[r] * square
-            for k in range(steps.shape[0]):
+                variance[i] += changes[r, 0] * square
+                spanned[i] += changes[r, 1] * square
+            for k in range(mean.shape[0]):
                 for i in range(start, end):
-                    mean[k, i] += steps[k, r] * p[joins + r, i - start]
+                    mean[k, i] += changes[r, 2 + k] * p[joins + r, i - start]
 
 
 @compiled

@@ -193,7 +193,13 @@ class EnsembleSurrogate(CompositeSurrogate):
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+    def learned(
+        self,
+        told: History,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+        until: float | None = None,
+    ) -> Self:
         """Return the surrogate with more rewards, which all hypotheses learn."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
         parts = self._learned(told, rule, generator)
@@ -203,7 +209,8 @@ class EnsembleSurrogate(CompositeSurrogate):
             score = self._score(told, part, after, residual, variance)
             amounts = own.sum(), Y[own].sum(), deviation[own].sum(), residual[own].sum(), score
             news.append([float(amount) for amount in amounts])
-        return self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
+        after = self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
+        return after if until is None else after.at(until)
 
     def _after(self, news: Tensor, told: History) -> Trials:
         """Return the trials once sums (K, 5) are added to them, without those that these refute."""
@@ -307,10 +314,17 @@ class StagedSurrogate(CompositeSurrogate):
         self.leading, *stages = self.parts
         self.stage_surrogates = tuple(stages)
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+    def learned(
+        self,
+        told: History,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+        until: float | None = None,
+    ) -> Self:
         """Return the surrogate with more rewards, each in the stage that chose its point, if any."""
         counting = self._counting(told)
-        return counting._with(counting._learned(told, rule, generator))
+        after = counting._with(counting._learned(told, rule, generator))
+        return after if until is None else after.at(until)
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "StagedFantasy":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""

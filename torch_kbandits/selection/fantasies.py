@@ -164,7 +164,7 @@ class GaussianFantasy(FantasyPosterior):
             probes = None if search is None else search.probes
             at = surrogate.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
             before, after = surrogate.posterior.variance_at(at), self.taken_in().variance_at(at)
-        least = torch.finfo(surrogate._none.dtype).eps * surrogate._bound
+        least = torch.finfo(surrogate._none.dtype).eps * surrogate.kernel_bound().item()
         return surrogate._number(float(((before + least) / (after + least)).max()))
 
 

@@ -12,9 +12,10 @@ from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
-from torch_kbandits.dictionaries import DictionaryRule, Selection
+from torch_kbandits.dictionaries import Selection
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_mean
 from torch_kbandits.numerics.linalg import covariance_root
 from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_keys
@@ -23,7 +24,6 @@ from torch_kbandits.observations.experts import Answers
 from torch_kbandits.observations.history import History
 from torch_kbandits.selection.base import FantasyPosterior, Surrogate, required
 from torch_kbandits.selection.composite import delegated
-from torch_kbandits.selection.counting import array
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 
 Array = NDArray[Any]
@@ -125,7 +125,7 @@ class FilteredArms(Surrogate):
         if rows is None or not len(X):
             return self.joint.moments(X)
         times = X[:, 0].numpy()
-        state, at, arms, rests = self._since(times.min())
+        state, at, arms, rests = self._since(float(times.min()))
         deviation = np.exp(self._rate * (times - state.clock)) * state.deviation[rows]
         variance = self._covariance(state, times, rows, times, rows)
         if len(at):
@@ -150,11 +150,14 @@ class FilteredArms(Surrogate):
     def covariance_at(self, time: float) -> Tensor:
         """Return the posterior covariance of the arms at a time from the latest reward on, (A, A)."""
         state = self._states[0]
-        return self._moved(state.covariance, self._rate * (time - state.clock))
+        return torch.from_numpy(self._moved(state.covariance, self._rate * (time - state.clock)))
 
-    def _moved(self, covariance: Array, elapsed: float) -> Tensor:
+    def _moved(self, covariance: Array, elapsed: float) -> Array:
         """Return a covariance of the arms (A, A) after a time, in units of the rate."""
-        return torch.lerp(torch.from_numpy(self._prior), torch.from_numpy(covariance), math.exp(2.0 * elapsed))
+        moved = covariance - self._prior
+        moved *= math.exp(2.0 * elapsed)
+        moved += self._prior
+        return moved
 
     def _covariance(self, state: _State, times: Array, rows: Array, others: Array, columns: Array) -> Array:
         """Return the covariances in a state of arms at times after it with other arms at other times, (...,)."""
@@ -178,7 +181,7 @@ class FilteredArms(Surrogate):
         """Return this surrogate: points say of what time they are."""
         return self
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the surrogate conditioned on more rewards: the joint one if one of them is of a point that is no arm.
 
         Cost: O(q A²) for q rewards in the order of their times.
@@ -186,7 +189,7 @@ class FilteredArms(Surrogate):
         rows = self.rows_of(told.X)
         if rows is None:
             now = max(self._states[0].clock, float(told.X[:, 0].max()))
-            return self.joint.at(now).learned(told, rule, generator)
+            return self.joint.at(now).learned(told, rule, generator, until)
         return self.followed(told.X, told.Y, rows, (told.Y - self._expected(told.X)).numpy())
 
     def restored(self, told: History, dictionary: Selection) -> Surrogate:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -210,7 +213,7 @@ class FilteredArms(Surrogate):
         new = X, Y, times, rows, rests
         other._told = tuple(known.followed(each) for known, each in zip(self._told, new, strict=True))
         if len(X):
-            first = times.min()
+            first = float(times.min())
             latest, *earlier = other._states = tuple(each for each in self._states if each.clock <= first)
             if not earlier or latest.number - earlier[0].number >= _BETWEEN_STATES:
                 earlier = [latest, *earlier]
@@ -220,7 +223,7 @@ class FilteredArms(Surrogate):
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
         """Return a state no later than a time, and times, arms and rests (l,) of the rewards after it, in order."""
         state = next(each for each in self._states if each.clock <= time)
-        times, rows, rests = (array(each)[state.number :] for each in self._told[2:])
+        times, rows, rests = (each.array[state.number :] for each in self._told[2:])
         if len(times) > 1:
             order = times.argsort(kind="stable")
             times, rows, rests = times[order], rows[order], rests[order]
@@ -231,11 +234,11 @@ class FilteredArms(Surrogate):
         clock, covariance, deviation, log_det, _ = state
         for time, row, rest in zip(times, rows, rests, strict=True):
             elapsed, clock = self._rate * (time - clock), float(time)
-            moved, deviation = self._moved(covariance, elapsed), math.exp(elapsed) * deviation
-            column = moved[row].numpy()
+            covariance, deviation = self._moved(covariance, elapsed), math.exp(elapsed) * deviation
+            column = covariance[row].copy()
             spread = column[row] + self._noise
-            deviation = deviation + column * ((rest - deviation[row]) / spread)
-            covariance = torch.addr(moved, moved[row], moved[row], alpha=-1.0 / spread).numpy()
+            deviation += column * ((rest - deviation[row]) / spread)
+            gaussian_loops.add_outer(covariance, column, -1.0 / spread, covariance)
             log_det += math.log(spread / self._noise)
         if not math.isfinite(log_det) or not np.isfinite(deviation).all():
             raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
