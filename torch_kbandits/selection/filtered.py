@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from gpytorch.kernels import Kernel, ProductKernel
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, Domain
@@ -17,7 +16,7 @@ from torch_kbandits.errors import NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_mean
-from torch_kbandits.numerics.linalg import covariance_root
+from torch_kbandits.numerics.linalg import covariance_root, jittered_cholesky
 from torch_kbandits.numerics.rows import Rows, distinct, distinct_in_order, row_keys
 from torch_kbandits.numerics.shallow import shallow_copy
 from torch_kbandits.observations.experts import Answers
@@ -131,10 +130,10 @@ class FilteredArms(Surrogate):
         if len(at):
             late = at[:, None], arms[:, None]
             rests = rests - np.exp(self._rate * (at - state.clock)) * state.deviation[arms]
-            factor = np.linalg.cholesky(self._covariance(state, *late, at, arms) + self._noise * np.eye(len(at)))
-            across = solve_triangular(factor, self._covariance(state, *late, times, rows), lower=True)
-            deviation = deviation + solve_triangular(factor, rests, lower=True) @ across
-            variance = variance - np.square(across).sum(0)
+            noisy = self._covariance(state, *late, at, arms) + self._noise * np.eye(len(at))
+            white = gaussian_loops.lower_inverse(jittered_cholesky(torch.from_numpy(noisy)).numpy())
+            across = white @ self._covariance(state, *late, times, rows)
+            deviation, variance = deviation + white @ rests @ across, variance - np.square(across).sum(0)
         return self._expected(X) + torch.from_numpy(deviation), torch.from_numpy(variance.clip(0.0))
 
     def at_arms(self, arms: Tensor, time: float) -> tuple[Tensor, Tensor]:
@@ -147,17 +146,13 @@ class FilteredArms(Surrogate):
         mean, variance = left * state.deviation, prior + left * left * (known - prior)
         return self._expected(arms) + torch.from_numpy(mean), torch.from_numpy(variance.clip(0.0))
 
-    def covariance_at(self, time: float) -> Tensor:
-        """Return the posterior covariance of the arms at a time from the latest reward on, (A, A)."""
-        state = self._states[0]
-        return torch.from_numpy(self._moved(state.covariance, self._rate * (time - state.clock)))
-
-    def _moved(self, covariance: Array, elapsed: float) -> Array:
-        """Return a covariance of the arms (A, A) after a time, in units of the rate."""
-        moved = covariance - self._prior
-        moved *= math.exp(2.0 * elapsed)
-        moved += self._prior
-        return moved
+    def covariance_at(self, time: float, state: _State | None = None) -> Array:
+        """Return the posterior covariance of the arms at a time from that of a state on, now the latest, (A, A)."""
+        state = self._states[0] if state is None else state
+        covariance = state.covariance - self._prior
+        covariance *= math.exp(2.0 * self._rate * (time - state.clock))
+        covariance += self._prior
+        return covariance
 
     def _covariance(self, state: _State, times: Array, rows: Array, others: Array, columns: Array) -> Array:
         """Return the covariances in a state of arms at times after it with other arms at other times, (...,)."""
@@ -207,9 +202,8 @@ class FilteredArms(Surrogate):
 
     def followed(self, X: Tensor, Y: Tensor, rows: Array, rests: Array) -> Self:
         """Return the surrogate with more rewards, (q,), of points (q, 1 + d), which are arms (q,)."""
-        other = shallow_copy(self)
+        other, times = shallow_copy(self), X[:, 0].numpy()
         vars(other).pop("joint", None)
-        times = X[:, 0].numpy()
         new = X, Y, times, rows, rests
         other._told = tuple(known.followed(each) for known, each in zip(self._told, new, strict=True))
         if len(X):
@@ -217,7 +211,10 @@ class FilteredArms(Surrogate):
             latest, *earlier = other._states = tuple(each for each in self._states if each.clock <= first)
             if not earlier or latest.number - earlier[0].number >= _BETWEEN_STATES:
                 earlier = [latest, *earlier]
-            other._states = (other._filtered(*other._since(first)), *earlier[:2], *earlier[2:][-1:])
+            state, *late = other._since(first)
+            for reward in zip(*late, strict=True):
+                state = self._observed(state, *reward)
+            other._states = (state, *earlier[:2], *earlier[2:][-1:])
         return other
 
     def _since(self, time: float) -> tuple[_State, Array, Array, Array]:
@@ -229,20 +226,18 @@ class FilteredArms(Surrogate):
             times, rows, rests = times[order], rows[order], rests[order]
         return state, times, rows, rests
 
-    def _filtered(self, state: _State, times: Array, rows: Array, rests: Array) -> _State:
-        """Return the state after rewards (l,), which are in order."""
-        clock, covariance, deviation, log_det, _ = state
-        for time, row, rest in zip(times, rows, rests, strict=True):
-            elapsed, clock = self._rate * (time - clock), float(time)
-            covariance, deviation = self._moved(covariance, elapsed), math.exp(elapsed) * deviation
-            column = covariance[row].copy()
-            spread = column[row] + self._noise
-            deviation += column * ((rest - deviation[row]) / spread)
-            gaussian_loops.add_outer(covariance, column, -1.0 / spread, covariance)
-            log_det += math.log(spread / self._noise)
-        if not math.isfinite(log_det) or not np.isfinite(deviation).all():
+    def _observed(self, state: _State, time: float, row: int, rest: float) -> _State:
+        """Return the state after a reward less its prior mean, at an arm and a time."""
+        covariance = self.covariance_at(time, state)
+        deviation = math.exp(self._rate * (time - state.clock)) * state.deviation
+        column = covariance[row].copy()
+        spread = column[row] + self._noise
+        deviation += column * ((rest - deviation[row]) / spread)
+        gaussian_loops.add_outer(covariance, column, -1.0 / spread, covariance)
+        if not (spread > 0.0 and np.isfinite(deviation).all()):
             raise NumericalError("The posterior is not finite: rewards or hyperparameters are too large for the dtype.")
-        return _State(clock, covariance, deviation, log_det, len(self._told[0]))
+        gain = math.log(spread / self._noise)
+        return _State(float(time), covariance, deviation, state.log_det + gain, state.number + 1)
 
 
 class FilterFantasy(FantasyPosterior):
@@ -319,7 +314,8 @@ class _Offer:
         points, places = distinct(self._arms)
         order = torch.arange(len(places))
         first = order.new_full((len(points),), len(places)).scatter_reduce(0, places, order, "amin")
-        root = covariance_root(self._ahead.surrogate.covariance_at(self._time)[first][:, first])
+        covariance = torch.from_numpy(self._ahead.surrogate.covariance_at(self._time))
+        root = covariance_root(covariance[first][:, first])
         generator = torch.Generator().manual_seed(seed)
         return (root @ torch.randn(len(points), generator=generator, dtype=torch.float64, device="cpu"))[places]
 
