@@ -28,16 +28,9 @@ _ROUNDING = 1e-6
 Where = Tensor | Domain
 
 
-class _Moments(NamedTuple):
-    mean: Tensor
-    variance: Tensor
-
-
-def posterior_at(surrogate: Surrogate, where: Where) -> Offered | _Moments:
-    """Return the posterior without points pending at points, or at the arms of a round."""
-    if isinstance(where, Tensor):
-        return _Moments(*surrogate.moments(where))
-    return surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
+def _offered(surrogate: Surrogate, domain: Domain) -> Offered:
+    """Return the posterior without points pending at the arms of a round."""
+    return surrogate.fantasized(surrogate.inducing_points[:0]).offered(domain)
 
 
 def _parts(where: Where) -> Iterable[Tensor]:
@@ -69,8 +62,13 @@ class ConstrainedOutcome(OutcomePosterior):
 
     def excess(self, where: Where, *, surely: bool) -> Tensor:
         """Return by how much the worse bound, or else the better, is beyond the limit, in prior deviations, (n,)."""
-        offer, bound = posterior_at(self.surrogate, self.own(where)), self.surrogate.kernel_bound()
-        excess = self.limit.excess(offer.mean, offer.variance, self.beta, surely=surely)
+        own, bound = self.own(where), self.surrogate.kernel_bound()
+        if isinstance(own, Tensor):
+            mean, variance = self.surrogate.moments(own)
+        else:
+            offer = _offered(self.surrogate, own)
+            mean, variance = offer.mean, offer.variance
+        excess = self.limit.excess(mean, variance, self.beta, surely=surely)
         return excess / bound.clamp_min(torch.finfo(bound.dtype).tiny).sqrt()
 
     def allows(self, where: Where, *, surely: bool) -> Tensor:
@@ -93,20 +91,25 @@ class ConstraintSet:
         """Whether a limit allows only what is surely within it."""
         return any(each.limit.is_safe for each in self.outcomes)
 
+    @property
+    def names(self) -> str:
+        """The names of the outcomes that have limits."""
+        return " and ".join(sorted({each.limit.name for each in self.outcomes}))
+
     def allows(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which may be played, (n,); hopefully: also what is not surely within a limit, and may be."""
-        if isinstance(where, Tensor) and where.device.type != "cpu":
+        if isinstance(where, Tensor) and not where.is_cpu:
             return self.allows(where.cpu(), hopefully=hopefully).to(where.device)
         within = self._within(where, hopefully=hopefully)
         return within if self.feasibility is None else within & self.feasibility.allows(where)
 
     def relaxed(self, where: Where) -> tuple[Self, Tensor]:
         """Return the constraints, relaxed until failures leave some of what limits do, and what may be played, (n,)."""
-        within, model = self._within(where), self.feasibility
-        if model is None or not bool(within.any()):
+        within = self._within(where)
+        if self.feasibility is None or not bool(within.any()):
             return self, within
-        model, kept = model.relaxed(where, within)
-        return replace(self, feasibility=model), within & kept
+        model = self.feasibility.relaxed(where, within)
+        return replace(self, feasibility=model), within & model.allows(where)
 
     def excess(self, X: Tensor) -> Tensor:
         """Return by how much points (n, d) are beyond the limits by the better bounds, the largest of each, (n,)."""
@@ -116,16 +119,12 @@ class ConstraintSet:
         return torch.stack(found).amax(0)
 
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
+        """Say which are within all limits, (n,)."""
         with torch.no_grad():
             kept = [each.allows(where, surely=each.limit.is_safe and not hopefully) for each in self.outcomes]
         if not kept:
             return torch.cat([part.new_ones(len(part), dtype=torch.bool) for part in _parts(where)])
         return torch.stack(kept).all(0)
-
-    @property
-    def names(self) -> str:
-        """The names of the outcomes that have limits."""
-        return " and ".join(sorted({each.limit.name for each in self.outcomes}))
 
     @property
     def refusal(self) -> InfeasibleError:
@@ -173,10 +172,10 @@ class FailureStreak(NamedTuple):
 FailureStreaks = Mapping[bytes, FailureStreak]
 
 
-def _followed(streaks: FailureStreaks, X: Tensor, failed: Tensor, rounds: Sequence[int]) -> FailureStreaks:
+def _followed(streaks: FailureStreaks, X: Tensor, failed: Tensor, rounds: Tensor) -> FailureStreaks:
     """Return the streaks after more plays at points (q, d) that failed or did not, (q,), in rounds (q,)."""
     known = dict(streaks)
-    for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds, strict=True):
+    for point, key, lost, number in zip(X, row_keys(X), failed.tolist(), rounds.tolist(), strict=True):
         before = known.pop(key, None)
         if lost:
             known[key] = FailureStreak(point, 1 if before is None else before.count + 1, number)
@@ -189,6 +188,8 @@ class FeasibilityModel:
 
     The probability of failure is the posterior mean of a Gaussian process regression of 1 for a play that failed and 0
     for another, cut off to [0, 1]. It has the kernel of the reward in force: where rewards are alike, so is what fails.
+    With B streaks a second chance comes 20 B 2^(k − 1) rounds after the k-th failure: to what always fails one round in
+    20 at most is lost, and fewer and fewer; and what failed by chance comes back.
 
     Source: a constraint that is only seen as kept or broken is learned beside the objective by Gelbart et al.,
     "Bayesian optimization with unknown constraints", UAI 2014, and Lindberg and Lee, "Optimization under constraints by
@@ -214,9 +215,10 @@ class FeasibilityModel:
     def told(self, new: History, surrogate: Surrogate) -> Self:
         """Return the model once more plays are over, which a surrogate has learned already."""
         new = new.over
-        failed, rounds, first, before = new.lost, new.rounds.tolist(), self.own_columns, self.context_dim
-        points = _followed(self.points, new.X[:, first:], failed, rounds)
-        actions = points if before == first else _followed(self.actions, new.X[:, before:], failed, rounds)
+        points, actions = (
+            _followed(known, new.X[:, first:], new.lost, new.rounds)
+            for known, first in ((self.points, self.own_columns), (self.actions, self.context_dim))
+        )
         return replace(self, surrogate=surrogate, points=points, actions=actions)
 
     def plain(self, played: Tensor) -> Self:
@@ -231,21 +233,19 @@ class FeasibilityModel:
 
     def allows(self, where: Where) -> Tensor:
         """Say which may be played, (n,)."""
-        return self._allowed(*self._at(where))
+        wait, probability = self._at(where)
+        return (wait <= self.patience) & (probability < self.level)
 
-    def relaxed(self, where: Where, within: Tensor) -> tuple[Self, Tensor]:
-        """Return the model that allows some of those that nothing else forbids, (n,), and what it allows, (n,).
+    def relaxed(self, where: Where, within: Tensor) -> Self:
+        """Return the model that allows some of those that nothing else forbids, (n,).
 
         They are those that wait the least, and of these the least likely to fail.
         """
-        found, model = self._at(where), self
-        wait, probability, _ = found
-        if not bool((self._allowed(*found) & within).any()):
-            model = replace(model, patience=int(wait[within].min()))
-        if not bool((model._allowed(*found) & within).any()):
-            free = within & (wait <= model.patience)
-            model = replace(model, level=float(probability[free].min()) + _ROUNDING)
-        return model, model._allowed(*found)
+        (wait, probability), patience, level = self._at(where), self.patience, self.level
+        if not bool((within & (wait <= patience) & (probability < level)).any()):
+            patience = int(wait[within].min())
+        least = float(probability[within & (wait <= patience)].min())
+        return replace(self, patience=patience, level=level if least < level else least + _ROUNDING)
 
     def avoided(self) -> Tensor:
         """Return the points (k, d) whose latest play failed and that are not allowed; of points without contexts."""
@@ -253,18 +253,11 @@ class FeasibilityModel:
         points = torch.stack(known) if known else self.surrogate.inducing_points[:0]
         return points[~self.allows(points)] if len(points) else points
 
-    def _allowed(self, wait: Tensor, probability: Tensor, has_chance: Tensor) -> Tensor:
-        return (wait <= self.patience) & ((probability < self.level) | has_chance)
-
-    def _at(self, where: Where) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rounds until each may be played, its probability of failure, and if it has a chance, each (n,)."""
-        waits, have_chances, streaks = [], [], self.actions.values()
-        # With B streaks a second chance comes 20 B 2^(k − 1) rounds after the k-th failure: to what always fails one
-        # round in 20 at most is lost, and fewer and fewer; and what failed by chance comes back.
-        least = _ROUNDS_PER_CHANCE * len(streaks)
-        chances = [
-            each.point for each in streaks if self.round - each.round >= least * 2 ** min(each.count - 1, _MOST_DOUBLED)
-        ]
+    def _at(self, where: Where) -> tuple[Tensor, Tensor]:
+        """Return the rounds until each may be played, and its probability of failure, 0 with a chance, both (n,)."""
+        waits, have_chances, least = [], [], _ROUNDS_PER_CHANCE * len(self.actions)
+        ages = [(each, self.round - each.round) for each in self.actions.values()]
+        chances = [each.point for each, age in ages if age >= least * 2 ** min(each.count - 1, _MOST_DOUBLED)]
         for X in _parts(where):
             wait = torch.zeros(len(X), dtype=torch.long, device=X.device)
             for each in self.waiting(self.round):
@@ -272,13 +265,14 @@ class FeasibilityModel:
                 wait = torch.maximum(wait, is_it * (each.over - self.round))
             waits.append(wait)
             have_chances.append(among(X[:, self.context_dim :], chances))
-        return torch.cat(waits), failure_probability(self.surrogate, where), torch.cat(have_chances)
+        return torch.cat(waits), failure_probability(self.surrogate, where).masked_fill(torch.cat(have_chances), 0.0)
 
 
 def failure_probability(surrogate: Surrogate, where: Where) -> Tensor:
     """Return the posterior means of failures, cut off to [0, 1], (n,)."""
     with torch.no_grad():
-        return posterior_at(surrogate, where).mean.clamp(0.0, 1.0)
+        is_points = isinstance(where, Tensor)
+        return (surrogate.moments(where)[0] if is_points else _offered(surrogate, where).mean).clamp(0.0, 1.0)
 
 
 def among(X: Tensor, points: Sequence[Tensor], reach: Tensor | None = None) -> Tensor:
