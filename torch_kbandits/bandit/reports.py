@@ -38,7 +38,6 @@ from torch_kbandits.selection import (
     FantasyPosterior,
     ScalarizedFantasy,
     Surrogate,
-    failure_probability,
     offering,
     recommended,
 )
@@ -297,7 +296,7 @@ class BanditReports(ABC):
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.surrogate, X))
+        return self._there(X.new_zeros(len(X)) if failures is None else failures.probability(X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:

@@ -25,11 +25,37 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
-from torch_kbandits.selection.constraints import OutcomePosterior
 from torch_kbandits.selection.search import BoxCube, found
 
 #: By so much of the range of the front the reference lies below its worst.
 _MARGIN = 0.1
+
+
+#: Points (n, d), or a round's domain of n arms.
+Where = Tensor | Domain
+
+
+def moments_at(surrogate: Surrogate, where: Where) -> tuple[Tensor, Tensor]:
+    """Return the posterior means and variances, (n,), without points pending."""
+    if isinstance(where, Tensor):
+        return surrogate.moments(where)
+    offer = surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
+    return offer.mean, offer.variance
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutcomePosterior:
+    """The posterior of what is measured of a play."""
+
+    surrogate: Surrogate  # without points pending
+    beta: Tensor  # the multiplier of its deviation, 0-dim
+    dropped: int = 0  # how many columns of points, the first, it does not know
+
+    def own(self, where: Any) -> Any:
+        """Return points (..., d), or a round's domain of arms, as the posterior has them."""
+        if isinstance(where, Tensor):
+            return where[..., self.dropped :].to(self.surrogate.regularization.dtype)
+        return where.without_first(self.dropped, self.surrogate.regularization.dtype)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
