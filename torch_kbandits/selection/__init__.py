@@ -4,7 +4,6 @@ from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.choice import PosteriorConfig, are_few, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
 from torch_kbandits.selection.constraints import (
-    ConstrainedAcquisition,
     ConstrainedOutcome,
     ConstraintSet,
     FeasibilityModel,
@@ -17,7 +16,6 @@ from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
 
 __all__ = [
-    "ConstrainedAcquisition",
     "ConstrainedOutcome",
     "ConstraintSet",
     "EnsembleSurrogate",

@@ -6,7 +6,6 @@ from typing import NamedTuple, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Cube, Domain, UpperConfidenceRule
@@ -101,6 +100,14 @@ class ConstraintSet:
             found.append(self.feasibility.probability(X) - self.feasibility.level)
         return torch.stack(found).amax(0)
 
+    def limited(self, function: AcquisitionFunction) -> AcquisitionFunction:
+        """Return an acquisition function of single points, minus infinity where the limits do not allow a point."""
+
+        def limited(values: list[Tensor], X: Tensor) -> Tensor:
+            return values[0].masked_fill(~self.allows(X.detach().squeeze(-2)), -torch.inf)
+
+        return CombinedFunction([function], limited)
+
     def _within(self, where: Where, *, hopefully: bool = False) -> Tensor:
         """Say which are within all limits, (n,)."""
         with torch.no_grad():
@@ -122,20 +129,6 @@ class ConstraintSet:
             f"No candidate can be within the limits on {self.names}, with a confidence of {betas} deviations: the "
             "problem is infeasible. Relax a limit, offer other candidates, or widen the band with beta=."
         )
-
-
-class ConstrainedAcquisition(CombinedFunction):
-    """An acquisition function of single points that is minus infinity where the limits do not allow a point."""
-
-    def __init__(self, function: AcquisitionFunction, constraints: ConstraintSet) -> None:
-        super().__init__([function])
-        self._constraints = constraints
-
-    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values at points X (b, 1, d), (b,)."""
-        allowed = self._constraints.allows(X.detach().reshape(-1, X.shape[-1])).reshape(X.shape[:-2])
-        return self.functions[0](X).masked_fill(~allowed, -torch.inf)
 
 
 class FailureStreak(NamedTuple):

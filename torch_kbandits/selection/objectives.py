@@ -9,7 +9,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from torch_kbandits.acquisition import (
@@ -153,21 +152,6 @@ class ObjectiveSet:
         return known[self.value(self.means(known), self.weights(seed)).argmax(), None].clone()
 
 
-class ScalarizedAcquisition(CombinedFunction):
-    """The scalarised values of acquisition functions of single points, one for each objective, of its own columns."""
-
-    def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
-        super().__init__(functions, [member.own for member in objectives.members])
-        self._objectives, self._weights = objectives, weights
-
-    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values at points X (b, 1, d), (b,)."""
-        parts = zip(self.functions, self.own_points(X), self._objectives.members, strict=True)
-        values = [function(own) / member.scale.to(own) for function, own, member in parts]
-        return self._objectives.value(values, self._weights)
-
-
 class ScalarizedFantasy:
     """Several objectives with points pending: what is added to the posterior of the reward is pending of all."""
 
@@ -238,7 +222,13 @@ class ScalarizedFantasy:
             own, own_seed = member.own(domain), member.own_seed(seed)
             functions.append(rule.function(model, member.beta, pending, own, own_seed))
             functions[-1].maximize = member.maximize  # pyright: ignore[reportArgumentType]
-        return ScalarizedAcquisition(functions, self.objectives, self.objectives.weights(seed))
+        weights = self.objectives.weights(seed)
+
+        def scalarized(values: list[Tensor], X: Tensor) -> Tensor:
+            scaled = zip(values, self.objectives.members, strict=True)
+            return self.objectives.value([each / member.scale.to(each) for each, member in scaled], weights)
+
+        return CombinedFunction(functions, scalarized, [member.own for member in self.objectives.members])
 
     def _aheads(self) -> list[FantasyPosterior]:
         """Return the posterior of each objective with all that is pending by now, (k,)."""
