@@ -206,7 +206,7 @@ LEFT_OUT = {
     "AcquisitionRule", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
-    "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
+    "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",

@@ -6,7 +6,7 @@ from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
 from torch_kbandits.acquisition.improvement import ExpectedImprovementRule, ProbabilityOfImprovementRule
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf
+from torch_kbandits.acquisition.pending import CombinedFunction
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
@@ -34,7 +34,6 @@ __all__ = [
     "Domain",
     "ExpectedImprovementRule",
     "KernelUCB",
-    "LargestOf",
     "OptimisticRule",
     "ProbabilityOfImprovementRule",
     "RandomRule",

@@ -94,6 +94,11 @@ class Domain:
         there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
         return replace(self, **there)  # pyright: ignore[reportArgumentType]
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether these are arms, in memory or not."""
+        return self.arms is not None or self.blocks is not None
+
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
         return X if self.context is None else self.joint(X[..., len(self.context) :])

@@ -11,6 +11,7 @@ from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP
 from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
+from botorch.utils.transforms import t_batch_mode_transform
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.likelihoods import FixedNoiseGaussianLikelihood
 from gpytorch.models import ExactGP
@@ -98,14 +99,25 @@ class CombinedFunction(AcquisitionFunction):
 
     Args:
         functions: at least one; ``model`` and ``X_pending`` are those of the first.
+        combine: takes the values of each, (b,), and points X (b, q, d) to values (b,); None for the largest.
         own: for each what makes its points (..., d') of points (..., d); None where they take them as they are.
     """
 
     def __init__(
-        self, functions: Sequence[AcquisitionFunction], own: Sequence[Callable[[Tensor], Tensor]] | None = None
+        self,
+        functions: Sequence[AcquisitionFunction],
+        combine: Callable[[list[Tensor], Tensor], Tensor] | None = None,
+        own: Sequence[Callable[[Tensor], Tensor]] | None = None,
     ) -> None:
         super().__init__(model=cast(Model, functions[0].model))
-        self.functions, self._own = torch.nn.ModuleList(functions), own
+        self.functions = torch.nn.ModuleList(functions)
+        self._combine, self._own = combine, own
+
+    @t_batch_mode_transform()  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the values at X (b, q, d), (b,)."""
+        values = [function(own) for function, own in zip(self.functions, self.own_points(X), strict=True)]
+        return torch.stack(values).amax(0) if self._combine is None else self._combine(values, X)
 
     def own_points(self, X: Tensor) -> list[Tensor]:
         """Return points (..., d) as each of the functions takes them."""
@@ -133,14 +145,6 @@ class CombinedFunction(AcquisitionFunction):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
         self.X_pending = X_pending
-
-
-class LargestOf(CombinedFunction):
-    """The pointwise maximum of acquisition functions."""
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the largest of the values at X (b, q, d), (b,)."""
-        return torch.stack([function(X) for function in self.functions]).amax(0)
 
 
 # ---------------------------------------------------------------- of any model
