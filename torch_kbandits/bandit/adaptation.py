@@ -21,10 +21,7 @@ from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
 __all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
-__all__ += ["probabilities"]
 
-#: The ratio of two neighbouring windows of ``default_memories``.
-_RATIO = 4
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
 #: The posterior of a history under a memory at a time.
@@ -32,16 +29,16 @@ Believe = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
-    """The posterior at points before their rewards were told.
+    """The posterior at points before their rewards were told, in reward units.
 
     Attributes:
-        mean: posterior means (q,), in reward units.
-        variance: posterior variances of the function (q,), in reward units squared.
+        mean: posterior means (q,).
+        variance: posterior variances of the function (q,).
         evidence: the posterior they are from.
         num_before: how many rewards were told since the last restart.
-        known: what those since then were worth, or since the prior was fitted last.
-        noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
-            squared, infinite for one that does not count.
+        known: what the predictions of those were worth, or of those since the prior was fitted last.
+        noise: λ, 0-dim, or where rewards came late the noise variance of each, (q,), infinite for one that does not
+            count.
     """
 
     mean: Tensor
@@ -53,15 +50,14 @@ class Prediction(NamedTuple):
 
 
 class RestartTrigger(ABC):
-    """When rewards say that the function has become another. A value: it holds settings and no state.
+    """When rewards say that the function has become another. A value without state.
 
-    A late reward is compared with the posterior when it is told, as any other: one that was played before a restart
-    may cause another.
+    A late reward is compared with the posterior when it is told: one played before a restart may cause another.
     """
 
     @abstractmethod
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether to restart because of the rewards of one round, (q,), given what was believed of them."""
+        """Return whether to restart because of the rewards of one round, (q,), given what was predicted. Cost: O(q)."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +75,13 @@ class ResidualTrigger(RestartTrigger):
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
     Assumes: the function is a draw from the prior, noise is N(0, λ), R is at least √λ, the exact posterior of all
-    rewards since the restart, also where a batch rule holds some back. With ``width`` the first term is β σ, for
-    functions of the RKHS and noise N(0, R²): half of δ is then the width's own failure probability. A memory and a
-    dictionary are outside the proof.
+    rewards since the restart, also where a batch rule holds some back. A memory and a dictionary are outside the proof.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds small changes later.
         noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
-        width: a width in place of ρ_t on σ.
+        width: β in place of ρ_t on σ, for functions of the RKHS and noise N(0, R²): half of δ is then its own failure
+            probability.
 
     Raises:
         InputError: if an argument is out of range.
@@ -100,11 +95,10 @@ class ResidualTrigger(RestartTrigger):
         checks.keep(
             self, false_alarm_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive)
         )
-        if self.width is not None:
-            checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
+        checks.absent_or("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether a reward (q,) lies outside the band. Cost: O(q), and that of the width."""
+        """Return whether a reward (q,) lies outside the band."""
         return bool(((Y - before.mean).abs() > self.band(before)).any())
 
     def band(self, before: Prediction) -> Tensor:
@@ -121,20 +115,17 @@ class CumulatedTrigger(RestartTrigger):
     """Restart when residuals, none of which need be a surprise, are one together: for drift that is slow.
 
     It restarts once the martingale of ``Surprise`` is at least 1/δ: a bet that the standardised residuals since the
-    last restart are N(0, 1), against residuals that spread more or lie to one side, from whatever time on.
+    last restart, or the last fit of the prior, are not N(0, 1). On a function that stays, a restart comes with
+    probability at most δ from one restart to the next, by Ville's inequality: a CUSUM whose threshold is a probability.
 
-    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes, by Ville's inequality. It is a CUSUM whose threshold is a probability.
-
-    Assumes: the function is a draw from the prior, noise is N(0, λ), the exact posterior of all rewards since the
-    restart. A λ above the variance of the noise makes alarms rarer and later. A memory and a dictionary are outside
-    the proof. So is what a batch rule holds back, but for the end of each batch. Under a prior that is learned, the
-    residuals count from its last fit, and none does before the first since a restart.
-
-    Unlike ``ResidualTrigger`` it adds up what single residuals say, so it finds changes below the noise; a large jump
-    may take it a few rounds more. Its δ is for residuals that are normal, not for functions of an RKHS.
+    It finds changes below the noise, where ``ResidualTrigger`` looks at single residuals; a large jump may take it a few
+    rounds more.
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
+
+    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms rarer and
+    later. What a batch rule holds back is outside the proof, but for the end of each batch. No residual counts before
+    the first fit of a learned prior since a restart.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
@@ -149,7 +140,7 @@ class CumulatedTrigger(RestartTrigger):
         checks.keep(self, false_alarm_probability=checks.open_unit_interval)
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
+        """Return whether the martingale is at least 1/δ once these rewards (q,) are in it."""
         residuals = standardized(Y, before.mean, before.variance, before.noise)
         after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)
@@ -163,21 +154,28 @@ class Choice(NamedTuple):
 
 
 class MemoryChoice(ABC):
-    """Which of several memories to use in each block of rounds. A value: it holds settings and no state.
+    """Which of several memories to use in each block of rounds. A value without state.
 
-    All that is known of a block once it is over is its summary, a function of the history.
+    All that is known of a block once it is over is its summary, a function of the history. A late reward belongs to
+    the block in which it is told.
 
     Attributes:
         memories: what to choose from.
         block_size: H, rounds of a block. A round is a call of ``tell``.
         shares_history: whether a block goes on with what was told before it. False forgets all at its start.
         allows_restarts: whether the choice may go with a trigger. A history does not say when there were restarts.
+
+    Raises:
+        InputError: if an argument does not fit.
     """
 
     memories: tuple[Memory, ...]
     block_size: int
     shares_history: bool = True
     allows_restarts: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checks.keep(self, memories=_memories, block_size=checks.positive_integer)
 
     @abstractmethod
     def summaries(self, history: History, known: tuple[Any, ...], believe: Believe) -> tuple[Any, ...]:
@@ -193,27 +191,27 @@ class MemoryChoice(ABC):
 
 @dataclass(frozen=True)
 class BanditOverBandit(MemoryChoice):
-    """Which of several memories to use: EXP3 over blocks of rounds, whose gain is the mean reward of the block.
+    """EXP3 over blocks of rounds, whose gain is the mean reward of the block.
+
+    The draw of a block depends on its number and the seed alone. A block of which every play failed says nothing of its
+    memory. Cost of a choice: O(N K) for N blocks and K memories.
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
     Auer et al., 2002. Differs:
 
     - All memories share one history, unless ``shares_history`` is False, so that one longer than a block can help; but
       what a block earns then also depends on what was played before, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, unless bounds are given, and rescaled
-      whenever these change; the paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
+    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change, unless
+      bounds are given as in the paper. No regret bound covers a scale that follows rewards.
     - Any memories, not only windows.
 
     Args:
         memories: what to choose from.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
+        block_size: H, rounds of a block.
         exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
         reward_bounds: the least and the largest mean reward of a block; means outside are moved to the nearer one.
             None for those so far.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
-
-    Raises:
-        InputError: if an argument does not fit.
+        shares_history: whether a block goes on with what was told before it.
     """
 
     memories: tuple[Memory, ...]
@@ -223,18 +221,14 @@ class BanditOverBandit(MemoryChoice):
     shares_history: bool = True
 
     def __post_init__(self) -> None:
-        kinds = {"block_size": checks.positive_integer, "exploration": checks.finite_number}
-        checks.keep(self, memories=_memories, shares_history=checks.flag, **kinds)
+        super().__post_init__()
+        checks.keep(self, exploration=checks.finite_number, shares_history=checks.flag)
         checks.keep(self, reward_bounds=checks.optional(_bounds))
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
     def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
-        """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
-
-        A reward belongs to the block in which it is told, also where its point was played in an earlier one. The mean
-        of a block without rewards, of which every play failed, is NaN.
-        """
+        """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
         complete = blocks < num_blocks
@@ -242,20 +236,22 @@ class BanditOverBandit(MemoryChoice):
         return tuple((torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist())
 
     def choice(self, summaries: Sequence[float], seed: int) -> Choice:
-        """Return the memory of the next block. Cost: O(N K) for N blocks and K memories.
+        """Return the memory of the next block: (1 − γ) e^(γ Ĝ_k / K) / Σ_j e^(γ Ĝ_j / K) + γ / K is its probability.
 
-        The draw of a block depends on its number and the seed alone. A mean that is NaN says nothing of its memory.
+        Ĝ_k is the sum over the blocks of memory k of their gains over the probabilities p that it had then.
         """
+        number, exploration = len(self.memories), self.exploration
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
-        paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
+        paid, owed = [0.0] * number, [0.0] * number
         low, high = self.reward_bounds or (math.inf, -math.inf)
         chances, drawn = [1.0], 0
-        for number, mean in enumerate([*summaries, math.nan]):
+        for block, mean in enumerate([*summaries, math.nan]):
             gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
-            chances = probabilities(gains, self.exploration)
-            generator = generator_for(seed, number, "memory")
+            weights = [math.exp(exploration * (gain - max(gains)) / number) for gain in gains]
+            chances = [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
+            generator = generator_for(seed, block, "memory")
             uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
-            drawn = min(sum(uniform >= total for total in accumulate(chances)), len(chances) - 1)
+            drawn = min(sum(uniform >= total for total in accumulate(chances)), number - 1)
             if not math.isnan(mean):
                 low, high = self.reward_bounds or (min(low, mean), max(high, mean))
                 paid[drawn] += min(max(mean, low), high) / chances[drawn]
@@ -277,18 +273,6 @@ def exploration_rate(num_options: int, num_choices: int) -> float:
     return min(1.0, math.sqrt(options * math.log(options) / ((math.e - 1.0) * choices)))
 
 
-def probabilities(estimates: Sequence[float], exploration: float) -> list[float]:
-    """Return the probability that EXP3 gives each option: (1 − γ) e^(γ Ĝ_k / K) / Σ_j e^(γ Ĝ_j / K) + γ / K.
-
-    Args:
-        estimates: Ĝ_k, the sum over past choices of k of its gain in [0, 1] over the probability that it had then.
-        exploration: γ in [0, 1].
-    """
-    number, largest = len(estimates), max(estimates)
-    weights = [math.exp(exploration * (estimate - largest) / number) for estimate in estimates]
-    return [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
-
-
 def block_windows(block_size: int) -> tuple[Memory, ...]:
     """Return the windows of BOB: H^(j/Δ) observations, rounded down, for j = 0 … Δ = ⌈ln H⌉; equal ones once.
 
@@ -304,21 +288,13 @@ def block_windows(block_size: int) -> tuple[Memory, ...]:
 def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
     """Return windows of one block of H rounds, four blocks, sixteen and so on below the horizon T, and one without end.
 
-    Few of them, since EXP3 tries each about as often as any other until it knows; none shorter than a block, since
-    within a block it could not pay to have learned so little.
+    Few, since EXP3 tries each about as often as any other until it knows; a shorter one could not pay within a block.
     """
     size, sizes = checks.positive_integer("block_size", block_size), list[float]()
     while size < checks.positive_integer("horizon", horizon):
         sizes.append(size)
-        size *= _RATIO
+        size *= 4
     return tuple(SlidingWindow(size, "observations") for size in (*sizes, math.inf))
-
-
-class BlockScores(NamedTuple):
-    """The number of a block, and the log predictive density of its rewards under each memory, in nats."""
-
-    block: int
-    scores: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -338,11 +314,8 @@ class DynamicModelSelection(MemoryChoice):
     Args:
         memories: what to choose from. The last one is in force until the first block is over; of memories that
             predicted equally well the first is taken.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
+        block_size: H, rounds of a block.
         score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
-
-    Raises:
-        InputError: if an argument does not fit.
 
     Cost of a block: the posterior under each memory. An exact one goes on from the last block.
     """
@@ -354,44 +327,50 @@ class DynamicModelSelection(MemoryChoice):
     allows_restarts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        kinds = {"block_size": checks.positive_integer, "score_discount": checks.open_unit_interval}
-        checks.keep(self, memories=_memories, **kinds)
+        super().__post_init__()
+        checks.keep(self, score_discount=checks.open_unit_interval)
 
     @property
     def num_blocks(self) -> int:
         """How many blocks, the latest, the choice rests on."""
         return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
-    def summaries(self, history: History, known: tuple[BlockScores, ...], believe: Believe) -> tuple[BlockScores, ...]:
-        """Return the scores of the latest complete blocks, those known already taken as they are."""
-        number = history.next_round // self.block_size
-        before = {scores.block: scores for scores in known}
+    def summaries(
+        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], believe: Believe
+    ) -> tuple[tuple[int, Sequence[float]], ...]:
+        """Return the number of each of the latest complete blocks, and its log densities under each memory, in nats."""
+        number, before = history.next_round // self.block_size, dict(known)
         blocks = range(max(0, number - self.num_blocks), number)
-        return tuple(before.get(block) or self._scored(block, history, believe) for block in blocks)
+        return tuple((block, before.get(block) or self._scores(block, history, believe)) for block in blocks)
 
-    def choice(self, summaries: tuple[BlockScores, ...], seed: int) -> Choice:
+    def choice(self, summaries: tuple[tuple[int, Sequence[float]], ...], seed: int) -> Choice:
         """Return the memory of the next block. Nothing is drawn."""
         if not summaries:
             return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
-        last = summaries[-1].block
-        weights = [self.score_discount ** (self.block_size * (last - each.block)) for each in summaries]
-        columns = zip(*(each.scores for each in summaries), strict=True)
-        totals = [sum(weight * score for weight, score in zip(weights, column, strict=True)) for column in columns]
+        ages = [self.block_size * (summaries[-1][0] - block) for block, _ in summaries]
+        columns = zip(*(scores for _, scores in summaries), strict=True)
+        totals = [
+            sum(self.score_discount**age * score for age, score in zip(ages, column, strict=True)) for column in columns
+        ]
         shares = [math.exp(total - max(totals)) for total in totals]
         return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
 
-    def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
-        """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
-
-        A late reward belongs to the block in which it is told. A block without rewards tells no memory from another.
-        """
+    def _scores(self, block: int, history: History, believe: Believe) -> list[float]:
+        """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
-        start = block * self.block_size
-        before, there = history.rows(history.rounds < start), history.rounds // self.block_size == block
-        told, times = history.rows(there), history.told_at[there].tolist()
-        surrogates = (believe(before, memory, times[0]) for memory in self.memories if times)
-        return BlockScores(block, tuple(_score(told, each) for each in surrogates) or (0.0,) * len(self.memories))
+        before, there = (
+            history.rows(history.rounds < block * self.block_size),
+            history.rounds // self.block_size == block,
+        )
+        told, scores = history.rows(there), list[float]()
+        for memory in self.memories if len(told.Y) else ():
+            surrogate = believe(before, memory, float(history.told_at[there][0]))
+            mean, variance = (part.double() for part in surrogate.moments(told.X))
+            variance = variance + surrogate.regularization.double()
+            terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
+            scores.append(-0.5 * float(terms.sum()))
+        return scores or [0.0] * len(self.memories)
 
 
 def default_discounts() -> tuple[Memory, ...]:
@@ -399,17 +378,8 @@ def default_discounts() -> tuple[Memory, ...]:
     return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
 
 
-def _score(told: History, surrogate: Surrogate) -> float:
-    """Return the log predictive density of rewards, each on its own, in nats."""
-    mean, variance = (part.double() for part in surrogate.moments(told.X))
-    variance = variance + surrogate.regularization.double()
-    terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
-    return -0.5 * float(terms.sum())
-
-
 def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
-    found = checks.entries(name, memories)
-    if not found:
+    if not (found := checks.entries(name, memories)):
         raise InputError(f"{name} must be one or more memories, got none.")
     for number, memory in enumerate(found):
         checks.instance(f"{name}[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")

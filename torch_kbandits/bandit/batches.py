@@ -88,8 +88,7 @@ class LocalBatchRule(BatchRule):
 class StayRule(BatchRule):
     """Play a point again until its variance has shrunk by a factor C: ⌊(C − 1) / τ(x)⌋ times, at least once.
 
-    The score is that of the first play. So the history has few distinct points, which is what the exact posterior
-    costs.
+    The score is that of the first play. So few points are distinct, which is what the exact posterior costs.
 
     Source: Calandriello et al., "Scaling Gaussian process optimization by evaluating a few unique candidates multiple
     times", ICML 2022, mini-GP-Opt. Differs: the paper's C is a factor of the standard deviation; here it is squared.
