@@ -118,8 +118,7 @@ class CumulatedTrigger(RestartTrigger):
     last restart, or the last fit of the prior, are not N(0, 1). On a function that stays, a restart comes with
     probability at most δ from one restart to the next, by Ville's inequality: a CUSUM whose threshold is a probability.
 
-    It finds changes below the noise, where ``ResidualTrigger`` looks at single residuals; a large jump may take it a few
-    rounds more.
+    It finds changes below the noise, where ``ResidualTrigger`` sees none; a large jump may take it a few rounds more.
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
 
