@@ -2,7 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
+from functools import wraps
+from types import FunctionType
 from typing import Any, Self, cast
 
 import torch
@@ -19,7 +23,6 @@ from torch_kbandits.bandit.health import Health, examined
 from torch_kbandits.bandit.learning import probabilities
 from torch_kbandits.bandit.relearning import recalled
 from torch_kbandits.bandit.state import CachedFantasy, State
-from torch_kbandits.bandit.synchronized import synchronized
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
@@ -43,12 +46,47 @@ from torch_kbandits.selection import (
     recommended,
 )
 
+_NOTHING = nullcontext()
 
-@synchronized
+
+def _synchronized(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that runs when no other thread runs one of its object, always in torch's usual modes.
+
+    So what a call computes is the same, and can be changed and differentiated later, under ``torch.no_grad``,
+    ``torch.inference_mode`` or another default device. It may call others.
+    """
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _NOTHING if isinstance(self, type) else self._lock.held:
+            is_usual = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+            if is_usual and not torch._C._len_torch_function_stack():  # a default device is one of that stack
+                return method(self, *args, **kwargs)
+            # What says no device is on the CPU; the context that sees to it slows every call of torch.
+            device = _NOTHING if torch.get_default_device().type == "cpu" else torch.device("cpu")
+            with torch.inference_mode(False), torch.enable_grad(), device:
+                return method(self, *args, **kwargs)
+
+    return call
+
+
+def _synchronize(kind: type) -> None:
+    """Make the public methods and properties that a class defines, and its constructor, ``_synchronized``."""
+    for name, member in list(vars(kind).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, FunctionType):
+            setattr(kind, name, _synchronized(member))
+        elif isinstance(member, property) and member.fget is not None:
+            setattr(kind, name, member.getter(_synchronized(member.fget)))
+        elif isinstance(member, classmethod):
+            setattr(kind, name, classmethod(_synchronized(member.__func__)))
+
+
 class BanditReports(ABC):
-    """What can be read from a bandit, which ``Bandit`` changes. Public calls run one at a time, see ``synchronized``.
+    """What can be read from a bandit, which ``Bandit`` changes. Public calls, also of subclasses, run one at a time.
 
-    So do those of subclasses. A copy, shallow or deep, is independent.
+    A copy, shallow or deep, is independent.
     """
 
     candidates: Candidates
@@ -71,7 +109,7 @@ class BanditReports(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        synchronized(cls)
+        _synchronize(cls)
 
     def __copy__(self) -> Self:
         return deepcopy(self)
@@ -117,9 +155,9 @@ class BanditReports(ABC):
     def model_weights(self) -> tuple[float, ...]:
         """How probable each hypothesis of the family is, in the order given; none without a family.
 
-        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
-        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
-        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
+        Under ``Balancing`` and ``Elimination`` they are the same for all that take part, and 0 for those rejected.
+        ``model``, ``beta``, ``recommend``, ``memory`` and ``inducing_points`` are those of the hypothesis that leads:
+        the one that plays next, or else the most probable.
         """
         told = self._state.told
         return told.weights if isinstance(told, EnsembleSurrogate) else ()
@@ -133,8 +171,8 @@ class BanditReports(ABC):
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing, unless ``check`` measures it, which costs what ``dictionary_quality`` does. Without a batch
-        rule it is about the next choice, see ``pending_variance_ratio``.
+        promises nothing, unless ``check`` measures it by ``dictionary_quality``. Without a batch rule it is about the
+        next choice, see ``pending_variance_ratio``.
         """
         state = self._state
         return guarantee(
@@ -150,9 +188,8 @@ class BanditReports(ABC):
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        Each pending point counts as if it had returned its posterior mean: σ shrinks and μ stays. A band that is right
-        for what was learned is right for the next choice if β is multiplied by the root of this ratio. So
-        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
+        A band that is right for what was learned is right for the next choice if β is multiplied by the root of this
+        ratio. So ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
 
         On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
         least the ratio at every point: 1 + Tr M is at least the largest eigenvalue of I + M, where M is their posterior
@@ -288,12 +325,7 @@ class BanditReports(ABC):
 
         It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
         in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
-        for while there is anything else.
-
-        Args:
-            x: as in ``tell``, like the context; the time as in ``ask``. Nothing changes for the bandit.
-            context: with contexts.
-            time: None for now.
+        for while there is anything else. The arguments are as in ``tell``, the time as in ``ask``.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
@@ -309,12 +341,7 @@ class BanditReports(ABC):
 
         Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
         largest of theirs. With a context it is a function of the action alone. Thompson sampling makes draws of its
-        own: those of ``ask`` come from another form of the same posterior.
-
-        Args:
-            context: as in ``ask``, like the next two; nothing changes for the bandit.
-            candidates: as in ``ask``.
-            time: as in ``ask``.
+        own: those of ``ask`` come from another form of the same posterior. The arguments are as in ``ask``.
         """
         state, domain = self._now(time, context, candidates)
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
@@ -340,18 +367,11 @@ class BanditReports(ABC):
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
-        It is one that may be played, not a logged point beyond the candidates. If none of those learned may be played,
-        it is the best of the candidates, played or not.
-
-        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
-        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
-        any more, as just after a restart, it is that of what was learned before.
-
-        Args:
-            context: as in ``ask``, like the next two; nothing changes for the bandit.
-            candidates: as in ``ask``.
-            time: as in ``ask``.
+        It is one that may be played; if none of those learned may, the best of the candidates. Of several objectives it
+        is that of the scalarised means, with equal weights where they are random. With a context it is the action
+        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. Where the prior is
+        learned and was not fitted yet, that is done for this once. Where nothing counts any more, as just after a
+        restart, it is that of what was learned before. The arguments are as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
@@ -404,3 +424,6 @@ class BanditReports(ABC):
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
         can = self.dictionary is not None and self._state.surrogate.num_observations
         return self.dictionary_quality() if checks.flag("check", check) and can else None
+
+
+_synchronize(BanditReports)
