@@ -50,8 +50,7 @@ from torch_kbandits.selection import (
 class Advice(ABC):
     """An expert who is asked about the current function once a round, or once for each time that ``ask`` is given.
 
-    Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
-    with the state, as is what the expert was asked.
+    Answers are no rewards: no history has them, and the next round drops them.
     """
 
     expert: GuardedExpert
@@ -65,7 +64,7 @@ class Advice(ABC):
 class SurrogateSpec:
     """What is taken for true of the function at one time, its noise, and which observations count at a time.
 
-    The mean is that of points as the candidates have them; None for zero. Without a memory there is no clock.
+    The mean is that of points as the candidates have them; None for zero.
     """
 
     prior: Prior
@@ -127,7 +126,7 @@ class BanditConfig:
     def arguments(self) -> dict[str, Any]:
         """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
+        return {name: piece for name, piece in given.items() if piece not in (None, ())}
 
     # ---------------------------------------------------------------- time
 
@@ -202,12 +201,12 @@ class BanditConfig:
     def specs(self) -> tuple[SurrogateSpec, ...]:
         """Those of the family, what one leaves out as the bandit has it; none without."""
         # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = Stationary() if self.memory is None and self.all_memories and self.memories is None else self.memory
+        memory = self.memory or (Stationary() if self.all_memories else None)
         found = []
         for each in self._variants:
             words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
             prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
-            found.append(self.spec_of(prior, memory if each.memory is None else each.memory))
+            found.append(self.spec_of(prior, each.memory or memory))
         return tuple(found)
 
     @property
@@ -221,7 +220,8 @@ class BanditConfig:
 
     def spec_of(self, prior: Prior, memory: Memory | None) -> SurrogateSpec:
         """Return what is taken for true under a prior and a memory."""
-        return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
+        is_zero = isinstance(prior.mean, float) and prior.mean == 0.0
+        return SurrogateSpec(prior, memory, None if is_zero else mean_over(self.candidates, prior.mean))
 
     def spans(self, X: Tensor) -> Tensor:
         """Return what each column that the kernel of the prior sees is divided by, (d,), of points (n, d) as well."""
@@ -249,11 +249,11 @@ class BanditConfig:
     def of_outcomes(self) -> "tuple[BanditConfig, ...]":
         """For each outcome the configuration of its posterior, as if it were the reward."""
         own = untimed(self.candidates) if self.hidden_columns else self.candidates
-        rule, width, found = UpperConfidenceRule(), ConstantWidth(0.0), []
-        for each in self.declared:
-            memory = self.memory if each.memory is None else each.memory
-            found.append(BanditConfig(own, each.prior, self.dictionary, width, rule, None, memory, self.seed))
-        return tuple(found)
+        rule, width = UpperConfidenceRule(), ConstantWidth(0.0)
+        return tuple(
+            BanditConfig(own, each.prior, self.dictionary, width, rule, None, each.memory or self.memory, self.seed)
+            for each in self.declared
+        )
 
     @cached_property
     def known_safe(self) -> tuple[KnownSafe, ...]:
@@ -263,24 +263,6 @@ class BanditConfig:
     def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
         """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
         return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
-
-    def _differs_in_numbers_alone(self, own: "BanditConfig") -> bool:
-        """Say whether an outcome's posterior would differ from the reward's in the mean alone, were all plays measured.
-
-        It would under the same assumptions, if each play is learned when it is told, and nothing is decided by rewards
-        alone. Several objectives draw from their posteriors, which takes one of its own.
-        """
-        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective
-        ours, theirs = (
-            (each.start.regularization, each.memory, each.hidden_columns, each.has_clock) for each in (self, own)
-        )
-        return (
-            not _known(*deciding, self.learning, own.learning)
-            and not self.num_stages
-            and own.start.floor == -math.inf
-            and ours == theirs
-            and are_same(own.start.kernel, self.start.kernel)
-        )
 
     # ---------------------------------------------------------------- surrogates
 
@@ -305,9 +287,23 @@ class BanditConfig:
 
     @cached_property
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
-        """The numbers and prior means of the outcomes whose posteriors are beside that of rewards."""
-        each = enumerate(self.of_outcomes)
-        return tuple((number, own.spec.mean) for number, own in each if self._differs_in_numbers_alone(own))
+        """The numbers and prior means of the outcomes whose posteriors differ from that of rewards in the mean alone.
+
+        They do under the same assumptions, if each play is learned when it is told, all of it was measured, and nothing
+        is decided by rewards alone. Several objectives draw from their posteriors, which takes one of its own.
+        """
+        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective, self.learning
+        if self.num_stages or _known(*deciding):
+            return ()
+        return tuple(
+            (number, own.spec.mean)
+            for number, own in enumerate(self.of_outcomes)
+            if own.learning is None
+            and own.start.floor == -math.inf
+            and own.start.regularization == self.start.regularization
+            and (own.memory, own.hidden_columns, own.has_clock) == (self.memory, self.hidden_columns, self.has_clock)
+            and are_same(own.start.kernel, self.start.kernel)
+        )
 
     def _posterior_config(
         self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
@@ -327,12 +323,10 @@ class BanditConfig:
     def kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""
         prior = kernel if memory is None else memory.prior(kernel)
-        # Where points know the time for the sake of another memory or of a mean, this one takes the function for one
-        # that stays.
+        # Where points know the time for the sake of another memory or of a mean, the function stays under this one.
         stays = self.hidden_columns and not (memory is not None and memory.needs_time_column)
-        if not stays or isinstance(prior, SpaceTimeKernel):
-            return prior
-        return SpaceTimeKernel(prior, ForgettingKernel(0.0))
+        is_static = stays and not isinstance(prior, SpaceTimeKernel)
+        return SpaceTimeKernel(prior, ForgettingKernel(0.0)) if is_static else prior
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:
         """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
@@ -363,11 +357,6 @@ def _kinds() -> dict[str, tuple[type, ...]]:
     return {name: getattr(hint, "__args__", (hint,)) for name, hint in hints.items()}
 
 
-def _is_nothing(word: Any) -> bool:
-    """Say whether a word says what holds without it."""
-    return word is None or (isinstance(word, tuple) and not word) or (isinstance(word, float) and word == 0.0)
-
-
 def _known(*words: Any) -> tuple[Any, ...]:
     """Return the words that are not None."""
     return tuple(word for word in words if word is not None)
@@ -381,8 +370,3 @@ def beside(host: Surrogate, outcome: int) -> GaussianSurrogate | None:
 def number_beside(surrogate: Surrogate) -> int | None:
     """Return the number of the outcome that a surrogate beside that of rewards is about; None for another surrogate."""
     return surrogate.outcome if isinstance(surrogate, GaussianSurrogate) else None
-
-
-def is_measured_throughout(rewards: Tensor, outcomes: Tensor | None, number: int) -> bool:
-    """Say whether all plays have a reward (n,), and a finite value in a column of the outcomes (n, k)."""
-    return outcomes is not None and bool(rewards.isfinite().all()) and bool(outcomes[:, number].isfinite().all())

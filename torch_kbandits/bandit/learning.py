@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction, RestartTrigger
 from torch_kbandits.bandit.choices import Batches
-from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
+from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
     due_fit,
@@ -115,7 +115,7 @@ def _judged(config: BanditConfig, state: State, told: Round, number: int) -> Sta
     If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
     """
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if not is_measured_throughout(told.Y, told.outcomes, number):
+    if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
         return _apart(own, known)
     part = cast(Round, own_round(config, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
