@@ -18,7 +18,6 @@ from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
     ResidualTrigger,
-    block_windows,
     default_memories,
     exploration_rate,
 )
@@ -207,9 +206,8 @@ def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_
 WINDOWS = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf))
 
 
-def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, shares_history=True, **settings):
-    chooser = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
-    return make(memories=chooser, **settings)
+def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, **settings):
+    return make(memories=BanditOverBandit(memories, block_size, exploration, reward_bounds), **settings)
 
 
 def exp3_by_hand(means, drawn, num_options, exploration, bounds):
@@ -260,7 +258,6 @@ def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
 
 
 def test_grids_rates_and_means_of_blocks():
-    assert [memory.size for memory in block_windows(100)] == [1, 2, 6, 15, 39, 100]
     assert [memory.size for memory in default_memories(32, 1000)] == [32, 128, 512, math.inf]
     assert (exploration_rate(1, 10), exploration_rate(5, 1)) == (0.0, 1.0)
     assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
@@ -286,12 +283,7 @@ def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
     assert seen == {*memories}
 
 
-def test_blocks_may_start_anew_and_a_restart_is_not_undone():
-    anew = over_bandits(shares_history=False)
-    for t in range(20):
-        play(anew, 1)
-        assert anew.num_since_restart == (t + 1) % 5
-        assert anew.model.num_observations == min(anew.num_since_restart, anew.memory.size)
+def test_a_restart_is_not_undone_by_a_new_block():
     restarted = play(over_bandits(), 7)
     restarted.restart()
     for number in range(1, 20):
@@ -383,7 +375,6 @@ BAD = [
     (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
     *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
-    (lambda: over_bandits(shares_history=1), "shares_history"),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),

@@ -7,7 +7,7 @@ from typing import Unpack
 from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, GainWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import BanditOverBandit, block_windows, default_memories, exploration_rate
+from torch_kbandits.bandit.adaptation import BanditOverBandit, default_memories, exploration_rate
 from torch_kbandits.confidence import IGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
@@ -28,11 +28,10 @@ class BOBGPUCB(Bandit):
         horizon: T, the planned number of rounds: for the block size, the default windows and the share of exploration.
             At λ < 1 the theorem's width holds in all of them at once.
         windows: w of each SW-GP-UCB, in observations, infinite for one that keeps all; or memories of any kind. None
-            for ``default_memories``, or ``block_windows`` where blocks share no history.
+            for ``default_memories``.
         block_size: H, rounds of a block; None for ⌈√T⌉.
         exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
-        reward_bounds: see ``BanditOverBandit``, like the next; the original has bounds and shares no history.
-        shares_history: whether a block goes on with what was told before it.
+        reward_bounds: see ``BanditOverBandit``; the original has bounds.
         memory: refused, with the reason: ``windows`` says what an observation counts for.
         **words: see ``GainWords``.
 
@@ -47,17 +46,15 @@ class BOBGPUCB(Bandit):
         block_size: int | None = None,
         exploration: float | None = None,
         reward_bounds: tuple[float, float] | None = None,
-        shares_history: bool = True,
         dictionary: DictionaryRule | None = None,
         **words: Unpack[GainWords],
     ) -> None:
         given = Arguments(GainWords, words, forgets_by="windows")
         horizon = checks.positive_integer("horizon", horizon)
-        shares_history = checks.flag("shares_history", shares_history)
         if block_size is None:
             block_size = math.ceil(math.sqrt(horizon))
         if windows is None:
-            memories = default_memories(block_size, horizon) if shares_history else block_windows(block_size)
+            memories = default_memories(block_size, horizon)
         else:
             if not (several := checks.entries("windows", windows)):
                 raise InputError("windows must be one or more, got none.")
@@ -65,6 +62,6 @@ class BOBGPUCB(Bandit):
         if exploration is None:
             num_blocks = math.ceil(horizon / checks.positive_integer("block_size", block_size))
             exploration = exploration_rate(len(memories), num_blocks)
-        choice = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
+        choice = BanditOverBandit(memories, block_size, exploration, reward_bounds)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
         super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))

@@ -20,7 +20,7 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
-__all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
+__all__ += ["RestartTrigger", "default_discounts", "default_memories", "exploration_rate"]
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
@@ -161,7 +161,6 @@ class MemoryChoice(ABC):
     Attributes:
         memories: what to choose from.
         block_size: H, rounds of a block. A round is a call of ``tell``.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
         allows_restarts: whether the choice may go with a trigger. A history does not say when there were restarts.
 
     Raises:
@@ -170,7 +169,6 @@ class MemoryChoice(ABC):
 
     memories: tuple[Memory, ...]
     block_size: int
-    shares_history: bool = True
     allows_restarts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -198,8 +196,8 @@ class BanditOverBandit(MemoryChoice):
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
     Auer et al., 2002. Differs:
 
-    - All memories share one history, unless ``shares_history`` is False, so that one longer than a block can help; but
-      what a block earns then also depends on what was played before, which the analysis of EXP3 does not allow for.
+    - All memories share one history, so that one longer than a block can help; but what a block earns then also depends
+      on what was played before, which the analysis of EXP3 does not allow for.
     - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change, unless
       bounds are given as in the paper. No regret bound covers a scale that follows rewards.
     - Any memories, not only windows.
@@ -210,19 +208,16 @@ class BanditOverBandit(MemoryChoice):
         exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
         reward_bounds: the least and the largest mean reward of a block; means outside are moved to the nearer one.
             None for those so far.
-        shares_history: whether a block goes on with what was told before it.
     """
 
     memories: tuple[Memory, ...]
     block_size: int
     exploration: float
     reward_bounds: tuple[float, float] | None = None
-    shares_history: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.keep(self, exploration=checks.finite_number, shares_history=checks.flag)
-        checks.keep(self, reward_bounds=checks.optional(_bounds))
+        checks.keep(self, exploration=checks.finite_number, reward_bounds=checks.optional(_bounds))
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
@@ -270,18 +265,6 @@ def exploration_rate(num_options: int, num_choices: int) -> float:
     options = checks.positive_integer("num_options", num_options)
     choices = checks.positive_integer("num_choices", num_choices)
     return min(1.0, math.sqrt(options * math.log(options) / ((math.e - 1.0) * choices)))
-
-
-def block_windows(block_size: int) -> tuple[Memory, ...]:
-    """Return the windows of BOB: H^(j/Δ) observations, rounded down, for j = 0 … Δ = ⌈ln H⌉; equal ones once.
-
-    Source: Cheung, Simchi-Levi and Zhu, AISTATS 2019.
-    """
-    block_size = checks.positive_integer("block_size", block_size)
-    steps = max(1, math.ceil(math.log(block_size)))
-    # Rounding must not take one from a power that is whole.
-    sizes = {math.floor(block_size ** (j / steps) + 1e-9) for j in range(steps + 1)}
-    return tuple(SlidingWindow(size, "observations") for size in sorted(sizes))
 
 
 def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:

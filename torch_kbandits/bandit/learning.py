@@ -177,15 +177,13 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(config, after, restarts=not config.memories.shares_history)
+        after = with_memory(config, after)
     if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
-    forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.spec is not state.spec or forgot:
-        starts_anew = forgot or after.spec.prior is not state.spec.prior
-        after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after)
+    if after.spec is not state.spec:
+        is_refitted = after.spec.prior is not state.spec.prior
+        return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
     surrogate = state.told
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
