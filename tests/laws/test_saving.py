@@ -321,9 +321,9 @@ def without(*path):
 
 
 DAMAGED = {
-    "empty": (lambda: b"", "was not written by bandit.save"),
+    "empty": (lambda: b"", "is no file of a bandit"),
     "torch.save": (lambda: pickled(make("bkb").state_dict()), r"bandit.load_state_dict\(torch.load"),
-    "another kind": (lambda: with_first(2, b"checkpoint"), "holds a checkpoint and not a"),
+    "another kind": (lambda: with_first(2, b"checkpoint"), "is no file of a bandit"),
     "first line": (lambda: complete()[:20], "its beginning is lost"),
     "cut": (lambda: complete()[:-1], r"is cut or changed"),
     "grown": (lambda: complete() + b"\n", "is cut or changed"),
@@ -350,7 +350,7 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
     for wrong, message in (
         (without("state", "history"), "damaged: it is not as it was saved"),
-        (with_first(3, b"6"), r"format 6, written by torch_kbandits .*or newer"),
+        (with_first(3, b"6"), r"format 6, and torch_kbandits .*or newer"),
         (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 8"),
     ):
         file.write_bytes(wrong)

@@ -29,24 +29,14 @@ Believe = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
-    """The posterior at points before their rewards were told, in reward units.
+    """The posterior at points before their rewards were told, in reward units."""
 
-    Attributes:
-        mean: posterior means (q,).
-        variance: posterior variances of the function (q,).
-        evidence: the posterior they are from.
-        num_before: how many rewards were told since the last restart.
-        known: what the predictions of those were worth, or of those since the prior was fitted last.
-        noise: λ, 0-dim, or where rewards came late the noise variance of each, (q,), infinite for one that does not
-            count.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    evidence: Evidence
-    num_before: int
-    known: Predictions
-    noise: Tensor
+    mean: Tensor  # (q,)
+    variance: Tensor  # of the function, (q,)
+    evidence: Evidence  # the posterior they are from
+    num_before: int  # how many rewards were told since the last restart
+    known: Predictions  # what the predictions of those were worth, or of those since the last fit of the prior
+    noise: Tensor  # λ, 0-dim; where rewards came late the noise variance of each, (q,), infinite if it does not count
 
 
 class RestartTrigger(ABC):
@@ -68,9 +58,9 @@ class ResidualTrigger(RestartTrigger):
 
     t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
 
-    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t
-    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
+    On a function that stays, a restart comes with probability at most δ from one restart to the next: given what was
+    told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t in size with probability at most
+    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
@@ -82,9 +72,6 @@ class ResidualTrigger(RestartTrigger):
         noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
         width: β in place of ρ_t on σ, for functions of the RKHS and noise N(0, R²): half of δ is then its own failure
             probability.
-
-    Raises:
-        InputError: if an argument is out of range.
     """
 
     false_alarm_probability: float = 0.1
@@ -128,9 +115,6 @@ class CumulatedTrigger(RestartTrigger):
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
-
-    Raises:
-        InputError: if it is out of range.
     """
 
     false_alarm_probability: float = 0.01
@@ -157,18 +141,11 @@ class MemoryChoice(ABC):
 
     All that is known of a block once it is over is its summary, a function of the history. A late reward belongs to
     the block in which it is told.
-
-    Attributes:
-        memories: what to choose from.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
-        allows_restarts: whether the choice may go with a trigger. A history does not say when there were restarts.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
-    memories: tuple[Memory, ...]
-    block_size: int
+    memories: tuple[Memory, ...]  # what to choose from
+    block_size: int  # H, rounds of a block; a round is a call of ``tell``
+    #: Whether the choice may go with a trigger. A history does not say when there were restarts.
     allows_restarts: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -188,10 +165,7 @@ class MemoryChoice(ABC):
 
 @dataclass(frozen=True)
 class BanditOverBandit(MemoryChoice):
-    """EXP3 over blocks of rounds, whose gain is the mean reward of the block.
-
-    The draw of a block depends on its number and the seed alone. A block of which every play failed says nothing of its
-    memory. Cost of a choice: O(N K) for N blocks and K memories.
+    """EXP3 over blocks of rounds, whose gain is the mean reward of the block. Cost: O(N K) for N blocks, K memories.
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
     Auer et al., 2002. Differs:
@@ -258,9 +232,6 @@ def exploration_rate(num_options: int, num_choices: int) -> float:
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem", SIAM J. Comput.
     2002, Corollary 3.2, with N as the bound on the gain of the best option.
-
-    Raises:
-        InputError: if a number is no whole number of at least 1.
     """
     options = checks.positive_integer("num_options", num_options)
     choices = checks.positive_integer("num_choices", num_choices)
@@ -286,7 +257,7 @@ class DynamicModelSelection(MemoryChoice):
         S_k = Σ_b α^(rounds since b) Σ_{s in b} log N(y_s; μ_k(x_s), σ²_k(x_s) + λ)
 
     where μ_k and σ_k are of the posterior under memory k before block b. Every reward scores every memory, whichever
-    chose its point: no memory need be played in order to be judged, as a bandit over memories has to.
+    chose its point. Cost of a block: the posterior under each memory; an exact one goes on from the last block.
 
     Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
     Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
@@ -298,8 +269,6 @@ class DynamicModelSelection(MemoryChoice):
             predicted equally well the first is taken.
         block_size: H, rounds of a block.
         score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
-
-    Cost of a block: the posterior under each memory. An exact one goes on from the last block.
     """
 
     memories: tuple[Memory, ...]

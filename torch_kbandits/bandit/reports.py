@@ -15,18 +15,16 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
-from torch_kbandits.bandit.batches import BatchRule
 from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
 from torch_kbandits.bandit.learning import probabilities
 from torch_kbandits.bandit.relearning import recalled
-from torch_kbandits.bandit.state import CachedFantasy, State
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
-from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
@@ -90,13 +88,9 @@ class BanditReports(ABC):
     """
 
     candidates: Candidates
-    dictionary: DictionaryRule | None
     width: Width
-    batches: BatchRule | None
-    seed: int
     _config: BanditConfig
     _state: State
-    _cached_fantasy: CachedFantasy | None
     _shown: tuple[Surrogate, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
@@ -180,7 +174,7 @@ class BanditReports(ABC):
             self._spec.prior.regularization,
             was_restarted=state.ledger.num_forgotten > 0,
             num_rewards=state.ledger.num_observations,
-            ratio=self.pending_variance_ratio() if self.batches is None else self.batches.largest_ratio,
+            ratio=self.pending_variance_ratio() if (rule := self._config.batches) is None else rule.largest_ratio,
             learns_residual=state.surrogate.learns_residual,
             quality=self._quality(check),
         )
@@ -210,9 +204,7 @@ class BanditReports(ABC):
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
     ) -> DictionaryQuality:
-        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
-
-        Both are of the rewards that count now, under the prior in force; where stages choose of all that was told.
+        """Compare the variances of the dictionary's posterior with the exact ones, of the rewards that count now.
 
         Args:
             X: where to compare, (k, d), points as ``history`` has them. None for a sample, half of points played and
@@ -221,14 +213,14 @@ class BanditReports(ABC):
             max_reference: see ``torch_kbandits.models.dictionary_quality``, which has the cost.
 
         Raises:
-            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
+            EmptyHistoryError: if nothing that was learned counts.
             InputError: if the posterior is exact, or an argument does not fit.
         """
-        if self.dictionary is None:
+        if self._config.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
         half, state = checks.size("num_points", num_points) // 2, self._state
         if X is None and state.surrogate.num_observations:
-            generator = generator_for(self.seed, state.round, "quality")
+            generator = generator_for(self._config.seed, state.round, "quality")
             played = state.surrogate.played
             some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, half)]]
             X = self._there(torch.cat([some, some_points(self.candidates, half, state.clock.now, generator)]))
@@ -321,11 +313,10 @@ class BanditReports(ABC):
         return self._model_of(self._state.outcomes[place].surrogate)
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
-        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
+        """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.
 
-        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
-        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
-        for while there is anything else. The arguments are as in ``tell``, the time as in ``ask``.
+        It is a regression of 1 for a play that failed and 0 for another under kernel, memory and dictionary of rewards.
+        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell`` and ``ask``.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
@@ -347,7 +338,7 @@ class BanditReports(ABC):
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
         offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
-        seed = seed_for(self.seed, state.round, f"ask {len(outstanding)}")
+        seed = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}")
         if objective is not None and isinstance(rule, OptimisticRule):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.surrogate) for member in objectives.members]
@@ -422,7 +413,7 @@ class BanditReports(ABC):
 
     def _quality(self, check: bool) -> DictionaryQuality | None:
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
-        can = self.dictionary is not None and self._state.surrogate.num_observations
+        can = self._config.dictionary is not None and self._state.surrogate.num_observations
         return self.dictionary_quality() if checks.flag("check", check) and can else None
 
 

@@ -65,38 +65,25 @@ def write(path: str | PathLike[str], kind: str, content: Mapping[str, Any]) -> N
     """Write a file of a kind, one word, whole or not at all: tensors, numbers, strings, lists and mappings of these.
 
     Reading it runs nothing that a file says, makes no more numbers than the file has, and returns tuples as lists.
-
-    Raises:
-        FileError: if it cannot be written; the old file is as it was then.
-        InputError: if the content has something else.
     """
     body = _body(content)
     write_whole(path, f"torch_kbandits {__version__} {kind} {FILE_FORMAT} {sha256(body).hexdigest()}\n".encode() + body)
 
 
 def read(path: str | PathLike[str], kind: str) -> dict[str, Any]:
-    """Return the content of a file that ``write`` wrote, its tensors on the CPU.
-
-    Raises:
-        FileError: if it cannot be read.
-        DamagedFileError: if it is of another kind, cut or changed.
-        StateMismatchError: if it is of another format.
-    """
+    """Return the content of a file that ``write`` wrote, its tensors on the CPU; see ``Bandit.load`` for its errors."""
     found = checked_path(path)
     first, _, body = read_whole(found).partition(b"\n")
-    words = first[:_LONGEST].decode(errors="replace").split(" ")
-    if words[0] != "torch_kbandits" or len(words) != 5:
+    package, wrote, there, layout, digest = (*first[:_LONGEST].decode(errors="replace").split(" "), *[""] * 4)[:5]
+    if package != "torch_kbandits" or there != kind:
         raise DamagedFileError(
-            f"{found!r} was not written by bandit.save, or its beginning is lost. {_ADVICE} A state that torch.save "
-            "wrote is for bandit.load_state_dict(torch.load(path, weights_only=True))."
+            f"{found!r} is no file of a {kind}, or its beginning is lost. {_ADVICE} A state that torch.save wrote is "
+            "for bandit.load_state_dict(torch.load(path, weights_only=True))."
         )
-    _, wrote, there, layout, digest = words
-    if there != kind:
-        raise DamagedFileError(f"{found!r} holds a {there} and not a {kind}: give the path of another file.")
     if layout != str(FILE_FORMAT):
         raise StateMismatchError(
-            f"{found!r} has format {layout}, written by torch_kbandits {wrote}; this is version {__version__}, which "
-            f"reads format {FILE_FORMAT}: load it with torch_kbandits {wrote} or newer."
+            f"{found!r} has format {layout}, and torch_kbandits {__version__} reads {FILE_FORMAT}: load it with "
+            f"version {wrote}, which wrote it, or newer."
         )
     if sha256(body).hexdigest() != digest:
         raise DamagedFileError(f"{found!r} is cut or changed: its content is not the one that was written. {_ADVICE}")
@@ -182,7 +169,8 @@ def _made(kind: type[_Bandit], content: dict[str, Any], device: torch.device | s
     try:
         if _name(named) != name:
             raise NotRebuildableError("its class is not known here")
-        return named._made_of({word: rebuild(word, piece, device) for word, piece in content["pieces"].items()})
+        words = {word: rebuild(word, piece, device) for word, piece in content["pieces"].items()}
+        return cast(Any, named)._made_of(words)
     except KernelBanditError as error:
         advice = f"Make the bandit as it was and give it: {kind.__name__}.load(path, into=bandit)."
         why = str(error).rstrip(".")
@@ -274,20 +262,16 @@ def _dictionary_of(surrogate: Surrogate) -> dict[str, Any]:
 def restored(kind: type, config: BanditConfig, state: Mapping[str, Any]) -> State:
     """Return what a saved bandit knew, computed afresh from its history, its dictionary and the prior it had fitted.
 
-    Raises:
-        StateMismatchError: if it is no state of a bandit of this class and configuration; the message says in what.
-
-    Cost: that of the posterior of the observations that count; nothing that was fitted is fitted again.
+    It is refused unless it is a state of a bandit of this class and configuration. Nothing is fitted again.
     """
     if not isinstance(state, Mapping) or not {"format", "config", "checksum"} <= set(state):
         raise StateMismatchError(
-            f"state must be what bandit.state_dict() returned, got {checks.describe(state)}. A file is loaded by "
-            "Bandit.load(path)."
+            f"state must be what bandit.state_dict() returned, got {checks.describe(state)}: load files by Bandit.load."
         )
-    if not isinstance(state["format"], int) or state["format"] != STATE_FORMAT:
+    if not isinstance(found := state["format"], int) or found != STATE_FORMAT:
         raise StateMismatchError(
-            f"The state has format {checks.shown(state['format'])} and this version reads {STATE_FORMAT}: "
-            "load it with the version of torch_kbandits that saved it."
+            f"The state has format {checks.shown(found)} and this version reads {STATE_FORMAT}: load it with the "
+            "version of torch_kbandits that saved it."
         )
     try:
         check_same(state["config"], settings(kind, config))
@@ -343,10 +327,7 @@ def _known(
     number: int,
     host: Surrogate | None = None,
 ) -> State:
-    """Return what was known of rewards, or of an outcome as if it were the reward, in the round of a number.
-
-    The posterior is computed unless it is given, with the dictionaries of the stages where these have any.
-    """
+    """Return what was known of rewards, or of an outcome as if it were the reward; the posterior may be given."""
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
     spec, summaries, compared = with_chosen_memory(config, spec, history)
     surrogate = config.surrogate(spec).at(clock.now) if host is None else host
