@@ -206,19 +206,19 @@ def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_
 WINDOWS = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf))
 
 
-def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, **settings):
-    return make(memories=BanditOverBandit(memories, block_size, exploration, reward_bounds), **settings)
+def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, **settings):
+    return make(memories=BanditOverBandit(memories, block_size, exploration), **settings)
 
 
-def exp3_by_hand(means, drawn, num_options, exploration, bounds):
+def exp3_by_hand(means, drawn, num_options, exploration):
     """The probabilities in each block, from the definition: every gain is scaled anew in every block."""
     told = []
     for block in range(len(means) + 1):
         past = means[:block]
-        low, high = bounds or ((min(past), max(past)) if past else (0.0, 0.0))
+        low, high = (min(past), max(past)) if past else (0.0, 0.0)
         estimates = np.zeros(num_options)
         for number, mean in enumerate(past):
-            gain = (np.clip(mean, low, high) - low) / (high - low) if high > low else 0.0
+            gain = (mean - low) / (high - low) if high > low else 0.0
             estimates[drawn[number]] += gain / told[number][drawn[number]]
         weights = np.exp(exploration / num_options * estimates)
         told.append((1.0 - exploration) * weights / weights.sum() + exploration / num_options)
@@ -228,19 +228,17 @@ def exp3_by_hand(means, drawn, num_options, exploration, bounds):
 @given(
     st.lists(st.floats(-100.0, 100.0).map(lambda value: round(value, 3)), max_size=15),
     st.floats(0.05, 1.0),
-    st.sampled_from([None, (-1.0, 2.0)]),
     st.integers(0, 5),
 )
-def test_probabilities_are_those_of_the_plain_formula(means, exploration, bounds, seed):
-    chooser = BanditOverBandit(WINDOWS, 5, exploration, bounds)
+def test_probabilities_are_those_of_the_plain_formula(means, exploration, seed):
+    chooser = BanditOverBandit(WINDOWS, 5, exploration)
     choices = [chooser.choice(means[:number], seed) for number in range(len(means) + 1)]
     drawn = [WINDOWS.index(choice.memory) for choice in choices]
-    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration, bounds), strict=True):
+    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration), strict=True):
         np.testing.assert_allclose(choice.probabilities, expected, rtol=1e-6)
         assert min(choice.probabilities) >= exploration / 3 - 1e-12
-    if bounds is None:  # scaling and shifting rewards changes nothing
-        moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)
-        np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
+    moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)  # scaling and shifting changes nothing
+    np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
 
 
 def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
@@ -251,7 +249,7 @@ def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
         for row, memory in enumerate(WINDOWS):
             expected = sum(choice.probabilities[row] for choice in choices)
             assert abs(sum(choice.memory is memory for choice in choices) - expected) < 5.0 * math.sqrt(2000 / 4)
-    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150), (0.0, 1.0)), []
+    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150)), []
     for _ in range(150):
         means.append(float(learning.choice(means, 0).memory is WINDOWS[1]))
     assert learning.choice(means, 0).probabilities[1] > 0.9
@@ -374,7 +372,6 @@ BAD = [
     *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
     (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
-    *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),

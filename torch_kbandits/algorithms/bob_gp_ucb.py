@@ -31,7 +31,6 @@ class BOBGPUCB(Bandit):
             for ``default_memories``.
         block_size: H, rounds of a block; None for ⌈√T⌉.
         exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
-        reward_bounds: see ``BanditOverBandit``; the original has bounds.
         memory: refused, with the reason: ``windows`` says what an observation counts for.
         **words: see ``GainWords``.
 
@@ -45,7 +44,6 @@ class BOBGPUCB(Bandit):
         windows: Sequence[float | Memory] | None = None,
         block_size: int | None = None,
         exploration: float | None = None,
-        reward_bounds: tuple[float, float] | None = None,
         dictionary: DictionaryRule | None = None,
         **words: Unpack[GainWords],
     ) -> None:
@@ -62,6 +60,6 @@ class BOBGPUCB(Bandit):
         if exploration is None:
             num_blocks = math.ceil(horizon / checks.positive_integer("block_size", block_size))
             exploration = exploration_rate(len(memories), num_blocks)
-        choice = BanditOverBandit(memories, block_size, exploration, reward_bounds)
+        choice = BanditOverBandit(memories, block_size, exploration)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
         super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))

@@ -172,26 +172,23 @@ class BanditOverBandit(MemoryChoice):
 
     - All memories share one history, so that one longer than a block can help; but what a block earns then also depends
       on what was played before, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change, unless
-      bounds are given as in the paper. No regret bound covers a scale that follows rewards.
+    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change; the
+      paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
     - Any memories, not only windows.
 
     Args:
         memories: what to choose from.
         block_size: H, rounds of a block.
         exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
-        reward_bounds: the least and the largest mean reward of a block; means outside are moved to the nearer one.
-            None for those so far.
     """
 
     memories: tuple[Memory, ...]
     block_size: int
     exploration: float
-    reward_bounds: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.keep(self, exploration=checks.finite_number, reward_bounds=checks.optional(_bounds))
+        checks.keep(self, exploration=checks.finite_number)
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
@@ -211,8 +208,7 @@ class BanditOverBandit(MemoryChoice):
         number, exploration = len(self.memories), self.exploration
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
         paid, owed = [0.0] * number, [0.0] * number
-        low, high = self.reward_bounds or (math.inf, -math.inf)
-        chances, drawn = [1.0], 0
+        low, high, chances, drawn = math.inf, -math.inf, [1.0], 0
         for block, mean in enumerate([*summaries, math.nan]):
             gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
             weights = [math.exp(exploration * (gain - max(gains)) / number) for gain in gains]
@@ -221,8 +217,8 @@ class BanditOverBandit(MemoryChoice):
             uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
             drawn = min(sum(uniform >= total for total in accumulate(chances)), number - 1)
             if not math.isnan(mean):
-                low, high = self.reward_bounds or (min(low, mean), max(high, mean))
-                paid[drawn] += min(max(mean, low), high) / chances[drawn]
+                low, high = min(low, mean), max(high, mean)
+                paid[drawn] += mean / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
         return Choice(self.memories[drawn], tuple(chances))
 
@@ -334,11 +330,4 @@ def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
         raise InputError(f"{name} must be one or more memories, got none.")
     for number, memory in enumerate(found):
         checks.instance(f"{name}[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
-    return found
-
-
-def _bounds(name: str, bounds: Any) -> tuple[float, float]:
-    found = tuple(checks.finite_number(name, bound) for bound in checks.entries(name, bounds))
-    if len(found) != 2 or not found[0] < found[1]:
-        raise InputError(f"{name} must be two numbers, the least below the largest, got {checks.shown(bounds)}.")
     return found
