@@ -111,13 +111,8 @@ class Health:
         return "\n".join((*self.flags, *self.notes)) or f"Round {self.round}: nothing is seen to be wrong."
 
 
-Health.__doc__ = "\n".join(
-    [
-        f"{Health.__doc__}",
-        "    Attributes:",
-        *(f"        {each.name}: {each.metadata['meaning']}" for each in fields(Health)),
-    ]
-)
+_ATTRIBUTES = "".join(f"\n        {each.name}: {each.metadata['meaning']}" for each in fields(Health))
+Health.__doc__ = f"{Health.__doc__}\n    Attributes:{_ATTRIBUTES}"
 
 
 def examined(
