@@ -18,8 +18,6 @@ from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
     ResidualTrigger,
-    default_memories,
-    exploration_rate,
 )
 from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Stationary, UncertaintyInjection
 
@@ -249,16 +247,18 @@ def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
         for row, memory in enumerate(WINDOWS):
             expected = sum(choice.probabilities[row] for choice in choices)
             assert abs(sum(choice.memory is memory for choice in choices) - expected) < 5.0 * math.sqrt(2000 / 4)
-    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150)), []
+    learning, means = BanditOverBandit(WINDOWS, 5, 0.12), []
     for _ in range(150):
         means.append(float(learning.choice(means, 0).memory is WINDOWS[1]))
     assert learning.choice(means, 0).probabilities[1] > 0.9
 
 
-def test_grids_rates_and_means_of_blocks():
-    assert [memory.size for memory in default_memories(32, 1000)] == [32, 128, 512, math.inf]
-    assert (exploration_rate(1, 10), exploration_rate(5, 1)) == (0.0, 1.0)
-    assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
+def test_windows_exploration_and_means_of_blocks():
+    chosen = kb.algorithms.BOBGPUCB(**WORDS, horizon=1000).memories
+    assert [memory.size for memory in chosen.memories] == [32, 128, 512, math.inf]
+    assert chosen.exploration == pytest.approx(math.sqrt(4 * math.log(4) / ((math.e - 1) * 32)))
+    for windows, exploration in (([9], 0.0), ([9, 12, 13, 14, 15], 1.0)):
+        assert kb.algorithms.BOBGPUCB(**WORDS, horizon=3, windows=windows).memories.exploration == exploration
     Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
     chooser = BanditOverBandit(WINDOWS, 2, 0.5)
     for number, expected in ((9, (1.0, 4.5, 7.5)), (8, (1.0, 4.5))):

@@ -5,9 +5,9 @@ from typing import Unpack
 
 from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import DynamicModelSelection, default_discounts
+from torch_kbandits.bandit.adaptation import DynamicModelSelection
 from torch_kbandits.confidence import IGPUCBWidth
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import Discount, Memory, Stationary
 
 
 @described
@@ -42,7 +42,7 @@ class DMSGPUCB(Bandit):
         **words: Unpack[DictionaryWords],
     ) -> None:
         given = Arguments(DictionaryWords, words, forgets_by="memories")
-        several = default_discounts() if memories is None else memories
+        several = (*map(Discount, (0.9, 0.95, 0.98, 0.99)), Stationary()) if memories is None else memories
         choice = DynamicModelSelection(several, block_size, score_discount)  # pyright: ignore[reportArgumentType]
         theory = given.theorem_at(IGPUCBWidth, forgets=True)
         super().__init__(**given.under(theory, memories=choice))

@@ -14,13 +14,13 @@ from torch_kbandits import checks
 from torch_kbandits.bandit.residuals import Group, Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
-__all__ += ["RestartTrigger", "default_discounts", "default_memories", "exploration_rate"]
+__all__ += ["RestartTrigger"]
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
@@ -179,7 +179,7 @@ class BanditOverBandit(MemoryChoice):
     Args:
         memories: what to choose from.
         block_size: H, rounds of a block.
-        exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
+        exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly.
     """
 
     memories: tuple[Memory, ...]
@@ -221,29 +221,6 @@ class BanditOverBandit(MemoryChoice):
                 paid[drawn] += mean / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
         return Choice(self.memories[drawn], tuple(chances))
-
-
-def exploration_rate(num_options: int, num_choices: int) -> float:
-    """Return the share γ of N choices that EXP3 makes uniformly among K options: min(1, √(K ln K / ((e − 1) N))).
-
-    Source: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem", SIAM J. Comput.
-    2002, Corollary 3.2, with N as the bound on the gain of the best option.
-    """
-    options = checks.positive_integer("num_options", num_options)
-    choices = checks.positive_integer("num_choices", num_choices)
-    return min(1.0, math.sqrt(options * math.log(options) / ((math.e - 1.0) * choices)))
-
-
-def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
-    """Return windows of one block of H rounds, four blocks, sixteen and so on below the horizon T, and one without end.
-
-    Few, since EXP3 tries each about as often as any other until it knows; a shorter one could not pay within a block.
-    """
-    size, sizes = checks.positive_integer("block_size", block_size), list[float]()
-    while size < checks.positive_integer("horizon", horizon):
-        sizes.append(size)
-        size *= 4
-    return tuple(SlidingWindow(size, "observations") for size in (*sizes, math.inf))
 
 
 @dataclass(frozen=True)
@@ -318,11 +295,6 @@ class DynamicModelSelection(MemoryChoice):
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
             scores.append(-0.5 * float(terms.sum()))
         return scores or [0.0] * len(self.memories)
-
-
-def default_discounts() -> tuple[Memory, ...]:
-    """Return discounts that remember about 10, 20, 50 and 100 rounds, and the memory that keeps all."""
-    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
 
 
 def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
