@@ -51,9 +51,7 @@ class BOBGPUCB(Bandit):
     ) -> None:
         given = Arguments(GainWords, words, forgets_by="windows")
         horizon = checks.positive_integer("horizon", horizon)
-        size = (
-            math.ceil(math.sqrt(horizon)) if block_size is None else checks.positive_integer("block_size", block_size)
-        )
+        size = checks.optional(checks.positive_integer)("block_size", block_size) or math.ceil(math.sqrt(horizon))
         if windows is None:
             windows = [size * 4**power for power in range(horizon.bit_length()) if size * 4**power < horizon]
             windows.append(math.inf)
