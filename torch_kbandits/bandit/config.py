@@ -84,10 +84,9 @@ class SurrogateSpec:
 
 @dataclass(frozen=True, eq=False)
 class BanditConfig:
-    """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
+    """What a bandit is made of, checked when put together: the arguments of ``Bandit``, with a prior and a width of 0.
 
-    The arguments are those of ``Bandit``, with kernel, λ and mean as one prior, given or to be learned. Under a memory
-    or mean that depends on time the points of the candidates get a column of it. Without a width it is 0.
+    Under a memory or mean that depends on time the points of the candidates get a column of it.
     """
 
     candidates: Candidates

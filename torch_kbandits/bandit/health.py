@@ -116,15 +116,9 @@ Health.__doc__ = f"{Health.__doc__}\n    Attributes:{_ATTRIBUTES}"
 
 
 def examined(
-    config: BanditConfig,
-    state: State,
-    seconds: Mapping[str, Sequence[float]],
-    quality: DictionaryQuality | None = None,
+    config: BanditConfig, state: State, seconds: Mapping[str, Sequence[float]], quality: DictionaryQuality | None
 ) -> Health:
-    """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary, if any.
-
-    Cost: that of the posterior at 101 points.
-    """
+    """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary."""
     known, ledger, flags, notes = state.residuals, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]

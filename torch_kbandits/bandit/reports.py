@@ -185,13 +185,10 @@ class BanditReports(ABC):
         A band that is right for what was learned is right for the next choice if β is multiplied by the root of this
         ratio. So ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
 
-        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point: 1 + Tr M is at least the largest eigenvalue of I + M, where M is their posterior
-        covariance over λ, and at most det(I + M), the exp(2 C) of GP-BUCB for their information gain C.
+        On arms that stay it is the largest ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such
+        points, at least the ratio at every point and at most the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
-
-        Cost: that of choosing one more point, O(A) on arms.
         """
         state = self._state
         if not len(state.ledger.outstanding):
@@ -254,10 +251,7 @@ class BanditReports(ABC):
 
     @property
     def weights(self) -> Tensor:
-        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
-
-        It is 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
-        """
+        """What each reward of ``history`` counts for now, (n,) in double precision: λ over its noise variance, or 0."""
         ledger, history = self._state.ledger, self._state.ledger.history_since(0)
         weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
@@ -304,11 +298,7 @@ class BanditReports(ABC):
         return tuple(each.name for each in self._config.declared)
 
     def outcome_model(self, name: str) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
-
-        Raises:
-            InputError: if no outcome of this name is declared.
-        """
+        """Return the posterior of an outcome of a name as a BoTorch model, built when asked for, O(n m²)."""
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
         return self._model_of(self._state.outcomes[place].surrogate)
 
@@ -383,7 +373,7 @@ class BanditReports(ABC):
     def health(self, *, check: bool = False) -> Health:
         """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
 
-        Cost: that of the posterior at 101 points, and with ``check`` of ``dictionary_quality``.
+        With ``check`` the dictionary is measured by ``dictionary_quality``.
         """
         return examined(self._config, self._state, self._seconds, self._quality(check))
 
