@@ -1,7 +1,6 @@
 """Restarts on surprising rewards, and memories chosen by what they earned or predicted: formulas, and what follows."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -59,36 +58,13 @@ def dense_band(variance, number, probability, noise_scale, multiplier=None):
     return (radius if multiplier is None else multiplier) * math.sqrt(variance) + radius * noise_scale
 
 
-@given(
-    st.lists(st.floats(0.0, 9.0), min_size=1, max_size=5),
-    st.integers(0, 10_000),
-    st.floats(1e-6, 0.999),
-    st.floats(1e-3, 10.0),
-    st.sampled_from([None, 1.7]),
-)
-def test_the_band_is_the_formula(variances, before, probability, noise_scale, multiplier):
-    variance, numbers = torch.tensor(variances, dtype=DOUBLE), range(before + 1, before + len(variances) + 1)
-    evidence = SimpleNamespace(regularization=torch.tensor(noise_scale**2, dtype=DOUBLE))
-    zeros = torch.zeros_like(variance)
-    prediction = SimpleNamespace(mean=zeros, variance=variance, evidence=evidence, num_before=before)
-    width = None if multiplier is None else kb.ConstantWidth(multiplier)
-    rest = probability, noise_scale, multiplier
-    expected = np.array([dense_band(v, n, *rest) for v, n in zip(variances, numbers, strict=True)])
-    for scale in (None, noise_scale):
-        trigger = ResidualTrigger(probability, scale, width)
-        band = trigger.band(prediction)
-        assert difference(band, expected) <= 1e-10 * expected.max()
-        assert not trigger.is_triggered(band * (1.0 - 1e-9), prediction)
-        assert trigger.is_triggered(-band * (1.0 + 1e-9), prediction)
-
-
-def restarts_by_hand(X, Y, probability):
+def restarts_by_hand(X, Y, probability, noise_scale=0.1, multiplier=None):
     """How many rewards count after each round, in plain float64: the trigger reads the posterior before the reward."""
     first, numbers = 0, []
     for t in range(len(X)):
         past = slice(first, t)
         found = oracles.exact(KERNEL, X[past], Y[past], np.full(t - first, NOISE), X[t : t + 1])
-        band = dense_band(max(found.variance[0], 0.0), t - first + 1, probability, math.sqrt(NOISE))
+        band = dense_band(max(found.variance[0], 0.0), t - first + 1, probability, noise_scale, multiplier)
         if abs(Y[t] - found.mean[0]) > band:
             first = t
         numbers.append(t - first + 1)
@@ -96,17 +72,19 @@ def restarts_by_hand(X, Y, probability):
 
 
 @pytest.mark.one_in(4)
-@pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
+@pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory", "width"])
 @given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
 def test_restarts_are_those_of_the_dense_formulas(domain, told):
     words = {"memory": SlidingWindow(math.inf)} if domain == "memory" else {}
     where = {"box": kb.Box(BOX), "contexts": kb.ContextualActions(ARMS[:, 1:], context_dim=1)}.get(domain)
-    bandit, c = make(where, trigger=ResidualTrigger(0.1), **words), int(domain == "contexts")
+    own = (0.2, 1.7) if domain == "width" else ()
+    trigger = ResidualTrigger(0.1, 0.2, kb.ConstantWidth(1.7)) if own else ResidualTrigger(0.1)
+    bandit, c = make(where, trigger=trigger, **words), int(domain == "contexts")
     X, Y, numbers = ARMS[[row for row, _ in told]], torch.tensor([y for _, y in told], dtype=DOUBLE), []
     for x, y in zip(X[:, None], Y, strict=True):
         bandit.tell(x[:, c:], y, context=x[0, :c] if c else None)
         numbers.append(bandit.num_since_restart)
-    assert numbers == restarts_by_hand(*dense(X, Y), 0.1)
+    assert numbers == restarts_by_hand(*dense(X, Y), 0.1, *own)
     kept = slice(len(X) - numbers[-1], None)
     assert is_of(bandit, X[kept], Y[kept], NOISE)
     assert len(bandit.history.X) == len(X)
