@@ -1,6 +1,5 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
-import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
+from torch_kbandits.bandit.health import LAST_CALLS
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
@@ -201,7 +200,6 @@ class Bandit(BanditReports):
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
-        self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
@@ -439,24 +437,6 @@ class Bandit(BanditReports):
         """
         self._become(restarted(self._config, self._state))
 
-    def log_health(
-        self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
-    ) -> None:
-        """Write the health to a logger from now on: a line of JSON, with the value as the record's ``health``.
-
-        It is written once in so many rounds, and at once as a warning when it is flagged first. It is no part of the
-        state: a bandit that was loaded writes nothing until it is told to.
-
-        Args:
-            every: rounds, at least 1; None to stop.
-            logger: or its name; None for ``torch_kbandits.health``.
-            level: of the records.
-
-        Raises:
-            InputError: if an argument does not fit.
-        """
-        self._health_log = None if every is None else HealthLog(every, logger, level)
-
     # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
@@ -655,8 +635,6 @@ class Bandit(BanditReports):
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
         self._seconds["tell"].append(perf_counter() - start)
-        if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._config, after, self._seconds))
         self._become(after, ahead if stays and after.told is state.told else None)
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:

@@ -33,7 +33,8 @@ from torch_kbandits.selection.search import BoxSearch, SearchConfig
 
 Array = NDArray[Any]
 
-Rule, Generator = DictionaryRule | None, torch.Generator | None
+Rule = DictionaryRule | None
+Generator = torch.Generator | None
 
 #: Places of known points (n,), weights (n,) of what is told of them or taken back, and that less its prior mean (n, k).
 Statistics = tuple[Places, Array, Array]
