@@ -36,6 +36,7 @@ DEFAULTS = {
     | {"Sampling.leader", "Sampling.offering"},
     "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
     "models": {"NystromGP.condition_on_observations"},
+    "posteriors": {"DictionaryPosterior.learns_residual"},
 }
 
 #: Private words and phrases for which the field has terms.

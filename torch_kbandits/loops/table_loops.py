@@ -61,30 +61,10 @@ def multiply(first: int, stop: int, rows: Array, ends: Array, features: Array, o
 
 @compiled
 def products(first: int, stop: int, rows: Array, features: Array, out: Array) -> None:
-    """Write products of rows (r, m) with features (n, M) to out (r, n), those of points first … stop − 1.
-
-    Args:
-        first: point.
-        stop: the point after the last.
-        rows: (r, m), m > 0, of the dtype of the features.
-        features: of which the first m columns count.
-        out: (r, n).
-    """
+    """Write products of rows (r, m), m > 0, with features (n, M) to out (r, n), those of points first … stop − 1."""
     ends = extents(rows)
     for start in range(first, stop, _BLOCK):
         multiply(start, min(start + _BLOCK, stop), rows, ends, features, out, 0)
-
-
-@compiled
-def times(first: int, stop: int, rows: Array, values: Array, out: Array) -> None:
-    """Write values (n, m) times the transpose of rows (r, m) to out (n, r), those of points first … stop − 1."""
-    ends, p = extents(rows), np.empty((rows.shape[0], _FEW))
-    for start in range(first, stop, _FEW):
-        end = min(start + _FEW, stop)
-        multiply(start, end, rows, ends, values, p, start)
-        for i in range(start, end):
-            for r in range(rows.shape[0]):
-                out[i, r] = p[r, i - start]
 
 
 @compiled
@@ -106,13 +86,13 @@ def follow(
     Args:
         first: row.
         stop: the row after the last.
-        rows: of the changes, (c + r, m), of the dtype of the features; first those of the c new columns.
+        rows: of the c new columns and r changes, (c + r, m), of the dtype of the features.
         columns: kernel values of the points of the new columns, (c, n).
         last: what each row has for the new columns, (c + r, c).
         corners: what the new columns are divided by, (c,).
-        changes: by how much of the square of a product variances change, by how much of it what is spanned does, and by
-            how much of the product means do, (r, 2 + k).
-        features: (n, width), of which the first m columns are known, and the next c are written.
+        changes: times the square of a product what is added to variances and to what is spanned, and times the product
+            what is added to means, (r, 2 + k).
+        features: (n, M), of which the first m columns are known, and the next c are written.
         mean: (k, n).
         variance: (n,).
         spanned: (n,).
@@ -157,9 +137,8 @@ def refit(
     Args:
         first: row.
         stop: the row after the last.
-        rows: a matrix whose quadratic form is that of the covariance of the coordinates, their means, and directions
-            that are not spanned, (m + k + r, m).
-        features: (n, width), of which the first m columns count.
+        rows: a matrix with the quadratic form of cov, means of w, and ``void``, (m + k + r, m).
+        features: (n, M), of which the first m columns count.
         prior: prior variances, (n,).
         mean: prior means.
         variance: only written.

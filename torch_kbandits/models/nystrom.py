@@ -250,7 +250,7 @@ class NystromGP(FactoredGP):
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         parts = self.covar_module, self._dictionary(), *observations
-        return PredictionStrategy.nystrom(*parts, learns_residual=self.learns_residual)
+        return PredictionStrategy.nystrom_with_features(*parts, learns_residual=self.learns_residual)[0]
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor) -> None:
         earlier = self._transformed_inducing_points

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import override
 
 from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.posteriors.gaussian import Gaussian
@@ -19,35 +18,26 @@ from torch_kbandits.posteriors.table import HOST, Arrays, Steps
 Array = NDArray[Any]
 
 
-class DeviceSteps(Steps):
-    """On a device, by PyTorch: one copy from the host a step and no wait."""
+class _DeviceSteps:
+    """What ``Steps`` does, by PyTorch: one copy from the host a step and no wait."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
 
-    @override
     def kept(self, *arrays: Array) -> list[Tensor]:
         sent = torch.from_numpy(np.concatenate([each.ravel() for each in arrays])).to(self.device, non_blocking=True)
         parts = sent.split([each.size for each in arrays])
         return [part.view(each.shape) for part, each in zip(parts, arrays, strict=True)]
 
-    @override
     def own(self, values: Tensor) -> Tensor:
         return values
 
-    @override
     def empty(self, like: Tensor, rows: int, columns: int) -> Tensor:
         return like.new_empty(rows, columns)
 
-    @override
-    def times(self, values: Tensor, matrix: Array) -> Tensor:
-        return values @ torch.from_numpy(matrix.copy()).to(values)
-
-    @override
     def products(self, rows: Array, memory: Tensor) -> Tensor:
         return self.kept(rows)[0].to(memory.dtype) @ memory[:, : rows.shape[1]].mT
 
-    @override
     def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
         rows, last, corners, changes = update
         (n, m), (mean, variance, spanned), joins = features.shape, moments, len(corners)
@@ -63,7 +53,6 @@ class DeviceSteps(Steps):
         spanned = torch.addmv(spanned, squares, changes[:, 1]) if has_spans else spanned
         return torch.addmm(mean, changes[:, 2:].mT, products), torch.addmv(variance, squares, changes[:, 0]), spanned
 
-    @override
     def refitted(
         self, gaussian: Gaussian, void: Array, memory: Tensor, prior: Tensor, expected: Tensor
     ) -> Sequence[Tensor]:
@@ -78,11 +67,9 @@ class DeviceSteps(Steps):
             parts.append((torch.addmm(own, weights, F.mT), variance, spanned))
         return [each[0] if len(parts) == 1 else torch.cat(each, -1) for each in zip(*parts, strict=True)]
 
-    @override
     def bordered(self, taken: Tensor, below: Array, column: Tensor, corner: float) -> Tensor:
         return torch.vstack((taken, (column - self.kept(below)[0] @ taken) / corner))
 
-    @override
     def left(self, variance: Tensor, taken: Tensor) -> Tensor:
         return (variance - taken.square().sum(0)).clamp_min(0.0)
 
@@ -93,5 +80,5 @@ def arms_of(source: Any, kernel: Kernel, prior: Prior) -> tuple[Arms, Array]:
     variances, means = zip(*((prior.variance(block), prior.expected(block)) for block in blocks), strict=True)
     variance, mean, steps = np.concatenate(variances), np.concatenate(means, axis=1), HOST
     if source.device.type != "cpu":
-        steps, kernel = DeviceSteps(source.device), deepcopy(kernel).to(source.device)
+        steps, kernel = cast(Steps, _DeviceSteps(source.device)), deepcopy(kernel).to(source.device)
     return Arms.of(source.blocks, kernel, source.block(0, 0), variance, mean, steps), variance

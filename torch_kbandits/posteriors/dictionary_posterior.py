@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import override
 
 from torch_kbandits.errors import NumericalError
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.linalg import jittered_cholesky, spanning_pivots
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move, lower_inverse
-from torch_kbandits.posteriors.observations import Observations, Places
+from torch_kbandits.posteriors.observations import Places
 from torch_kbandits.posteriors.posterior import CHECK, LEAST_SHARE, Arms, Posterior, Prior, bordered
 from torch_kbandits.posteriors.table import NO_UPDATE, Column, Features, Table, Update
 
@@ -66,45 +67,31 @@ class DictionaryPosterior(Posterior):
     Cost: O(m²) for a reward, O(u m + m²) for a point that joins, leaves or comes back; one read of the arms' features.
 
     Attributes:
-        place_in_basis: the coordinate of each known point, (u,), −1 for none, −2 for one of the dictionary that the
-            others span.
-        active: which of the basis are in the dictionary, (m,).
-        void: orthonormal directions that the dictionary does not span, (r, m).
+        active: which of the basis are in the dictionary, (m,); of ``place_in_basis`` −2 is one of it that the others
+            span.
         errors: about how far off rounding has made each coordinate, (m,).
         known: the known points, whose features are always kept up to date; their moments only if ``follows``.
         follows: whether these are.
         full_at: the size from which on the residual is learned; None for none.
     """
 
-    place_in_basis: Places
     active: NDArray[np.bool_]
-    void: Array
     errors: Array
     known: Table
     follows: bool
     full_at: int | None
 
     @classmethod
-    def of(
-        cls,
-        prior: Prior,
-        example: Tensor,
-        arms: Arms | None = None,
-        *,
-        follows: bool = False,
-        full_at: int | None = None,
-    ) -> Self:
-        """Return the posterior before any reward, with no dictionary; see ``ExactPosterior.of``."""
-        number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
-        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
-        known = Table.of(Features.none(0, torch.empty(0, dtype=torch.float64)), np.empty(0), np.empty((number, 0)))
-        off = np.empty(0, np.bool_), none, np.empty(0)
-        start = prior, told, nothing, none, gaussian, arms, 0, NO_UPDATE
-        return cls(*start, nothing, *off, known, follows, full_at)
+    def of(cls, prior: Prior, example: Tensor, arms: Arms | None = None, **words: Any) -> Self:
+        """Return the posterior before any reward, with no dictionary; ``words`` are attributes."""
+        known = Table.of(Features.none(0, example.double()), np.empty(0), np.empty((len(prior.means), 0)))
+        start = {"active": np.empty(0, np.bool_), "errors": np.empty(0), "follows": False, "full_at": None}
+        return cls._before_rewards(prior, example, arms, known=known, **start | words)
 
-    def _with_points(self, after: Self, X: Tensor) -> Self:
-        z, known, number = self.coordinates(X).T, self.known, len(X)
-        prior, expected = after.told.prior.array, after.told.expected.array.T
+    @override
+    def _knowing_last(self, X: Tensor) -> Self:
+        z, known, number, told = self.coordinates(X).T, self.known, len(X), self.told
+        prior, expected = told.prior.array, told.expected.array.T
         moments = known.mean, known.variance, known.spanned
         if self.follows:
             expected = np.ascontiguousarray(expected)
@@ -112,8 +99,7 @@ class DictionaryPosterior(Posterior):
             new = new.refitted(self.gaussian, self.void)
             pairs = zip(moments, (new.mean, new.variance, new.spanned), strict=True)
             moments = [np.concatenate(pair, -1) for pair in pairs]
-        known = Table(known.features.with_rows(z), prior, expected, *moments)
-        return changed(after, known=known, place_in_basis=np.concatenate((self.place_in_basis, np.full(number, -1))))
+        return changed(self, known=Table(known.features.with_rows(z), prior, expected, *moments))
 
     # ---------------------------------------------------------------- the dictionary
 
@@ -290,8 +276,8 @@ class DictionaryPosterior(Posterior):
     # ---------------------------------------------------------------- telling
 
     @np.errstate(all="ignore")  # whether all is finite is checked
+    @override
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
-        """Return the posterior once more counts of some points, or less; the dictionary stays."""
         told, noise = self.told.told(places, counts, sums), self.prior.noise
         if len(places) > 4 + self.size // 4 or self.num_changes + len(places) > CHECK:
             return changed(self, told=told).refitted()
@@ -307,8 +293,8 @@ class DictionaryPosterior(Posterior):
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
         return after._follow(self, Update((), tuple(moves)))._settled()
 
+    @override
     def without_forgotten(self) -> tuple[Self, Places]:
-        """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
         kept, known = (self.told.counts > 0.0) | (self.place_in_basis != -1), self.known
         told, moved = self.told.kept(kept)
         features, parts = known.features.known[kept], [known.mean, known.variance, known.spanned]
@@ -317,19 +303,17 @@ class DictionaryPosterior(Posterior):
         words = {"place_in_basis": self.place_in_basis[kept], "basis": moved[self.basis]}
         return changed(self, told=told, known=known, **words), moved
 
+    @override
     def reweighted(self, counts: Array, sums: Array) -> Self:
-        """Return the posterior if these were the counts (u,) and sums (k, u) of what was told."""
         return changed(self, told=changed(self.told, counts=counts, sums=sums)).refitted()
 
     def refitted(self) -> Self:
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise = self.told, self.prior.noise
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
-        arms, known = self.arms, self.known
+        arms, known, new = self.arms, self.known, self._points_of(self.waiting)
         if arms is not None:
-            new = self._points_of(self.waiting)
-            arms = arms if new is None else arms.followed(self.waiting, new)
-            arms = arms.refitted(gaussian, self.void)
+            arms = (arms if new is None else arms.followed(self.waiting, new)).refitted(gaussian, self.void)
         if self.follows:
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
@@ -363,17 +347,11 @@ class DictionaryPosterior(Posterior):
     # ---------------------------------------------------------------- what is not spanned
 
     @property
+    @override
     def learns_residual(self) -> bool:
-        """Whether the dictionary is full, so that variances are those of ``learned_residual``."""
-        return self.full_at is not None and self._dictionary_size >= self.full_at
-
-    @property
-    def _dictionary_size(self) -> int:
-        return int(np.count_nonzero(self.active)) + int(np.count_nonzero(self.place_in_basis == _SPANNED))
-
-    def inside(self, z: Array) -> Array:
-        """Return coordinates (m, q) projected on what the dictionary spans."""
-        return z - self.void.T @ (self.void @ z) if len(self.void) else z
+        if self.full_at is None:
+            return False
+        return bool(np.count_nonzero(self.active) + np.count_nonzero(self.place_in_basis == _SPANNED) >= self.full_at)
 
     # ---------------------------------------------------------------- draws and played points
 

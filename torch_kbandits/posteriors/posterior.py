@@ -49,8 +49,8 @@ class Prior:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Become a copy, whose kernel nobody changes either: so it is evaluated in the same way, to the last digit."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
+        known: dict[str, Any] = vars(self)
+        known |= state
         frozen(self.kernel)
 
     @classmethod
@@ -95,11 +95,7 @@ class Arms:
     kernel: Kernel
     table: Table
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become a copy; see ``Prior``."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        frozen(self.kernel)
+    __setstate__ = Prior.__setstate__
 
     @classmethod
     def of(cls, blocks: Any, kernel: Kernel, like: Tensor, prior: Array, expected: Array, steps: Steps) -> Self:
@@ -142,15 +138,15 @@ class Arms:
     def taken(
         self, before: Any, point: Tensor, own: Array, below: Array, corner: float, learned: tuple[Array, float] | None
     ) -> Any:
-        """Return F of ``Pending`` with one point more, (l + 1, A). Cost: one read of the features.
+        """Return F (l + 1, A) of ``Pending`` once there is a point (1, d) more. Cost: one read of the features.
 
         Args:
             before: F without it, (l, A).
             point: (1, d).
             own: z − cov z of it, (m,).
-            below: its row of the Cholesky factor, (l,).
-            corner: the end of that row.
-            learned: if the residual is learned z projected on what the dictionary spans, (m,), and its root; else None.
+            below: its row of C but the last number, (l,).
+            corner: that number.
+            learned: where the residual is learned, ``inside`` of z, (m,), and its ``residual_roots``.
         """
         column = self.less(point, own)
         if learned is not None:
@@ -168,12 +164,10 @@ class Arms:
 
     def rewritten(self, points: Tensor, white: Array) -> Self:
         """Return them in other coordinates, W k(Z, ·) of points Z (m, d), before ``refitted``. Cost: O(A m²)."""
-        blocks = ((first, self._coordinates(block, points, white)) for first, block in self.blocks())
-        return changed(self, table=changed(self.table, features=self.table.features.rewritten(len(white), blocks)))
-
-    def _coordinates(self, block: Tensor, points: Tensor, white: Array) -> Any:
         with torch.no_grad():
-            return self.steps.times(gram(self.kernel, block, points.to(block)), white.T)
+            values = ((first, gram(self.kernel, block, points.to(block))) for first, block in self.blocks())
+            features = self.table.features.rewritten(white, values)
+        return changed(self, table=changed(self.table, features=features))
 
 
 class Points(NamedTuple):
@@ -209,6 +203,8 @@ class Posterior(ABC):
         told: what was told.
         basis: places of the points Z among those that are known, (m,).
         white: W, (m, m).
+        void: orthonormal directions on which no rewards are projected, (r, m); none of the exact posterior.
+        place_in_basis: the coordinate of each known point, (u,), negative for none.
         gaussian: of w, given the rewards.
         arms: that follow; None for none.
         num_changes: of rank one since all was computed afresh.
@@ -219,10 +215,18 @@ class Posterior(ABC):
     told: Observations
     basis: Places
     white: Array
+    void: Array
+    place_in_basis: Places
     gaussian: Gaussian
     arms: Arms | None
     num_changes: int
     waiting: Update
+
+    @classmethod
+    def _before_rewards(cls, prior: Prior, example: Tensor, arms: Arms | None, **words: Any) -> Self:
+        number, nothing, none = len(prior.means), np.empty(0, np.int64), np.empty((0, 0))
+        told, gaussian = Observations.none(example, number), Gaussian.prior(number)
+        return cls(prior, told, nothing, none, none, nothing, gaussian, arms, 0, NO_UPDATE, **words)
 
     # ---------------------------------------------------------------- moments
 
@@ -315,13 +319,13 @@ class Posterior(ABC):
     # ---------------------------------------------------------------- a dictionary that is full
 
     @property
-    @abstractmethod
     def learns_residual(self) -> bool:
         """Whether variances are those of ``learned_residual``, as under a dictionary that is full."""
+        return False
 
-    @abstractmethod
     def inside(self, z: Array) -> Array:
         """Return coordinates (m, q) projected on those that rewards are projected on."""
+        return z - self.void.T @ (self.void @ z) if len(self.void) else z
 
     def _spanned(self, at: Points) -> Array:
         """Return what the dictionary spans of prior variances, (q,)."""
@@ -329,8 +333,6 @@ class Posterior(ABC):
 
     def residual_roots(self, at: Points) -> Array:
         """Return the root of the share of the residual variance that is left, (q,); see ``residual_share``."""
-        if not self.learns_residual:
-            return np.ones(len(at.prior))
         parts = at.prior, self._spanned(at), self.own_variance_at(at)
         return residual_share(*map(torch.from_numpy, parts)).sqrt().numpy()
 
@@ -357,11 +359,12 @@ class Posterior(ABC):
         known = self._remembered(new)
         variance = self.prior.variance(new) if known is None else known.prior
         told = self.told.with_points(new, variance, self.prior.expected(new).T)
-        return self._with_points(changed(self, told=told), new), places
+        at = np.concatenate((self.place_in_basis, np.full(len(new), -1)))
+        return changed(self, told=told, place_in_basis=at)._knowing_last(new), places
 
     @abstractmethod
-    def _with_points(self, after: Self, X: Tensor) -> Self:
-        """Return what follows for a posterior that knows more points (q, d)."""
+    def _knowing_last(self, X: Tensor) -> Self:
+        """Return what follows for a posterior that knows points (q, d) since just now."""
 
     @abstractmethod
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
@@ -375,7 +378,7 @@ class Posterior(ABC):
 
     @abstractmethod
     def refitted(self) -> Self:
-        """Return the same, computed afresh from the points, what was told of each, and the kernel."""
+        """Return the same, computed afresh from what was told of each point."""
 
     @abstractmethod
     def without_forgotten(self) -> tuple[Self, Places]:

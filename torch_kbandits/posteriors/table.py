@@ -1,6 +1,5 @@
 """Points that follow a posterior: their coordinates, means and variances, brought up to date in one pass."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -8,7 +7,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import override
 
 from torch_kbandits.loops import table_loops
 from torch_kbandits.loops.compiled import in_parts
@@ -24,33 +22,33 @@ _BLOCK = 16
 Arrays = tuple[Array, Array, Array, Array]
 
 
-class Steps(ABC):
-    """How, for points of one place. What has no number for each of them is NumPy's, in double precision.
+class Steps:
+    """What is done to numbers of each point, on the CPU by NumPy and loops; on a device see ``posteriors.device``.
 
-    Values are (n,), means (k, n), features z (n, m), and moments are means, variances and what the dictionary spans.
+    What has no number for each of them is NumPy's, in double precision. Values are (n,), means (k, n), features (n, m)
+    in memory (n, M), and moments are means, variances and what the dictionary spans.
     """
 
-    @abstractmethod
     def kept(self, *arrays: Array) -> Sequence[Any]:
         """Return what the host knows of each point where the points are."""
+        return arrays
 
-    @abstractmethod
     def own(self, values: Tensor) -> Any:
         """Return what PyTorch computed where the points are as it is kept."""
+        return values.numpy()
 
-    @abstractmethod
     def empty(self, like: Any, rows: int, columns: int) -> Any:
         """Return memory, (rows, columns), of the kind of other."""
+        return np.empty((rows, columns), like.dtype)
 
-    @abstractmethod
-    def times(self, values: Tensor, matrix: Array) -> Any:
-        """Return values (n, m) that PyTorch computed where the points are times a matrix (m, r)."""
-
-    @abstractmethod
     def products(self, rows: Array, memory: Any) -> Any:
-        """Return the products (r, n) of rows (r, m) with the first m columns of features (n, M). Cost: O(n m r)."""
+        """Return the products (r, n) of rows (r, m) with the first m columns of memory. Cost: O(n m r)."""
+        out = np.zeros((len(rows), len(memory)), memory.dtype)
+        if rows.size:
+            rows = np.ascontiguousarray(rows, memory.dtype)
+            in_parts(table_loops.products, len(memory), _cost(rows, memory), rows, memory, out)
+        return out
 
-    @abstractmethod
     def followed(self, update: Arrays, values: Any, features: Any, memory: Any, moments: Any) -> Any:
         """Return moments after an update. Cost: one read of the features.
 
@@ -58,56 +56,9 @@ class Steps(ABC):
             update: what there is of it.
             values: of the kernel with the points of new coordinates, (c, n); None for none.
             features: before.
-            memory: of which columns m to m + c − 1 are written with the new coordinates, (n, M).
+            memory: of which columns m to m + c − 1 are written with the new coordinates.
             moments: before.
         """
-
-    @abstractmethod
-    def refitted(self, gaussian: Gaussian, void: Array, memory: Any, prior: Any, expected: Any) -> Sequence[Any]:
-        """Return moments computed afresh, given features (n, M), prior variances and means. Cost: O(n m²)."""
-
-    @abstractmethod
-    def bordered(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
-        """Return F (l, n) with one more row, (column − belowᵀF) / corner; see ``Pending``."""
-
-    @abstractmethod
-    def left(self, variance: Any, taken: Any) -> Any:
-        """Return what F (l, n) leaves of variances, at least 0."""
-
-
-class HostSteps(Steps):
-    """On the CPU, by NumPy and loops."""
-
-    @override
-    def kept(self, *arrays: Array) -> Sequence[Array]:
-        return arrays
-
-    @override
-    def own(self, values: Tensor) -> Array:
-        return values.numpy()
-
-    @override
-    def empty(self, like: Array, rows: int, columns: int) -> Array:
-        return np.empty((rows, columns), like.dtype)
-
-    @override
-    def times(self, values: Tensor, matrix: Array) -> Array:
-        memory, rows = values.numpy(), np.ascontiguousarray(matrix.T, values.numpy().dtype)
-        out = np.zeros((len(memory), len(rows)), memory.dtype)
-        if rows.size:
-            in_parts(table_loops.times, len(memory), _cost(rows, memory), rows, memory, out)
-        return out
-
-    @override
-    def products(self, rows: Array, memory: Array) -> Array:
-        out = np.zeros((len(rows), len(memory)), memory.dtype)
-        if rows.size:
-            rows = np.ascontiguousarray(rows, memory.dtype)
-            in_parts(table_loops.products, len(memory), _cost(rows, memory), rows, memory, out)
-        return out
-
-    @override
-    def followed(self, update: Arrays, values: Any, features: Array, memory: Array, moments: Any) -> Any:
         rows, last, corners, changes = update
         columns = np.empty((0, len(features))) if values is None else np.asarray(values, np.float64)
         mean, variance, spanned = moments
@@ -117,23 +68,21 @@ class HostSteps(Steps):
         in_parts(table_loops.follow, len(features), _cost(rows, features), *words)
         return after
 
-    @override
-    def refitted(
-        self, gaussian: Gaussian, void: Array, memory: Array, prior: Array, expected: Array
-    ) -> Sequence[Array]:
+    def refitted(self, gaussian: Gaussian, void: Array, memory: Any, prior: Any, expected: Any) -> Sequence[Any]:
+        """Return moments computed afresh, given prior variances and means. Cost: O(n m²)."""
         mean, variance, spanned = expected.copy(), np.empty_like(prior), np.empty_like(prior)
         # Of zᵀ cov z half of the products are the others once more.
-        rows = np.concatenate((2.0 * np.tril(gaussian.cov, -1) + np.diag(gaussian.cov.diagonal()), gaussian.mean, void))
+        rows = np.vstack((2.0 * np.tril(gaussian.cov, -1) + np.diag(gaussian.cov.diagonal()), gaussian.mean, *void))
         words = rows, memory, np.ascontiguousarray(prior), mean, variance, spanned
         in_parts(table_loops.refit, len(prior), _cost(rows, memory), *words)
         return mean, variance, spanned
 
-    @override
-    def bordered(self, taken: Array, below: Array, column: Array, corner: float) -> Array:
+    def bordered(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
+        """Return F (l, n) with one more row, (column − belowᵀF) / corner; see ``Pending``."""
         return np.vstack((taken, (column - below @ taken) / corner))
 
-    @override
-    def left(self, variance: Array, taken: Array) -> Array:
+    def left(self, variance: Any, taken: Any) -> Any:
+        """Return what F (l, n) leaves of variances, at least 0."""
         return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
 
 
@@ -143,20 +92,14 @@ def _cost(rows: Array, features: Array) -> int:
 
 
 #: One for all.
-HOST = HostSteps()
+HOST = Steps()
 
 
 class Features:
-    """Coordinates (n, m) of points. A value, whose successors share its memory.
+    """Coordinates of n points, (n, m), in memory (N, M) of NumPy or a device. A value, whose successors share it.
 
     There is room behind what was appended. The first to append writes there, and whoever appends to the same value
     later copies it, as with ``Rows``.
-
-    Args:
-        memory: (N, M), NumPy's or a tensor on a device.
-        rows: n.
-        columns: m.
-        steps: what is done where they are.
     """
 
     __slots__ = ("_taken", "columns", "memory", "rows", "steps")
@@ -191,11 +134,12 @@ class Features:
         """Return the products (r, n) of rows (r, m) with them. Cost: O(n m r)."""
         return self.steps.products(rows, self.memory[: self.rows])
 
-    def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
-        """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
+    def rewritten(self, white: Array, values: Iterable[tuple[int, Tensor]]) -> Self:
+        """Return other coordinates W v of the points, (n, m), given v (b, m) of blocks with the first row of each."""
+        columns = len(white)
         fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 8) // _BLOCK + 1))
-        for first, block in blocks:
-            fresh[first : first + len(block), :columns] = block
+        for first, block in values:
+            fresh[first : first + len(block), :columns] = self.steps.products(white, self.steps.own(block)).T
         return type(self)(fresh, self.rows, columns, self.steps)
 
     def with_columns(self, number: int = 1) -> Self:
@@ -295,24 +239,14 @@ class Table:
         return cls(features, prior, expected, expected, prior, 0.0 * prior)
 
     def followed(self, update: Update, values: Any) -> Self:
-        """Return the table after an update. Cost: one read of the features.
-
-        Args:
-            update: what changed.
-            values: of the kernel with the points of new coordinates, (c, n); None for none.
-        """
+        """Return the table after an update, given kernel values (c, n) of new coordinates; see ``Steps.followed``."""
         before, moments = self.features, (self.mean, self.variance, self.spanned)
         features = before if values is None else before.with_columns(len(values))
         words = update.arrays(before.columns), values, before.known, features.memory, moments
         return self._with(features, *before.steps.followed(*words))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
-        """Return the table with all moments computed afresh from the features. Cost: O(n m²).
-
-        Args:
-            gaussian: of the coordinates.
-            void: orthonormal directions that the dictionary does not span, (r, m).
-        """
+        """Return the table with moments computed afresh, given w and the ``void`` of a posterior. Cost: O(n m²)."""
         features = self.features
         words = features.memory[: features.rows], self.prior, self.expected
         return self._with(features, *features.steps.refitted(gaussian, void, *words))

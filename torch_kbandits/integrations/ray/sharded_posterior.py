@@ -92,8 +92,8 @@ class ShardedPosterior(GaussianSurrogate):
                 return Message(held, None, (), words[len(held) - 1 :], *rest)
             if held and held[0] in arms.versions:
                 return Message(held[:1], None, arms.changes[arms.versions.index(held[0]) :], words, *rest)
-            void = getattr(posterior, "void", np.empty((0, posterior.size)))
-            fresh = RemoteArms((0,)).rewritten(posterior.points, posterior.white).refitted(posterior.gaussian, void)
+            fresh = RemoteArms((0,)).rewritten(posterior.points, posterior.white)
+            fresh = fresh.refitted(posterior.gaussian, posterior.void)
             start = self.kernel, posterior.prior
             return Message((), start, fresh.changes if posterior.size else (), words, *rest)
 
