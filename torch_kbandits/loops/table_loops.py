@@ -8,6 +8,7 @@ import numpy as np
 from torch_kbandits.loops.compiled import compiled, compiled_within
 
 Array = np.ndarray
+Arrays = tuple[Array, ...]
 
 #: Points at a time, whose moments stay in the fastest memory.
 _BLOCK = 512
@@ -68,35 +69,21 @@ def products(first: int, stop: int, rows: Array, features: Array, out: Array) ->
 
 
 @compiled
-def follow(
-    first: int,
-    stop: int,
-    rows: Array,
-    columns: Array,
-    last: Array,
-    corners: Array,
-    changes: Array,
-    features: Array,
-    mean: Array,
-    variance: Array,
-    spanned: Array,
-) -> None:
+def follow(first: int, stop: int, rows: Array, update: Arrays, features: Array, moments: Arrays) -> None:
     """Bring means (k, n), variances (n,) and what is spanned of them (n,) up to date, in place, rows first … stop − 1.
 
     Args:
         first: row.
         stop: the row after the last.
         rows: of the c new columns and r changes, (c + r, m), of the dtype of the features.
-        columns: kernel values of the points of the new columns, (c, n).
-        last: what each row has for the new columns, (c + r, c).
-        corners: what the new columns are divided by, (c,).
-        changes: times the square of a product what is added to variances and to what is spanned, and times the product
-            what is added to means, (r, 2 + k).
+        update: kernel values of the points of the new columns, (c, n); what each row has for these, (c + r, c); what
+            they are divided by, (c,); and what is added to variances and to what is spanned, times the square of a
+            product, and to means, times the product, (r, 2 + k).
         features: (n, M), of which the first m columns are known, and the next c are written.
-        mean: (k, n).
-        variance: (n,).
-        spanned: (n,).
+        moments: all three.
     """
+    columns, last, corners, changes = update
+    mean, variance, spanned = moments
     number, size, joins = rows.shape[0], rows.shape[1], columns.shape[0]
     p, new, ends = np.zeros((number, _BLOCK)), np.empty((joins, _BLOCK)), extents(rows)
     for start in range(first, stop, _BLOCK):
@@ -129,9 +116,7 @@ def follow(
 
 
 @compiled
-def refit(
-    first: int, stop: int, rows: Array, features: Array, prior: Array, mean: Array, variance: Array, spanned: Array
-) -> None:
+def refit(first: int, stop: int, rows: Array, features: Array, prior: Array, moments: Arrays) -> None:
     """Compute variances (n,) and what is spanned of them (n,) afresh, and add to means (k, n), rows first … stop − 1.
 
     Args:
@@ -140,10 +125,9 @@ def refit(
         rows: a matrix with the quadratic form of cov, means of w, and ``void``, (m + k + r, m).
         features: (n, M), of which the first m columns count.
         prior: prior variances, (n,).
-        mean: prior means.
-        variance: only written.
-        spanned: only written.
+        moments: all three.
     """
+    mean, variance, spanned = moments
     number, size, k = rows.shape[0], rows.shape[1], mean.shape[0]
     p, ends = np.zeros((number, _FEW)), extents(rows)
     for start in range(first, stop, _FEW):

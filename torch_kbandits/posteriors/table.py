@@ -64,18 +64,18 @@ class Steps:
         mean, variance, spanned = moments
         after = mean.copy(), variance.copy(), spanned.copy()
         rows = np.ascontiguousarray(rows, features.dtype)
-        words = rows, columns, last, corners, changes, memory, *after
+        words = rows, (columns, last, corners, changes), memory, after
         in_parts(table_loops.follow, len(features), _cost(rows, features), *words)
         return after
 
     def refitted(self, gaussian: Gaussian, void: Array, memory: Any, prior: Any, expected: Any) -> Sequence[Any]:
         """Return moments computed afresh, given prior variances and means. Cost: O(n m²)."""
-        mean, variance, spanned = expected.copy(), np.empty_like(prior), np.empty_like(prior)
+        moments = expected.copy(), np.empty_like(prior), np.empty_like(prior)
         # Of zᵀ cov z half of the products are the others once more.
         rows = np.vstack((2.0 * np.tril(gaussian.cov, -1) + np.diag(gaussian.cov.diagonal()), gaussian.mean, *void))
-        words = rows, memory, np.ascontiguousarray(prior), mean, variance, spanned
+        words = rows, memory, np.ascontiguousarray(prior), moments
         in_parts(table_loops.refit, len(prior), _cost(rows, memory), *words)
-        return mean, variance, spanned
+        return moments
 
     def bordered(self, taken: Any, below: Array, column: Any, corner: float) -> Any:
         """Return F (l, n) with one more row, (column − belowᵀF) / corner; see ``Pending``."""
