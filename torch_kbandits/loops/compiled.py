@@ -31,7 +31,7 @@ _WORTHWHILE = 2**20
 
 
 def on_cpu_without_grad(*tensors: Tensor) -> bool:
-    """Say whether what concerns these tensors is to be computed by loops: on a CPU, without gradients."""
+    """Say whether loops are to compute what concerns these tensors: on a CPU, without gradients."""
     for tensor in tensors:  # noqa: SIM110 as a generator it takes twice as long, and each round asks often
         if not tensor.is_cpu or tensor.requires_grad:
             return False
@@ -60,19 +60,15 @@ def compiled(function: Callable[P, T]) -> Callable[P, T]:
     return cast(Callable[P, T], dispatcher)
 
 
-def compiled_within(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that becomes a part of the loops that call it, and is never called from Python."""
-    return register_jitable(**_OPTIONS)(function)
+#: Makes a function a part of the loops that call it; nobody else does.
+compiled_within = register_jitable(**_OPTIONS)
 
 
 def in_parts(loop: Callable[..., Any], number: int, cost: int, *arguments: Any) -> None:
-    """Call a loop with a first row, the one after the last, and arguments: on parts of all rows at once if that helps.
+    """Call a loop with a first row, the one after the last, and what it writes into: on parts of all rows at once.
 
-    Args:
-        loop: what it does to a row does not depend on the others, so that the result is the same for any parts.
-        number: of rows.
-        cost: numbers that it reads in all.
-        arguments: it writes into.
+    What it does to a row does not depend on the others, so the result is the same for any parts. There is one part
+    alone where ``cost``, how many numbers it reads in all, is low.
     """
     threads = torch.get_num_threads() if cost >= _WORTHWHILE else 1
     if threads == 1:

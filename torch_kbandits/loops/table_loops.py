@@ -72,15 +72,10 @@ def products(first: int, stop: int, rows: Array, features: Array, out: Array) ->
 def follow(first: int, stop: int, rows: Array, update: Arrays, features: Array, moments: Arrays) -> None:
     """Bring means (k, n), variances (n,) and what is spanned of them (n,) up to date, in place, rows first … stop − 1.
 
-    Args:
-        first: row.
-        stop: the row after the last.
-        rows: of the c new columns and r changes, (c + r, m), of the dtype of the features.
-        update: kernel values of the points of the new columns, (c, n); what each row has for these, (c + r, c); what
-            they are divided by, (c,); and what is added to variances and to what is spanned, times the square of a
-            product, and to means, times the product, (r, 2 + k).
-        features: (n, M), of which the first m columns are known, and the next c are written.
-        moments: all three.
+    Rows (c + r, m) are those of c new columns and r changes, in the dtype of the features (n, M), of which the first m
+    columns are known, and the next c are written. The update is kernel values of the points of the new columns, (c, n),
+    what each row has for these, (c + r, c), what they are divided by, (c,), and what is added to variances and to what
+    is spanned, times the square of a product, and to means, times the product, (r, 2 + k).
     """
     columns, last, corners, changes = update
     mean, variance, spanned = moments
@@ -119,13 +114,7 @@ def follow(first: int, stop: int, rows: Array, update: Arrays, features: Array, 
 def refit(first: int, stop: int, rows: Array, features: Array, prior: Array, moments: Arrays) -> None:
     """Compute variances (n,) and what is spanned of them (n,) afresh, and add to means (k, n), rows first … stop − 1.
 
-    Args:
-        first: row.
-        stop: the row after the last.
-        rows: a matrix with the quadratic form of cov, means of w, and ``void``, (m + k + r, m).
-        features: (n, M), of which the first m columns count.
-        prior: prior variances, (n,).
-        moments: all three.
+    Rows (m + k + r, m) are a matrix with the quadratic form of cov, means of w, and ``void``.
     """
     mean, variance, spanned = moments
     number, size, k = rows.shape[0], rows.shape[1], mean.shape[0]

@@ -24,22 +24,16 @@ Array = NDArray[Any]
 
 #: What of a prior variance is not told from what rounding leaves unexplained of a point that others span.
 _ROUNDING = 1e-13
-
 #: What of a prior variance rounding may take from it at most.
 _NEGATIVE = 1e-6
-
 #: Of λ so much may be left unexplained of a point that counts as spanned.
 _SHARE = 1e-10
-
 #: A bound of rounding in coordinates, many times what it is, from which on points are put into another order.
 _WORST = 1e-8
-
 #: That of kernel values.
 _EPS = 2.0**-50
-
 #: Rewards add to the precision 1 of a coordinate; what comes out below this has lost its digits.
 _LEAST = 0.999
-
 #: A point of the dictionary that has no coordinate, since the others span it.
 _SPANNED = -2
 
@@ -123,10 +117,7 @@ class DictionaryPosterior(Posterior):
     def at_dictionary(self, places: Places, *, settles: bool = True, refits: bool = True) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
 
-        Args:
-            places: (m,).
-            settles: whether the arms follow at once; else with what is ``learned`` next.
-            refits: whether the posterior is that of the rewards at once; where not, ``learned`` must come next.
+        Unless it settles the arms follow with what is ``learned`` next; unless it refits that must come next.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -144,23 +135,18 @@ class DictionaryPosterior(Posterior):
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
             return self._rebuilt(places, refits=refits)
+        after, moves = self, list[Move]()
         try:
-            after = self._changed(leaves, back, joining)
+            for i in leaves:
+                after = after._retired(int(i), moves)
+            for i in back:
+                after = after._activated(int(i), moves)
+            after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
+            for place in joining:
+                after = after._extended(int(place))
         except _RoundingError:
             return self._rebuilt(places, refits=refits)
         return after._settled() if settles else after._checked()
-
-    def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
-        """Return the posterior once some of the basis leave or come back, and known points join; arms are to follow."""
-        after, moves = self, list[Move]()
-        for i in leaves:
-            after = after._retired(int(i), moves)
-        for i in back:
-            after = after._activated(int(i), moves)
-        after = changed(after._follow(self, Update((), tuple(moves))), num_changes=self.num_changes + len(moves))
-        for place in joining:
-            after = after._extended(int(place))
-        return after
 
     def _follow(self, before: Self, update: Update) -> Self:
         """Return the posterior once the known points follow a change from an earlier one; arms are to."""
@@ -170,8 +156,7 @@ class DictionaryPosterior(Posterior):
         if not self.follows:
             return after
         values = self._between_known(update.columns[0].place)[None] if update.columns else None
-        known = before.known.followed(update, values)
-        return changed(after, known=known)
+        return changed(after, known=before.known.followed(update, values))
 
     def _between_known(self, place: int) -> Array:
         """Return the kernel values of the known points and one of them, (u,)."""
@@ -194,7 +179,7 @@ class DictionaryPosterior(Posterior):
             at[place] = _SPANNED
             return changed(self, place_in_basis=at)
         corner, at, unit = math.sqrt(rest), self.place_in_basis.copy(), np.zeros(m + 1)
-        if error / corner > _WORST and bool((np.abs(z) > 10.0 * np.abs(self._corners)).any()):
+        if error / corner > _WORST and bool((np.abs(z * self.white.diagonal()) > 10.0).any()):
             raise _RoundingError  # another order is needed
         at[place], unit[m] = m, 1.0
         column = Column(place, z, corner)
@@ -219,11 +204,6 @@ class DictionaryPosterior(Posterior):
         after = after._activated(m, moves, seen)
         return changed(after._follow(self, Update((column,), tuple(moves))), num_changes=self.num_changes + 2)
 
-    @property
-    def _corners(self) -> Array:
-        """What each point of the basis added when it joined, (m,)."""
-        return 1.0 / self.white.diagonal()
-
     def _retired(self, place: int, moves: list[Move]) -> Self:
         """Return the posterior once a point of the basis leaves the dictionary; its moves are added to a list."""
         n = self.white[:, place]
@@ -245,10 +225,7 @@ class DictionaryPosterior(Posterior):
     def _activated(self, place: int, moves: list[Move], seen: Any = None) -> Self:
         """Return the posterior once a point of the basis is in the dictionary; its moves are added to a list.
 
-        Args:
-            place: in the basis.
-            moves: so far.
-            seen: features of the known points, (u, m); None for those that are kept.
+        ``seen`` are the features of the known points, (u, m); None for those that are kept.
         """
         seen, told, noise = self.known.features.known if seen is None else seen, self.told, self.prior.noise
         share = self.void @ seen[self.basis[place]]
@@ -319,10 +296,7 @@ class DictionaryPosterior(Posterior):
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
     def _rebuilt(self, places: Places, *, refits: bool) -> Self:
-        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²).
-
-        Unless it refits only coordinates are, and the rest with what is learned next.
-        """
+        """Return the posterior at another dictionary, (m,); moments only if it refits. Cost: O((A + u) m²)."""
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
@@ -344,8 +318,6 @@ class DictionaryPosterior(Posterior):
         after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
         return after.refitted() if refits else after
 
-    # ---------------------------------------------------------------- what is not spanned
-
     @property
     @override
     def learns_residual(self) -> bool:
@@ -353,7 +325,7 @@ class DictionaryPosterior(Posterior):
             return False
         return bool(np.count_nonzero(self.active) + np.count_nonzero(self.place_in_basis == _SPANNED) >= self.full_at)
 
-    # ---------------------------------------------------------------- draws and played points
+    # ---------------------------------------------------------------- what confidence widths and draws read
 
     def draw_correction(self, prior_at: Callable[[Places], Array], generator: torch.Generator, order: Places) -> Array:
         """Return weights c (m,) so that a prior draw and cᵀz are a draw of f − mean; see ``Posterior``.
@@ -372,8 +344,6 @@ class DictionaryPosterior(Posterior):
         if self.follows:
             return self.known.mean
         return self.known.expected + self.gaussian.mean @ self.known.features.known.T
-
-    # ---------------------------------------------------------------- what confidence widths read
 
     def effective_dimension(self) -> float:
         """Return Σ_s τ̃(x_s) over what was told. Cost: O(m), and O(u m) for the projection error."""

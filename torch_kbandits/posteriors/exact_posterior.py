@@ -25,10 +25,8 @@ Array = NDArray[Any]
 #: A point told again has nearly no noise of what it had, as after it was all but forgotten, if its variance given the
 #: others falls below this share of what it was: then it leaves and joins, so that no digits are lost.
 _LEAST = 0.01
-
 #: Of what a point tells, given the others, at least this share is left as it ages; else all is computed afresh.
 _KEPT = 1e-6
-
 #: Observations of less weight than this tell nothing: its noise variance would overflow.
 _LEAST_COUNT = 1e-100
 
@@ -195,8 +193,6 @@ class ExactPosterior(Posterior):
         arms = None if arms is None else arms.rewritten(points, white).refitted(gaussian, self.void)
         words = {"basis": basis, "place_in_basis": at, "white": white, "num_changes": 0}
         return changed(self, gaussian=gaussian, arms=arms, **words)._checked()
-
-    # ---------------------------------------------------------------- what confidence widths and draws read
 
     def _fitted(self) -> tuple[NDArray[np.bool_], Array, Array]:
         """Return which known points count, α = (K + S)⁻¹ y of rewards y less prior means there, (k, n), and y − S α."""

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, magnitude, non_negative_variance
-from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
+from torch_kbandits.posteriors.posterior import Posterior
 from torch_kbandits.posteriors.residual import learned_residual, residual_share
 
 
@@ -66,13 +66,7 @@ class PredictionStrategy:
     # ---------------------------------------------------------------- from a posterior, or from observations
 
     @classmethod
-    def of(
-        cls,
-        posterior: ExactPosterior | DictionaryPosterior,
-        *,
-        column: int | None = None,
-        learns_residual: bool = False,
-    ) -> Self:
+    def of(cls, posterior: Posterior, *, column: int | None = None, learns_residual: bool = False) -> Self:
         """Return the arrays of a posterior, which they share, for one of the numbers told or, as a batch, for all."""
         if column is None and len(posterior.prior.means) == 1:
             column = 0
@@ -94,12 +88,10 @@ class PredictionStrategy:
 
     @classmethod
     def exact(cls, kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), with noise variances.
+        """Return the exact posterior of rewards less prior means (..., n) at X (..., n, d), of noise variances. O(n³).
 
         Raises:
             NotPositiveDefiniteError: if the kernel is no covariance.
-
-        Cost: O(n³).
         """
         kernel, X, targets, noise = in_double(kernel), X.double(), targets.double(), noise.double()
         factor = jittered_cholesky(gram(kernel, X) + torch.diag_embed(noise))
@@ -131,10 +123,7 @@ class PredictionStrategy:
         return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual), z
 
     def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
-        """Return the exact posterior with k more observations at points (..., k, d), as ``exact`` takes them.
-
-        Cost: O(k m² + k² m + k³) a batch member.
-        """
+        """Return the exact posterior with k more observations as ``exact`` takes them. Cost: O(k m² + k² m + k³)."""
         X, targets, noise = X.double(), targets.double(), noise.double()
         z = self.features(X)
         own, k = self.own(z), X.shape[-2]
@@ -218,8 +207,6 @@ class PredictionStrategy:
         """Return what the dictionary spans of prior variances, (..., N)."""
         return self.inside(z).square().sum(-2)
 
-    # ---------------------------------------------------------------- of the observations
-
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior mean, (...,): ‖w‖, or exactly √α(y − Sα)."""
         scale = magnitude(self.mean if self.targets is None else self.targets)
@@ -251,8 +238,6 @@ class PredictionStrategy:
     def is_finite(self) -> bool:
         """Say whether neither a kernel value nor a sum of rewards has made them NaN."""
         return bool(torch.isfinite(self.log_det).all() and torch.isfinite(self.mean).all())
-
-    # ---------------------------------------------------------------- inside
 
     def _roots(self, X: Tensor, z: Tensor) -> Tensor:
         """Return the root of the share of the residual variance that is left, (..., N)."""

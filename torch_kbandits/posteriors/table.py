@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.loops import table_loops
 from torch_kbandits.loops.compiled import in_parts
+from torch_kbandits.numerics.device import points_at_a_time
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.gaussian import Gaussian, Move
 
@@ -23,7 +25,7 @@ Arrays = tuple[Array, Array, Array, Array]
 
 
 class Steps:
-    """What is done to numbers of each point, on the CPU by NumPy and loops; on a device see ``posteriors.device``.
+    """What is done to numbers of each point, on the CPU by NumPy and loops; ``_DeviceSteps`` does it on a device.
 
     What has no number for each of them is NumPy's, in double precision. Values are (n,), means (k, n), features (n, m)
     in memory (n, M), and moments are means, variances and what the dictionary spans.
@@ -50,14 +52,9 @@ class Steps:
         return out
 
     def followed(self, update: Arrays, values: Any, features: Any, memory: Any, moments: Any) -> Any:
-        """Return moments after an update. Cost: one read of the features.
+        """Return moments after an update of features and moments before. Cost: one read of the features.
 
-        Args:
-            update: what there is of it.
-            values: of the kernel with the points of new coordinates, (c, n); None for none.
-            features: before.
-            memory: of which columns m to m + c − 1 are written with the new coordinates.
-            moments: before.
+        Given kernel values (c, n) of the points of new coordinates, columns m to m + c − 1 of memory are written.
         """
         rows, last, corners, changes = update
         columns = np.empty((0, len(features))) if values is None else np.asarray(values, np.float64)
@@ -86,6 +83,67 @@ class Steps:
         return np.maximum(variance - np.einsum("la,la->a", taken, taken), 0.0)
 
 
+class _DeviceSteps:
+    """What ``Steps`` does, by PyTorch: one copy from the host a step and no wait."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def kept(self, *arrays: Array) -> list[Tensor]:
+        sent = torch.from_numpy(np.concatenate([each.ravel() for each in arrays])).to(self.device, non_blocking=True)
+        parts = sent.split([each.size for each in arrays])
+        return [part.view(each.shape) for part, each in zip(parts, arrays, strict=True)]
+
+    def own(self, values: Tensor) -> Tensor:
+        return values
+
+    def empty(self, like: Tensor, rows: int, columns: int) -> Tensor:
+        return like.new_empty(rows, columns)
+
+    def products(self, rows: Array, memory: Tensor) -> Tensor:
+        return self.kept(rows)[0].to(memory.dtype) @ memory[:, : rows.shape[1]].mT
+
+    def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
+        rows, last, corners, changes = update
+        (n, m), (mean, variance, spanned), joins = features.shape, moments, len(corners)
+        whitened = np.linalg.inv(np.tril(last[:joins], -1) + np.diag(corners))
+        has_spans = changes[:, 1].any()
+        rows, last, whitened, changes = self.kept(rows, last[joins:], whitened, changes)
+        products = (rows.to(features.dtype) @ features.mT).double()
+        if joins:
+            new = whitened @ (values - products[:joins])
+            products = torch.addmm(products[joins:], last, new)
+            memory[:n, m : m + joins] = new.mT
+        squares = products.square().mT
+        spanned = torch.addmv(spanned, squares, changes[:, 1]) if has_spans else spanned
+        return torch.addmm(mean, changes[:, 2:].mT, products), torch.addmv(variance, squares, changes[:, 0]), spanned
+
+    def refitted(
+        self, gaussian: Gaussian, void: Array, memory: Tensor, prior: Tensor, expected: Tensor
+    ) -> Sequence[Tensor]:
+        weights, cov, directions = self.kept(gaussian.mean, gaussian.cov, void)
+        features = memory[:, : len(cov)]
+        size, parts = points_at_a_time(self.device, 1, len(cov)), []
+        for block, before, own in zip(*(features.split(size), prior.split(size), expected.split(size, 1)), strict=True):
+            F = block.double()
+            spanned = F.square().sum(1)
+            spanned = spanned - (F @ directions.mT).square().sum(1) if len(void) else spanned
+            variance = before + (torch.addmm(F, F, cov, beta=-1.0) * F).sum(1)
+            parts.append((torch.addmm(own, weights, F.mT), variance, spanned))
+        return [each[0] if len(parts) == 1 else torch.cat(each, -1) for each in zip(*parts, strict=True)]
+
+    def bordered(self, taken: Tensor, below: Array, column: Tensor, corner: float) -> Tensor:
+        return torch.vstack((taken, (column - self.kept(below)[0] @ taken) / corner))
+
+    def left(self, variance: Tensor, taken: Tensor) -> Tensor:
+        return (variance - taken.square().sum(0)).clamp_min(0.0)
+
+
+def steps_on(device: torch.device) -> Steps:
+    """Return what is done to numbers of points on a device."""
+    return HOST if device.type == "cpu" else cast(Steps, _DeviceSteps(device))
+
+
 def _cost(rows: Array, features: Array) -> int:
     """Return about how many numbers a loop reads for products of rows (r, m) with features, four rows at a time."""
     return len(features) * (rows.shape[1] + 16) * (1 + len(rows) // 4)
@@ -104,9 +162,12 @@ class Features:
 
     __slots__ = ("_taken", "columns", "memory", "rows", "steps")
 
-    def __init__(self, memory: Any, rows: int, columns: int, steps: Steps = HOST) -> None:
+    def __init__(
+        self, memory: Any, rows: int, columns: int, steps: Steps = HOST, taken: list[int] | None = None
+    ) -> None:
         self.memory, self.rows, self.columns, self.steps = memory, rows, columns, steps
-        self._taken = [rows, columns]
+        self._taken = [0, 0] if taken is None else taken
+        self._taken[:] = rows, columns
 
     @classmethod
     def none(cls, rows: int, like: Tensor, steps: Steps = HOST) -> Self:
@@ -148,7 +209,7 @@ class Features:
         memory, taken = self.memory, self._taken
         if taken != [n, m] or after > memory.shape[1]:
             memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 8 + number) // _BLOCK + 1)), [n, m]
-        return self._after(memory, taken, n, after)
+        return type(self)(memory, n, after, self.steps, taken)
 
     def with_rows(self, new: np.ndarray) -> Self:
         """Return them with the coordinates of more points, (q, m)."""
@@ -157,13 +218,7 @@ class Features:
         if taken != [n, m] or number > memory.shape[0]:
             memory, taken = self._copied(2 * number, memory.shape[1]), [n, m]
         memory[n:number, :m] = new
-        return self._after(memory, taken, number, m)
-
-    def _after(self, memory: Any, taken: list[int], rows: int, columns: int) -> Self:
-        taken[:] = rows, columns
-        after = object.__new__(type(self))
-        after.memory, after.rows, after.columns, after._taken, after.steps = memory, rows, columns, taken, self.steps
-        return after
+        return type(self)(memory, number, m, self.steps, taken)
 
     def _copied(self, rows: int, columns: int) -> Any:
         """Return memory of this size with the coordinates."""
@@ -173,13 +228,7 @@ class Features:
 
 
 class Column(NamedTuple):
-    """One more coordinate: (k(x, ·) − rowᵀz) / corner.
-
-    Attributes:
-        place: of its point x among those that are known.
-        row: (m,).
-        corner: above 0.
-    """
+    """One more coordinate, (k(x, ·) − rowᵀz) / corner, of the point x at a place among those that are known."""
 
     place: int
     row: Array
