@@ -121,10 +121,8 @@ class Category:
             if value in column_of:
                 block[row, column_of[value]] = 1.0
             elif not self.other:
-                name = checks.nearest_name(value, self.levels, cutoff=0.0)
-                nearest = next(level for level in self.levels if str(level) == name)
-                hint = f" The nearest is {nearest!r}; add the value to levels, or set other=True."
-                raise _refusal(self.name, row, f"one of its {len(self.levels)} levels", value, hint)
+                hint = " Add the value to levels, or set other=True."
+                raise _refusal(self.name, row, f"one of its levels {checks.shown(list(self.levels))}", value, hint)
         return block
 
     def decode(self, block: Tensor) -> list[Level | None]:
@@ -178,7 +176,7 @@ class ColumnSpec:
         """Return the encoded columns of one column, to be the ``active_dims`` of a kernel."""
         known = [column.name for column in self.columns]
         if name not in known:
-            raise InputError(f"name must be one of the columns {known}, got {name!r}.{_did_you_mean(name, known)}")
+            raise InputError(f"name must be one of the columns {known}, got {name!r}.")
         place = known.index(name)
         return range(self.groups.index(place), self.groups.index(place) + self.groups.count(place))
 
@@ -237,13 +235,8 @@ def _records(rows: Any, names: list[str]) -> list[Mapping[str, Any]]:
 def _check_labels(where: str, labels: list[Any], names: list[str]) -> None:
     for name in names:
         if (times := labels.count(name)) != 1:
-            got = f"it {times} times." if times else f"columns {labels}.{_did_you_mean(name, labels)}"
-            raise InputError(f"{where} must have column {name!r} once, got {got}")
-
-
-def _did_you_mean(name: object, known: list[Any]) -> str:
-    near = checks.nearest_name(name, known)
-    return "" if near is None else f" Did you mean {near!r}?"
+            got = f"it {times} times" if times else f"columns {labels}"
+            raise InputError(f"{where} must have column {name!r} once, got {got}.")
 
 
 def _refusal(column: str, row: int, expected: str, value: Any, hint: str = "") -> InputError:

@@ -88,7 +88,13 @@ def checked_history(
     X = checks.points("history.X", X, dimension=example.shape[-1], like=example)
     missing = history.Y.isnan()
     Y = rewards(history.Y.masked_fill(missing, 0.0), X).masked_fill_(missing.to(X.device), math.nan)
-    stages, outcomes, failed = _checked_stages(history.stages, X, num_stages), history.outcomes, history.failed
+    outcomes, failed = history.outcomes, history.failed
+    stages = None if num_stages == 0 else history.rounds.new_zeros(len(X), device="cpu")  # none are known
+    if stages is not None and history.stages is not None:
+        stages = history.stages.clone()
+        if stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
+            got = stages.tolist()[:10]
+            raise InputError(f"history.stages must be whole numbers from 0 to {num_stages}, got {got}.")
     if (0 if outcomes is None else outcomes.shape[-1]) != num_outcomes:
         got = "none" if outcomes is None else checks.describe(outcomes)
         raise InputError(f"The history must have {num_outcomes} outcome(s) of each play, got {got}.")
@@ -129,20 +135,6 @@ def _check_columns(history: Any) -> None:
         raise InputError("The times at which a history was told must not decrease, and be one for each round.")
     if history.times is not None and bool((history.times > history.told_at).any()):
         raise InputError("The points of a history must have been played before or when their rewards were told.")
-
-
-def _checked_stages(stages: Tensor | None, X: Tensor, num_stages: int) -> Tensor | None:
-    """Return the stages of points (n, d): 0 where none are known, None where a bandit has no stages."""
-    if num_stages == 0:
-        return None
-    if stages is None:
-        return torch.zeros(len(X), dtype=torch.long)
-    if stages.shape != X.shape[:1] or stages.dtype != torch.long or bool(((stages < 0) | (stages > num_stages)).any()):
-        got = f"{checks.describe(stages)}: {stages.tolist()[:10]}"
-        raise InputError(
-            f"stages must be a whole number from 0 to {num_stages} for each of {len(X)} point(s), got {got}."
-        )
-    return stages.clone()
 
 
 def rewards(y: Any, X: Tensor) -> Tensor:

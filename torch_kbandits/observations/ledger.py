@@ -130,11 +130,6 @@ class Ledger:
         return self.num_observations - sum(len(held.X) for held in self.held) if self.held else self.num_observations
 
     @property
-    def restarted(self) -> Self:
-        """This ledger with all that was told so far forgotten."""
-        return replace(self, held=(), num_forgotten=self.num_observations)
-
-    @property
     def in_one_part(self) -> Self:
         """This ledger with all that was told in one part."""
         return self if len(self.told) == 1 else replace(self, told=(joined(self.told),))
