@@ -16,6 +16,7 @@ from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 
 Level = str | int | float | bool
+_LEVEL = "a string, a boolean or a finite number"
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Category:
     def __post_init__(self) -> None:
         _check(self.name, "other", self.other)
         levels = tuple(map(checks.scalar, _entries(f"levels of column {self.name!r}", self.levels)))
-        if wrong := [level for level in levels if not _may_be_level(level)]:
-            kinds = "strings, booleans or finite numbers"
-            raise InputError(f"levels of column {self.name!r} must be {kinds}, got {checks.describe(wrong[0])}.")
+        for level in levels:
+            if not _may_be_level(level):
+                raise InputError(f"a level of column {self.name!r} must be {_LEVEL}, got {checks.describe(level)}.")
         if again := _repeated(levels) or _repeated(map(str, levels)):
             raise InputError(f"levels of column {self.name!r} must differ, also as text; these repeat: {again}.")
         object.__setattr__(self, "levels", levels)
@@ -117,7 +118,7 @@ class Category:
         block = torch.zeros(len(values), len(self.levels), dtype=torch.float64)
         for row, value in enumerate(map(checks.scalar, values)):
             if not _may_be_level(value):
-                raise _refusal(self.name, row, "a string, a boolean or a finite number", value)
+                raise _refusal(self.name, row, _LEVEL, value)
             if value in column_of:
                 block[row, column_of[value]] = 1.0
             elif not self.other:

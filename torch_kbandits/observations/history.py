@@ -139,16 +139,11 @@ def _check_columns(history: Any) -> None:
 
 def rewards(y: Any, X: Tensor) -> Tensor:
     """Return rewards (q,) of the points X (q, d), converted to their kind; y is (q,), (q, 1), or () if q = 1."""
-    given = checks.real_numbers("y", y)
-    if isinstance(given, Tensor) and given.dtype == X.dtype:
-        Y = checks.finite("y", given.detach().cpu()).clone()
-    else:
-        values = (given.cpu() if isinstance(given, Tensor) else torch.from_numpy(given)).double()
-        Y = checks.finite("y", values).to(X.dtype)
-        if Y is not values and not checks.all_finite(Y):
-            largest = torch.finfo(X.dtype).max
-            got = float(values[~torch.isfinite(Y)][0])
-            raise InputError(f"y must be within ±{largest:.3g}, the range of the points' {X.dtype}; got {got!r}.")
+    values = checks.finite("y", torch.as_tensor(checks.real_numbers("y", y)).cpu())
+    Y = values.to(X.dtype, copy=True)
+    if Y.dtype != values.dtype and not checks.all_finite(Y):
+        largest, got = torch.finfo(X.dtype).max, float(values[~torch.isfinite(Y)][0])
+        raise InputError(f"y must be within ±{largest:.3g}, the range of the points' {X.dtype}; got {got!r}.")
     return _one_for_each("y", Y, len(X))
 
 
