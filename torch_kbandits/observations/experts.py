@@ -30,10 +30,6 @@ class Answers(NamedTuple):
         """Return no answers, about points of the kind of the example (1, d)."""
         return cls(example[:0], example.new_zeros(0), example.new_zeros(0, dtype=torch.float64))
 
-    def copied(self) -> "Answers":
-        """Return a copy that shares no memory."""
-        return Answers(*(part.clone() for part in self))
-
 
 class GuardedExpert:
     """An expert whose mistakes cost a round its answers and nothing else, and one ``ExpertWarning`` for each kind.
