@@ -260,11 +260,8 @@ class MarginalPosterior:
         return highest > -math.inf
 
     def _within_reach(self) -> dict[str, tuple[Any, Any]]:
-        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
-
-        What has no least value is a raw parameter, of which a length scale is about e to the power of it where small.
-        """
-        reached = {}
+        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding."""
+        reached = {}  # what has no least value is raw: a length scale is about e to the power of it where small
         for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
