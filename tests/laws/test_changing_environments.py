@@ -339,7 +339,7 @@ def test_bad_functions_and_examples_are_named():
     for changes, message in (
         ({"labels": torch.zeros(2).long()}, "one for each of 3 contexts"),
         ({"labels": torch.zeros(3)}, "labels must be one or more whole numbers"),
-        ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
+        ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 2"),
         ({"num_labels": 1}, "num_labels must be a whole number of at least 2"),
     ):
         with pytest.raises(InputError, match=message):

@@ -8,7 +8,7 @@ from torch_kbandits import environments
 from torch_kbandits.environments.base import AnyEnvironment
 from torch_kbandits.environments.options import check_options, parameters, pick
 
-#: What makes each, in ``torch_kbandits.environments``, which is imported when it is asked for.
+#: What makes each, in ``torch_kbandits.environments``.
 _ENVIRONMENTS = {
     "abrupt": "AbruptSwitches",
     "bump": "bump",
@@ -34,13 +34,10 @@ def names() -> list[str]:
 
 
 def build(name: str | Callable[..., AnyEnvironment], *, seed: int, **options: Any) -> AnyEnvironment:
-    """Make a problem by its name.
+    """Make a problem by its name, one of ``names()``, or by a class or a function that makes one.
 
-    Args:
-        name: one of ``names()``, or a class or a function that makes one.
-        seed: addresses the function, the arms and the noise; of contextual problems the contexts and the noise. What
-            was measured or printed is the same for every seed.
-        options: as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
+    The seed addresses the function, the arms and the noise; of contextual problems the contexts and the noise. Options
+    are as ``describe(name)`` lists them; ``InputError`` says what does not fit, and the nearest name.
     """
     maker = _maker(name)
     shown = name if isinstance(name, str) else name.__name__
