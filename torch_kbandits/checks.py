@@ -25,7 +25,7 @@ LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
-_REACH = {torch.float64: 1e50, torch.float32: 1e12}
+REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
 _MOST_EXPANDED = 2**27
 
@@ -208,7 +208,7 @@ def batch_shape(value: Any) -> torch.Size:
 
 def precision(name: str, value: Any) -> torch.dtype:
     """Return ``value`` if it is the dtype of double or single precision."""
-    if not isinstance(value, torch.dtype) or value not in _REACH:
+    if not isinstance(value, torch.dtype) or value not in REACH:
         raise InputError(f"{name} must be torch.float64 or torch.float32, got {shown(value)}.")
     return value
 
@@ -288,7 +288,7 @@ def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor
         numbers = torch.tensor(real_numbers(name, value))
         return numbers if like is None else numbers.to(like)
     in_memory(name, value)
-    if value.dtype not in _REACH:
+    if value.dtype not in REACH:
         hint = "a floating dtype, float64 or float32"
         raise InputError(f"{name} must have {hint}, got {value.dtype}; convert it with {name}.double().")
     return value
@@ -328,16 +328,11 @@ def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
 def within_reach(name: str, value: Tensor) -> Tensor:
     """Return coordinates of points if they are finite, and not so large that a posterior would not be."""
     largest = value.detach().abs().amax().item() if value.numel() else 0.0
-    if not largest <= (reach := _REACH[value.dtype]):
+    if not largest <= (reach := REACH[value.dtype]):
         finite(name, value)
         hint = "kernels square inputs, which overflow. Give it in another unit."
         raise InputError(f"{name} must be within ±{reach:g}, got {largest:g}: {hint}")
     return value
-
-
-def reaches(largest: float, dtype: torch.dtype) -> bool:
-    """Say whether coordinates of a dtype, the largest without its sign being this or NaN, are within reach."""
-    return largest <= _REACH[dtype]
 
 
 def finite(name: str, value: Tensor) -> Tensor:

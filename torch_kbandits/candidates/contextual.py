@@ -140,7 +140,7 @@ class ContextualActions(Candidates):
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
-        if not checks.reaches(np.abs(joint.numpy()).max(), joint.dtype):
+        if not np.abs(joint.numpy()).max() <= checks.REACH[joint.dtype]:  # or NaN
             checks.within_reach("context", contexts)
             checks.within_reach(name, actions)
         return joint
