@@ -16,10 +16,8 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 
-#: Signs of a value that a message shows.
-_LONGEST_SHOWN = 200
-#: Bits of a whole number: so many a float holds.
-LARGEST_BITS = 1023
+#: Signs of a value that a message shows; bits of a whole number that a float holds.
+_LONGEST_SHOWN, LARGEST_BITS = 200, 1023
 #: Whole numbers up to this are the same in double precision.
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
@@ -136,9 +134,7 @@ non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= va
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-scale = _real(
-    "be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150
-)
+scale = _real("be a finite number above 0 and at most 1e150, or in another unit", lambda value: 0.0 < value <= 1e150)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -269,10 +265,8 @@ def _plain(name: str, value: Any) -> Any:
 def in_memory(name: str, value: Tensor) -> None:
     """Refuse tensors without dense numbers of their own: sparse, nested, meta, quantized and expanded ones."""
     if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
-        raise InputError(
-            f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: convert a sparse one with "
-            f"{name}.to_dense(), and give rows of equal length."
-        )
+        hint = f"convert a sparse one with {name}.to_dense(), and give rows of equal length"
+        raise InputError(f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: {hint}.")
     if value.numel() > _MOST_EXPANDED and 0 in value.stride():
         raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
 
@@ -299,10 +293,8 @@ def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | 
     value = floating_tensor(name, value, like)
     shape = value.shape
     if len(shape) < 2:
-        raise InputError(
-            f"{name} must have a row for each point and a column for each input, shape (n, d); "
-            f"got {describe(value)}. A single point is {name}.reshape(1, -1)."
-        )
+        hint = f"got {describe(value)}. A single point is {name}.reshape(1, -1)"
+        raise InputError(f"{name} must have a row for each point and a column for each input, shape (n, d); {hint}.")
     if shape[-1] == 0:
         raise InputError(f"{name} must have at least one column, got {describe(value)}.")
     if dimension is not None and shape[-1] != dimension:
@@ -318,10 +310,8 @@ def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor 
 def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
     """Return ``value`` if it has the dtype and the device of ``like``."""
     if value.dtype != like.dtype or value.device != like.device:
-        raise InputError(
-            f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, "
-            f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})."
-        )
+        got = f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})"
+        raise InputError(f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, {got}.")
     return value
 
 
@@ -356,10 +346,8 @@ def precise_times(times: Tensor) -> None:
     """Refuse times in single precision that are so large that it leaves out whole numbers, such as dates."""
     if times.dtype == torch.float32 and times.numel() and float(largest := times.detach().abs().max()) >= 2**24:
         step = float(largest.nextafter(largest.new_tensor(torch.inf)) - largest)
-        raise InputError(
-            f"Times up to {float(largest):.10g} are {step:g} apart in single precision: give points that know the time "
-            "in double precision, X.double(), or count time from a later origin."
-        )
+        advice = "give points that know the time in double precision, or count time from a later origin"
+        raise InputError(f"Times up to {float(largest):.10g} are {step:g} apart in single precision: {advice}.")
 
 
 def bounds(value: Any) -> Tensor:
@@ -369,8 +357,6 @@ def bounds(value: Any) -> Tensor:
         raise InputError(f"bounds must have shape (2, d): lower bounds, then upper bounds; got {describe(value)}.")
     within_reach("bounds", value)
     if upside_down := (value[0] >= value[1]).nonzero().flatten().tolist():
-        raise InputError(
-            f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: "
-            f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}."
-        )
+        got = f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}"
+        raise InputError(f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: {got}.")
     return value
