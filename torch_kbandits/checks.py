@@ -299,7 +299,8 @@ def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | 
         raise InputError(f"{name} must have at least one column, got {describe(value)}.")
     if dimension is not None and shape[-1] != dimension:
         raise InputError(f"{name} must have d = {dimension} columns, got {describe(value)}.")
-    return value if like is None else same_kind(name, value, like)
+    is_alike = like is None or (value.dtype == like.dtype and value.device == like.device)
+    return value if is_alike else same_kind(name, value, like)  # pyright: ignore[reportArgumentType]
 
 
 def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
