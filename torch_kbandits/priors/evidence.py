@@ -2,9 +2,10 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -81,39 +82,38 @@ def fit_evidence(
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)
-    start = _Start(kernel, regularization, 1.0 if learn_mean else 0.0, seed, exact_up_to)
+    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
+    climb = partial(_climbed, kernel, regularization, seed, words)
     # Whatever the caller's grad mode, and without the words of single attempts.
     with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
         for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
         by_prediction = learn and not kept.needs_time_column
-        fit = _predicting(start, data, kept) if by_prediction else start.climbed(data, kept, learn)
+        fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn)
     return fit if memory is not None else replace(fit, memory=None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Where fits start, and what they have in common; see ``fit_evidence`` and ``MarginalPosterior``."""
-
-    kernel: Kernel
-    regularization: float | None
-    mean_variance: float
-    seed: int
-    exact_up_to: int
-
-    def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
-        """Return the best of some climbs; of many points one more, of the bound."""
-        kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
-        words: Any = {"regularization": self.regularization, "memory": memory, "mean_variance": self.mean_variance}
-        posterior = MarginalPosterior(data, kernel, learn=learn, most=self.exact_up_to, **words)
-        settled = posterior.maximize(self.seed, climbs)
-        if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
-            many = MarginalPosterior(data, deepcopy(kernel), most=COVERED, **words)
-            if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
-                posterior = many
-        if settled and learn and on_time:
-            memory = memory.with_horizon(posterior.horizon)
-        return _described(posterior, memory, settled)
+def _climbed(
+    kernel: Kernel,
+    regularization: float | None,
+    seed: int,
+    words: Any,
+    data: TrainingData,
+    memory: Memory,
+    learn: bool = False,
+    climbs: int = CLIMBS,
+) -> Fit:
+    """Return the best of some climbs; of many points one more, of the bound."""
+    kernel, on_time = deepcopy(kernel).to(data.X), memory.needs_time_column
+    posterior = MarginalPosterior(data, kernel, regularization, memory, learn=learn, **words)
+    settled = posterior.maximize(seed, climbs)
+    if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
+        many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
+        if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1):
+            posterior = many
+    if settled and learn and on_time:
+        memory = memory.with_horizon(posterior.horizon)
+    return _described(posterior, memory, settled)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -133,25 +133,24 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 # ---------------------------------------------------------------- by prediction
 
 
-def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
+def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _candidates(start, X, Y, times):
+    for fit in _candidates(climb, X, Y, times):
         if not fit.settled:
             continue
         scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted)
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
-        return start.climbed(data, memory)
+        return climb(data, memory)
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    words: Any = {"most": start.exact_up_to, "mean_variance": start.mean_variance}
     posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
@@ -164,14 +163,14 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
+def _candidates(climb: Callable[..., Fit], X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield climb(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, Stationary(), learn=True, climbs=1)
+    yield climb(timed, Stationary(), learn=True, climbs=1)
 
 
 @torch.no_grad()
