@@ -29,11 +29,9 @@ _UNEXPLAINED = 0.02
 #: Rewards that memories are to predict, how many of the latest they may remember, and points of their dictionary.
 _PREDICTED, _REMEMBERED, _DICTIONARY = 100, 400, 128
 
-#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many.
-_FEWEST = 16
-
-#: The shortest horizon, in rewards.
-_SHORTEST = 4.0
+#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many; and the
+#: shortest horizon, in rewards.
+_FEWEST, _SHORTEST = 16, 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +71,10 @@ def fit_evidence(
 
     The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
     that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
-    rewards are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted
-    to the latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
+    rewards are predicted best from those before them, with the kernel and λ that predict best, of those fitted to the
+    latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
-    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
-    learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
-    numbers O(100 u m²), m at most 128.
+    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound.
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)

@@ -33,8 +33,7 @@ class Prior:
         kernel: the prior covariance of the function, any GPyTorch kernel, in reward units squared; a copy is kept.
         regularization: λ > 0, the variance of the noise, in reward units squared.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
-            points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
-            given the times (n,), as a bandit counts them, too.
+            points (n, d), with contexts of (context, action), that returns (n,); see ``PriorMean``.
         floor: in reward units: a reward below counts as if it were this one, so that penalties do not outweigh all
             else; see ``floor_below``. Minus infinity where all count as they are.
     """
