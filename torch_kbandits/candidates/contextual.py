@@ -23,8 +23,7 @@ from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 class ContextualActions(Candidates):
     """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
 
-    The actions are a finite set that stays, a finite set that each ``ask`` brings, or a box. Give one of ``actions``,
-    ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
+    Give one of ``actions``, ``bounds`` and, for sets that each ``ask`` brings, ``action_dim`` (or ``action_columns``).
 
     Args:
         actions: the set that stays, (A, a), A >= 1, as a tensor, a list, an array or a data frame; rows that
