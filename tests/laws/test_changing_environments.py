@@ -330,16 +330,11 @@ def test_bad_functions_and_examples_are_named():
     for changes, message in (
         ({"labels": torch.zeros(2).long()}, "one for each of 3 contexts"),
         ({"labels": torch.zeros(3)}, "labels must be one or more whole numbers"),
-        ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 2"),
-        ({"num_labels": 1}, "num_labels must be a whole number of at least 2"),
+        ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
     ):
         with pytest.raises(InputError, match=message):
             environments.Classification(**words | {"labels": labels} | changes)
     words = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1, "seed": 0}
-    for changes, message in (
-        ({"function": 3}, "function must be callable"),
-        ({"context_dim": 0}, "context_dim must be a whole number"),
-        ({"actions": torch.rand(0, 1)}, "A >= 1"),
-    ):
+    for changes, message in (({"actions": torch.rand(0, 1)}, "A >= 1"),):
         with pytest.raises(InputError, match=message):
             environments.ContextualFunction(**words | changes)

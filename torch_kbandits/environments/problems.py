@@ -211,8 +211,9 @@ class Classification(ContextualEnvironment):
         number = checks.size("num_labels", num_labels, least=2)
         if len(self.labels) != len(contexts):
             raise InputError(f"labels must be one for each of {len(contexts)} contexts, (n,), got {len(self.labels)}.")
-        if wrong := true_rows((self.labels < 0) | (self.labels >= number)):
-            raise InputError(f"labels must be in 0, …, {number - 1}, got {int(self.labels[wrong[0]])}.")
+        least, largest = int(self.labels.min()), int(self.labels.max())
+        if least < 0 or largest >= number:
+            raise InputError(f"labels must be in 0, …, {number - 1}, got {least} to {largest}.")
         self.context_dim = contexts.shape[1]
         self.actions = torch.eye(number, dtype=contexts.dtype, device=contexts.device)
         self._epoch: tuple[int, list[int]] = (-1, [])
