@@ -4,11 +4,11 @@ A state is configuration, history, what is pending, dictionaries and priors that
 says what it is, the content as a line of JSON, and the numbers of its tensors.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -249,7 +249,7 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
         "regularization": prior.regularization,
         "mean": prior.mean if config.learning.mean is None else 0.0,
         "floor": prior.floor,
-        "memory": dataclasses.asdict(memory) if dataclasses.is_dataclass(memory) else {},
+        "memory": describe(memory) if config.learning.learn_memory else None,
     }
     return part | {"prior": fitted | known.last_fit._asdict()}
 
@@ -310,8 +310,8 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
     known = _known(config, state, ledger, clock, history.next_round)
     if isinstance(known.told, EnsembleSurrogate):
         learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
-        known = dataclasses.replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
-    return dataclasses.replace(
+        known = replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
+    return replace(
         known,
         outcomes=tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"])),
         failures=failures_in(config, ledger, known.spec, clock.now, _dictionary(state.get("failures", {}))),
@@ -361,17 +361,8 @@ def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec,
     kernel = deepcopy(config.start.kernel)
     kernel.load_state_dict({name: value.double() for name, value in saved["kernel"].items()})
     prior = Prior(kernel, saved["regularization"], saved["mean"] if given is None else given, saved["floor"])
-    last = LastFit(*(saved[name] for name in LastFit._fields))
-    return config.spec_of(prior, _with_numbers(config.memory, saved["memory"])), last
-
-
-def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
-    """Return a value, a dataclass or None, with the saved numbers in the place of its own, also in its parts."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    parts = {name: getattr(value, name) for name in saved}
-    inner = {name: _with_numbers(parts[name], given) for name, given in saved.items() if isinstance(given, Mapping)}
-    return dataclasses.replace(value, **{**saved, **inner})
+    memory = config.memory if saved["memory"] is None else rebuild("memory", saved["memory"])
+    return config.spec_of(prior, memory), LastFit(saved["number"], saved["counted"])
 
 
 def _dictionary(part: Mapping[str, Any]) -> Selection | None:
