@@ -24,8 +24,8 @@ __all__ += ["RestartTrigger"]
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
-#: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Surrogate]
+#: Computes the posterior of a history under a memory at a time.
+PosteriorOf = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
@@ -152,10 +152,10 @@ class MemoryChoice(ABC):
         checks.keep(self, memories=_memories, block_size=checks.positive_integer)
 
     @abstractmethod
-    def summaries(self, history: History, known: tuple[Any, ...], believe: Believe) -> tuple[Any, ...]:
+    def summaries(self, history: History, known: tuple[Any, ...], posterior_of: PosteriorOf) -> tuple[Any, ...]:
         """Return the summaries of the complete blocks of a history that matter to the next choice, in order.
 
-        Known is what this returned for an earlier part of it; ``believe`` computes the posterior of a part.
+        Known is what this returned for an earlier part of it; ``posterior_of`` computes the posterior of a part.
         """
 
     @abstractmethod
@@ -192,7 +192,7 @@ class BanditOverBandit(MemoryChoice):
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
-    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
+    def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
         """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
@@ -260,12 +260,12 @@ class DynamicModelSelection(MemoryChoice):
         return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
     def summaries(
-        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], believe: Believe
+        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], posterior_of: PosteriorOf
     ) -> tuple[tuple[int, Sequence[float]], ...]:
         """Return the number of each of the latest complete blocks, and its log densities under each memory, in nats."""
         number, before = history.next_round // self.block_size, dict(known)
         blocks = range(max(0, number - self.num_blocks), number)
-        return tuple((block, before.get(block) or self._scores(block, history, believe)) for block in blocks)
+        return tuple((block, before.get(block) or self._scores(block, history, posterior_of)) for block in blocks)
 
     def choice(self, summaries: tuple[tuple[int, Sequence[float]], ...], seed: int) -> Choice:
         """Return the memory of the next block. Nothing is drawn."""
@@ -279,7 +279,7 @@ class DynamicModelSelection(MemoryChoice):
         shares = [math.exp(total - max(totals)) for total in totals]
         return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
 
-    def _scores(self, block: int, history: History, believe: Believe) -> list[float]:
+    def _scores(self, block: int, history: History, posterior_of: PosteriorOf) -> list[float]:
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
@@ -289,7 +289,7 @@ class DynamicModelSelection(MemoryChoice):
         )
         told, scores = history.rows(there), list[float]()
         for memory in self.memories if len(told.Y) else ():
-            surrogate = believe(before, memory, float(history.told_at[there][0]))
+            surrogate = posterior_of(before, memory, float(history.told_at[there][0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
             variance = variance + surrogate.regularization.double()
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
