@@ -109,14 +109,12 @@ def assert_same(one, other, near):
     assert states[0].keys() == states[1].keys()
     for name in ("num_asked", "num_learned", "num_forgotten", "clock", "config"):
         assert states[0].get(name) == states[1].get(name), name
-    for state in states:
-        state |= {f"history.{column}": values for column, values in state.pop("history").items()}
-    for name in [name for name in states[0] if name.startswith(("history.", "pending"))]:
-        ours, theirs = (state[name] for state in states)
+    for part, column in [(each, column) for each in ("history", "pending") for column in states[0][each]]:
+        ours, theirs = (state[part][column] for state in states)
         if isinstance(ours, torch.Tensor):
-            assert torch.allclose(ours, theirs, rtol=0.0, atol=near, equal_nan=True), name
+            assert torch.allclose(ours, theirs, rtol=0.0, atol=near, equal_nan=True), column
         else:
-            assert ours == theirs, name
+            assert ours == theirs, column
 
 
 class KilledError(BaseException):
