@@ -4,10 +4,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -205,22 +206,21 @@ class BanditOverBandit(MemoryChoice):
 
         Ĝ_k is the sum over the blocks of memory k of their gains over the probabilities p that it had then.
         """
-        number, exploration = len(self.memories), self.exploration
+        number, share = len(self.memories), self.exploration
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
-        paid, owed = [0.0] * number, [0.0] * number
-        low, high, chances, drawn = math.inf, -math.inf, [1.0], 0
+        paid, owed = np.zeros(number), np.zeros(number)
+        low, high, chances, drawn = math.inf, -math.inf, np.ones(number), 0
         for block, mean in enumerate([*summaries, math.nan]):
-            gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
-            weights = [math.exp(exploration * (gain - max(gains)) / number) for gain in gains]
-            chances = [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
+            gains = (paid - low * owed) / (high - low) if high > low else np.zeros(number)
+            chances = (1.0 - share) * softmax(share * gains / number) + share / number
             generator = generator_for(seed, block, "memory")
             uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
-            drawn = min(sum(uniform >= total for total in accumulate(chances)), number - 1)
+            drawn = min(int((uniform >= chances.cumsum()).sum()), number - 1)
             if not math.isnan(mean):
                 low, high = min(low, mean), max(high, mean)
                 paid[drawn] += mean / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
-        return Choice(self.memories[drawn], tuple(chances))
+        return Choice(self.memories[drawn], tuple(chances.tolist()))
 
 
 @dataclass(frozen=True)
@@ -271,13 +271,9 @@ class DynamicModelSelection(MemoryChoice):
         """Return the memory of the next block. Nothing is drawn."""
         if not summaries:
             return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
-        ages = [self.block_size * (summaries[-1][0] - block) for block, _ in summaries]
-        columns = zip(*(scores for _, scores in summaries), strict=True)
-        totals = [
-            sum(self.score_discount**age * score for age, score in zip(ages, column, strict=True)) for column in columns
-        ]
-        shares = [math.exp(total - max(totals)) for total in totals]
-        return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
+        blocks, scores = (np.array(part) for part in zip(*summaries, strict=True))
+        totals = self.score_discount ** (self.block_size * (blocks[-1] - blocks)) @ scores
+        return Choice(self.memories[int(totals.argmax())], tuple(softmax(totals).tolist()))
 
     def _scores(self, block: int, history: History, posterior_of: PosteriorOf) -> list[float]:
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
