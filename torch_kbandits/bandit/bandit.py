@@ -575,12 +575,13 @@ class Bandit(BanditReports):
 
     def _chosen(self, state: State, domain: Domain, q: int | None) -> tuple[Tensor, FantasyPosterior]:
         """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = playable_of(self._config, state, domain, rule_in(self._config, state))
+        rule = rule_in(self._config, state)
+        offer = playable_of(self._config, state, domain, rule)
         known, batches = self._ahead_of(state), Batches(self.batches, self.candidates, state.waiting)
         if q is None:
             batches.require_open(known, len(state.ledger.pending.ids))
         ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer)
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer, rule)
         batches.fill(ahead, size, choose, until_complete=q is None)
         return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
@@ -651,17 +652,18 @@ class Bandit(BanditReports):
             self._warned_of_clipping = True
             warn_of_clipping(below, after.spec.prior.floor, stacklevel)
 
-    def _chooser(self, state: State, ahead: FantasyPosterior, offer: Playable) -> Callable[[int], Tensor]:
-        """Return what chooses the next point (1, d) in this round when so many are pending."""
-        seed, number, beta = self.seed, state.round, self.width(state.surrogate)
-        objective = self._config.objective
-        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
+    def _chooser(
+        self, state: State, ahead: FantasyPosterior, offer: Playable, first: AcquisitionRule
+    ) -> Callable[[int], Tensor]:
+        """Return what chooses the next point (1, d) in this round when so many are pending; a rule was the first's."""
+        config = self._config
+        beta, objective, candidates = cast(Width, config.width)(state.surrogate), config.objective, config.candidates
+        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = rule_in(self._config, state, pending)
-            address = seed_for(seed, number, f"ask {pending}")
-            found = offer.chosen(sought, rule, beta, address)
-            return as_told(self.candidates, found) if self.candidates.is_timed else found
+            rule = first if first is config.acquisition else rule_in(config, state, pending)
+            found = offer.chosen(sought, rule, beta, seed_for(config.seed, state.round, f"ask {pending}"))
+            return as_told(candidates, found) if candidates.is_timed else found
 
         return choose
 

@@ -45,7 +45,7 @@ from torch_kbandits.selection import (
     Surrogate,
     surrogate_over,
 )
-from torch_kbandits.selection.draws import wave_prior
+from torch_kbandits.selection.draws import drawn_function
 
 
 class Advice(ABC):
@@ -159,19 +159,19 @@ class BanditConfig:
         needs = [each.needs_time_column for each in self._dating] + [depends_on_time(each.mean) for each in priors]
         return int(any(needs))
 
-    @property
+    @cached_property
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
     # ---------------------------------------------------------------- priors
 
-    @property
+    @cached_property
     def learning(self) -> LearnedPrior | None:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
 
-    @property
+    @cached_property
     def learns_units(self) -> bool:
         """Whether nothing is known of the units of rewards before the prior was fitted."""
         return self.learning is not None and not self.learning.is_known
@@ -402,7 +402,7 @@ def _check_candidates(config: BanditConfig) -> None:
             under = config.kernel_under(memory, prior.kernel)
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
-                wave_prior(under, config.candidates.example.shape[-1])
+                drawn_function(under, config.candidates.example.shape[-1], torch.Generator())
 
 
 @cache

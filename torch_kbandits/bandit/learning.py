@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.adaptation import Prediction, RestartTrigger
+from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import Batches
 from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
 from torch_kbandits.bandit.failures import failures_after
@@ -157,16 +157,19 @@ def _with_rewards(
     config: BanditConfig, state: State, new: Round, pending: Pending, ahead: FantasyPosterior | None
 ) -> State:
     """Return what is known of rewards after a round; see ``learned``."""
-    clock, X = new.clock, new.X
-    known = state.told
-    state = state.at(clock)
-    Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
+    clock, X, Y, times, is_rewarded = new.clock, new.X, new.Y, new.times, new.is_rewarded
+    known, state = state.told, state.at(clock)
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = state.spec.prior.floor, _predicted(config, state, X, times)
-    residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
-    trigger = _trigger(config, state)
-    if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
+    if (floor := state.spec.prior.floor) > -math.inf:
+        Y = Y.clamp_min(floor)
+    # Under a prior that is learned nothing triggers before it was fitted to rewards since the last restart.
+    trigger = config.trigger
+    if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
+        trigger = None
+    before = _predicted(config, state, X, times, judges_all=trigger is not None)
+    residuals = _residuals(before, Y)
+    if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
     told = _as_told(state, new)
     ahead = ahead if state.told is known else None
@@ -184,31 +187,28 @@ def _with_rewards(
     if after.spec is not state.spec:
         is_refitted = after.spec.prior is not state.spec.prior
         return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
-    surrogate = state.told
+    surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
         generator = config.dictionary_generator(state.ledger.num_learned)
-        surrogate = surrogate.learned(counted, config.dictionary, generator)
-    now = after.clock.now
-    failures = state.failures
+        surrogate = surrogate.learned(counted, config.dictionary, generator, now)
+    else:
+        surrogate = surrogate.at(now)
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(config, failures, ledger, told, state.spec, now)
-    return changed(after, told=surrogate.at(now), predictions=judged, failures=failures)
+    return changed(after, told=surrogate, predictions=judged, failures=failures)
 
 
-def _trigger(config: BanditConfig, state: State) -> RestartTrigger | None:
-    """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
-    return config.trigger if config.is_prior_known(state.last_fit, state.ledger.num_forgotten) else None
-
-
-def _predicted(config: BanditConfig, state: State, X: Tensor, times: Tensor | None) -> Prediction | None:
-    """Return the prediction of rewards at points (q, d), of many that no trigger asks for at the first of them.
+def _predicted(
+    config: BanditConfig, state: State, X: Tensor, times: Tensor | None, *, judges_all: bool = False
+) -> Prediction | None:
+    """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
-    if _trigger(config, state) is None:
-        if not config.is_prior_known(state.last_fit) or not X.shape[0]:
+    if not judges_all:
+        if not X.shape[0] or not config.is_prior_known(state.last_fit):
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     surrogate, known = state.surrogate, state.predictions

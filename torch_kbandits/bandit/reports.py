@@ -14,7 +14,7 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
+from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
 from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
@@ -34,12 +34,10 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
 from torch_kbandits.selection import (
-    ConstrainedAcquisition,
     EnsembleSurrogate,
     FantasyPosterior,
     ScalarizedFantasy,
     Surrogate,
-    failure_probability,
     offering,
     recommended,
 )
@@ -310,7 +308,7 @@ class BanditReports(ABC):
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.surrogate, X))
+        return self._there(X.new_zeros(len(X)) if failures is None else failures.probability(X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:
@@ -341,8 +339,8 @@ class BanditReports(ABC):
                 )
                 for part, own_seed in offering(state.surrogate, seed)
             ]
-        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
-        function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
+        function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
+        function = function if offer.constraints is None else offer.constraints.limited(function)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
