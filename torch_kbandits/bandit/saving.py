@@ -55,6 +55,8 @@ _DTYPES = {
 _KIND, _PARTS = "bandit", {"version": str, "class": str, "device": str, "state": dict, "pieces": dict}
 #: Arguments that are compared by words of their own, or that no choice depends on.
 _APART = ("candidates", "theory", "noise_scale")
+#: What is counted of a ledger.
+_COUNTS = ("num_asked", "num_learned", "num_forgotten")
 
 _Bandit = TypeVar("_Bandit")
 
@@ -196,7 +198,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         "config": settings(kind, config),
         "history": ledger.in_one_part.told[0]._asdict(),
         "pending": ledger.pending._asdict(),
-        **{name: getattr(ledger, name) for name in ("num_asked", "num_learned", "num_forgotten")},
+        **{name: getattr(ledger, name) for name in _COUNTS},
         "clock": {"now": known.clock.now, "kind": known.clock.kind},
         **_part_of(config, known),
         "outcomes": [_part_of(*each) for each in zip(config.of_outcomes, known.outcomes, strict=True)],
@@ -301,13 +303,10 @@ def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
 
 def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
     """Return what a saved bandit knew, by a copy of its state."""
-    history, counts = (
-        History(**state["history"]),
-        (state[name] for name in ("num_asked", "num_learned", "num_forgotten")),
-    )
-    ledger = Ledger.restored(history, Pending(**state["pending"]), *counts)
+    history = History(**state["history"])
+    ledger = Ledger.restored(history, Pending(**state["pending"]), *(state[name] for name in _COUNTS))
     clock = Clock(**state["clock"], matters=config.has_clock)
-    known = _known(config, state, ledger, clock, history.next_round)
+    known = _known(config, state, ledger, clock, history.next_round, None)
     if isinstance(known.told, EnsembleSurrogate):
         learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
         known = replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
@@ -320,12 +319,7 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
 
 
 def _known(
-    config: BanditConfig,
-    part: Mapping[str, Any],
-    ledger: Ledger,
-    clock: Clock,
-    number: int,
-    host: Surrogate | None = None,
+    config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int, host: Surrogate | None
 ) -> State:
     """Return what was known of rewards, or of an outcome as if it were the reward; the posterior may be given."""
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
@@ -343,10 +337,8 @@ def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, 
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
     there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
-    times, told_at = (
-        each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
-    )
-    told = History(config.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
+    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None).rows(there)
+    told = told if own.has_clock else told._replace(times=None, told_at=None)
     num_forgotten = int(there[: known.ledger.num_forgotten].sum())
     ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)
     host = None if "inducing_points" in part else beside(known.told, place)
