@@ -75,7 +75,7 @@ class GPTS(Bandit):
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2, where v is the width here. Differs: on a box the draw is made
     on a Sobol set of fixed size; beyond 2,000 distinct arms, and on arms in files, the prior part of a draw is
-    approximated, see ``prior_draws``; contexts; a Nyström posterior, if asked for. At λ < 1, where the proof fails, v
+    approximated, see ``PriorDraws``; contexts; a Nyström posterior, if asked for. At λ < 1, where the proof fails, v
     is ``SelfNormalizedWidth`` at δ/2, or ``MemoryWidth`` under a memory that forgets.
 
     Args:

@@ -276,6 +276,7 @@ class Configurations(Candidates):
         return {
             "parameters": _words(self.space.parameters),
             "constraints": _words(self.space.constraints),
+            "held": _words(self.space.held),
             "context_dim": self.context_dim,
             "context_columns": repr(self.context_columns),
         }

@@ -20,7 +20,7 @@ from torch.nn import Module, Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.kernels.base import bounded
+from torch_kbandits.kernels.temporal import bounded
 from torch_kbandits.memory import Growth, ages, negligible
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
-from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -274,8 +273,7 @@ class MarginalPosterior:
 
 def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
     """Return the numbers (m,), m <= most, of points (u, d) that span the others: those of pivoted Cholesky."""
-    ones = torch.ones(len(points), dtype=torch.float64, device=points.device)
-    return greedy_pivots(PlayedPoints(points, kernel, ones, ones), most, 1e-8)
+    return greedy_pivots(points, kernel, most, 1e-8)
 
 
 def _log_density(covariance: Tensor, y: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class ShardedPosterior(GaussianSurrogate):
         super().__init__(example, config.kernel, config.regularization, SearchConfig(), **words)
         self.source, self.tie_seed, self._workers = source, config.seed, workers
         self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((new_version(),))))
-        self._bound = max(self.asked(Shard.kernel_bound))
+        self._kernel_bound = self._number(max(self.asked(Shard.kernel_bound)))
 
     def asked(self, question: Callable[[Shard], Any], pending: Pending = ()) -> list[Any]:
         """Return what each shard answers, with points pending; see ``Workers.gather``."""
@@ -128,7 +128,7 @@ class ShardedFantasy(GaussianFantasy):
         """Return the arm (1, d) of the highest score.
 
         Raises:
-            InputError: if the rule needs all arms in one process, or draws and there are no waves of the kernel.
+            InputError: if the rule needs all arms in one process, or draws functions that the kernel has none of.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
         surrogate, avoided = self.surrogate, None if domain is None else domain.avoided
@@ -143,9 +143,9 @@ class ShardedFantasy(GaussianFantasy):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = surrogate.draws.waves(seed)
+            _, correction = surrogate.draws.function(seed)
         words = surrogate.column, incumbent, correction, avoided
-        choice = Choice(rule, beta.numpy(), seed, surrogate._bound, surrogate.tie_seed, *words)
+        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), surrogate.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
         self.best_score = scores.max().item
@@ -166,5 +166,5 @@ class ShardedFantasy(GaussianFantasy):
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        least = torch.finfo(self.surrogate._none.dtype).eps * self.surrogate._bound
+        least = torch.finfo(self.surrogate._none.dtype).eps * self.surrogate.kernel_bound().item()
         return self.surrogate._number(max(self._asked(partial(Shard.variance_ratio, least=least))))
