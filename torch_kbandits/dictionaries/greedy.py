@@ -1,7 +1,6 @@
 """Greedy dictionaries, by what points leave of each other's variances; those drawn uniformly, or given."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ class ConditionalVariances:
     @classmethod
     def of(cls, points: Tensor, kernel: Kernel) -> "ConditionalVariances":
         """Return prior variances of points (..., q, d), of which none is observed, in double precision in any case."""
-        points, kernel = in_double(points, kernel)
+        points, kernel = points.double(), in_double(kernel)
         prior = host(prior_variance(kernel, points))
         return cls(prior, prior, lambda row: host(gram(kernel, points[..., [row], :], points).squeeze(-2)))
 
@@ -53,11 +53,6 @@ class ConditionalVariances:
         row = left / np.sqrt(np.where(spread > 0.0, spread, 1.0))[..., None]  # a kernel may vanish at all points
         self._rows[..., number, :], self._number = row, number + 1
         self.variance = np.maximum(self.variance - np.square(row), 0.0)
-
-
-def in_double(points: Tensor, kernel: Kernel) -> tuple[Tensor, Kernel]:
-    """Return points and a kernel in double precision."""
-    return (points, kernel) if points.dtype == torch.float64 else (points.double(), deepcopy(kernel).double())
 
 
 def host(values: Tensor) -> Array:

@@ -1,8 +1,7 @@
 """Exchanges of points by determinants: dictionaries drawn from a k-DPP, and those that spread one by one."""
 
-import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +11,12 @@ from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import greedy_pivots, host, in_double
+from torch_kbandits.dictionaries.greedy import greedy_pivots, host
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
@@ -52,8 +52,10 @@ class KDPP(DictionaryRule):
 
     Args:
         size: number of points, fewer only if fewer were played or if the rank is less.
-        num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
-            theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
+        num_swaps: steps of the chain, those that change nothing included; None for 100 a point of the set, after which
+            neither log det K_ZZ nor what is left of the start changed any more. Within ε of the k-DPP in total
+            variation it is surely after 2 m (u − m) (½ ln C(u, m) + ln m! + ln(1/2ε)) steps (Anari, Oveis Gharan and
+            Rezaei, COLT 2016, Theorem 1), out of reach for most sizes m.
 
     Cost: O(u m²) time and O(u m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
@@ -67,58 +69,20 @@ class KDPP(DictionaryRule):
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
         """Draw the dictionary."""
         played.require_some()
-        (points, kernel), n = in_double(played.points, played.kernel), played.size
+        points, kernel, n = played.points.double(), in_double(played.kernel), played.size
         with torch.no_grad():
             rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
             # For each point the first that equals it.
             first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
             different, wanted = first.unique(), self.size if size is None else size
             inside = different[greedy_pivots(points[..., different, :], kernel, wanted, _RANK_TOLERANCE).cpu()]
-            steps = default_num_swaps(len(inside)) if self.num_swaps is None else self.num_swaps
+            steps = 100 * len(inside) if self.num_swaps is None else self.num_swaps
             chosen = inside if len(inside) == n else _chain(points, kernel, inside, first, steps, generator)
         chosen = chosen.sort().values
         if size is not None and len(chosen) < min(size, n):
             order = torch.randperm(n, generator=generator, device="cpu")
             chosen = torch.cat([chosen, order[~torch.isin(order, chosen)]])[:size]
         return Selection.rows(played, chosen, len(chosen) / n)
-
-
-def sample_k_dpp(
-    points: Tensor,
-    kernel: Kernel,
-    size: int,
-    num_swaps: int | None = None,
-    generator: Generator | None = None,
-) -> Tensor:
-    """Draw rows Z of points (..., n, d), n >= 1, with probability proportional to det K_ZZ, approximately.
-
-    ``kernel`` is the prior covariance, and the rest as of ``KDPP``. Distinct rows in ascending order are returned,
-    (min(size, n, rank),).
-    """
-    points = checks.points("points", points)
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    checks.absent_or("generator", generator, Generator, "a torch.Generator")
-    played = PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
-    return cast(Tensor, KDPP(size, num_swaps).select(played, generator).indices)
-
-
-def default_num_swaps(size: int) -> int:
-    """Return 100 m: from 30 m to 100 m steps on neither log det K_ZZ nor what is left of the start changed any more."""
-    return 100 * checks.positive_integer("size", size)
-
-
-def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
-    """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
-
-    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)) for m of n points and ε in (0, 1), with ln(1/π) <= ln C(n, m) + 2 ln m! for
-    the greedy start. Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1: the spectral gap.
-    """
-    n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
-    epsilon = checks.open_unit_interval("accuracy", accuracy)
-    if m >= n:
-        return 0
-    rarity = math.lgamma(n + 1) - math.lgamma(n - m + 1) + math.lgamma(m + 1)
-    return math.ceil(2 * m * (n - m) * max(0.0, 0.5 * rarity + math.log(0.5 / epsilon)))
 
 
 def _chain(

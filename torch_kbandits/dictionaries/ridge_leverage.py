@@ -117,14 +117,8 @@ def guarantees_accuracy(
     return holds, f"ridge leverage sampling, drawn afresh, with q̄ of at least {needed:.4g} by now"
 
 
-def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
-    """Return the ridge leverage scores of one play of each point, by the DTC posterior at a dictionary.
-
-    Source: Calandriello et al., COLT 2019, §3.2: τ(x) = σ²(x) / λ.
-
-    Points (..., u, d), observed c times, counts (u,), with noise variances (..., u), have scores (u,), at most 1/c
-    where the dictionary (..., m, d) holds the point; with batch dimensions the largest. Cost: O(u m²).
-    """
+def _leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
+    """Return τ = σ²/λ of one play of each point (..., u, d), (u,), by the DTC posterior; the largest over a batch."""
     with torch.no_grad():
         targets = points.new_zeros(points.shape[-2])
         posterior, z = PredictionStrategy.nystrom_with_features(kernel, dictionary, points, targets, noise / counts)
@@ -149,7 +143,7 @@ def _recursive_leverage_scores(played: PlayedPoints, oversampling: float, genera
     while True:
         subset = order[:size]
         points, counts = played.points[..., subset, :], played.counts[subset]
-        scores = leverage_scores(points, noise[..., subset], counts, played.kernel, played.points[..., dictionary, :])
+        scores = _leverage_scores(points, noise[..., subset], counts, played.kernel, played.points[..., dictionary, :])
         if size == n:
             return torch.empty_like(scores).scatter(0, subset, scores)
         probabilities = _inclusion_probabilities(scores, counts, oversampling)
