@@ -37,23 +37,21 @@ class CappedDictionary(DictionaryRule):
 
     Of the points wanted, those that are in the dictionary already come first, then those of the highest inclusion
     probability; ties go to the point played first. Then each of the others that is new replaces the one with which
-    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; see ``exchanged``. For an online
-    rule, which is offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are
-    few. From ``max_size`` points on a posterior takes as learned what the dictionary does not span, see
-    ``residual_share``. Draws of functions keep all of it.
+    det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a tenth, C the numbers of plays; for an online rule, which is
+    offered each play, it is det K_ZZ. So a full dictionary spreads over what is played, and changes are few.
 
     The probabilities of a selection are those of the other rule, 1 for a point that it was not asked about.
 
-    Source: ours; no theorem on the other rule covers a dictionary that was cut. Exchanges for a larger determinant are
-    those of the k-DPP's chain, see ``KDPP``, with nothing random.
+    Source: ours, exchanges as in the chain of ``KDPP`` with nothing random; no theorem on the other rule covers it.
 
     Args:
         rule: which points are wanted.
         max_size: the most points that the dictionary may have.
         when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
             for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
-        learns_residual: whether a full dictionary has the variance given above. With False it is the DTC one,
-            at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
+        learns_residual: whether a posterior takes as learned what a full dictionary does not span, see
+            ``residual_share``; draws of functions keep all of it. With False variances are those of DTC, at which
+            ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
     Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
     """
@@ -125,10 +123,9 @@ class CappedDictionary(DictionaryRule):
 
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
-        learned = ", what they do not span is taken as learned, and no theorem holds" if self.learns_residual else ""
         message = (
-            f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. "
-            f"From now on points are exchanged{learned}. Raise the cap (max_size; max_dictionary of a named algorithm) "
+            f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. From now on "
+            "points are exchanged, and no theorem holds. Raise the cap (max_size; max_dictionary of a named algorithm) "
             "or let the rule want fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -112,25 +111,19 @@ class OnlineRule(DictionaryRule):
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ, both in reward units squared."""
 
-    def draw(
-        self,
-        left: ConditionalVariances,
-        names: Array,
-        uniforms: Array,
-        noise: float,
-        room: float = math.inf,
-        in_dictionary: Callable[[int], bool] | None = None,
+    def _drawn(
+        self, left: ConditionalVariances, names: Array, uniforms: Array, noise: float, room: float, is_in: Any = None
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
         They have r left, names (q,), equal for plays of one point, and uniforms (q,) below which a probability draws
-        none; so many may join, where ``in_dictionary`` says of a name whether its point is there, None if none is.
-        Returned is which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
+        none; so many may join, where ``is_in`` says of a name whether its point is there, None if none is. Returned is
+        which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
             found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
-            if in_dictionary is None and not drawn:
+            if is_in is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
             if not len(hits):
@@ -138,7 +131,7 @@ class OnlineRule(DictionaryRule):
             number, probability = first + int(hits[0]), float(found[hits[0]])
             drawn.append(number)
             probabilities.append(probability)
-            if in_dictionary is None or not in_dictionary(names[number]):
+            if is_in is None or not is_in(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms) and len(joined) <= room:
@@ -149,9 +142,8 @@ class OnlineRule(DictionaryRule):
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
         """Return the posterior and the state once known points (q,) were offered, and the first without room."""
-        in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
-        left = state.variances(posterior, places)
-        drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
+        is_in, left = posterior.has_in_dictionary if len(state.weights) else None, state.variances(posterior, places)
+        drawn, probabilities, has_room = self._drawn(left, places, uniforms, state.noise, room, is_in)
         refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
         joining = drawn if has_room else drawn[:-1]
         if len(joining):
@@ -181,7 +173,7 @@ class OnlineRule(DictionaryRule):
             left = ConditionalVariances.of(played.points[..., plays, :], played.kernel)
             if size is None:
                 uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
-                drawn, joined, _ = self.draw(left, plays, uniforms, noise, played.max_size or math.inf)
+                drawn, joined, _ = self._drawn(left, plays, uniforms, noise, played.max_size or math.inf)
                 rows, first = np.unique(plays[drawn], return_index=True)
                 probabilities = joined[first]
             else:
@@ -212,14 +204,13 @@ class KORS(OnlineRule):
     with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
 
     Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
-    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. Plays of one point
-    that are learned together are offered one after another when the first of them is due. What a posterior takes for
-    spanned, all but 1e-10 λ of it, counts as what is spanned of it, which makes up to 1e-5 of a score.
+    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. What a posterior
+    takes for spanned, all but 1e-10 λ of it, counts as spanned, which makes up to 1e-5 of a score.
 
     Args:
-        oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. In
-            practice 1: nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as
-            many points as the effective dimension; at 2 within a tenth, with nearly twice the points.
+        oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. At
+            1 nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as many points
+            as the effective dimension; at 2 within a tenth, with nearly twice the points.
         projection: μ > 0, the scale below which directions are dropped, in reward units squared; None for the noise
             variance (the smallest one where it differs), which balances regret and time.
         accuracy: ε in (0, 1), which the theorem sets to 1/2.

@@ -25,8 +25,7 @@ Resampling = Literal["fresh", "coupled", "growth"]
 class RidgeLeverageSampling(DictionaryRule):
     """Keep each played point independently with probability min(1, q̄ c τ), τ its ridge leverage score, c its plays.
 
-    An arm played c times is one point √c φ(x). If no draw succeeds the likeliest point is kept, so that the dictionary
-    is never empty. A size is drawn without replacement, in proportion to the probabilities.
+    If no draw succeeds the likeliest point is kept. A size is drawn without replacement, in proportion to these.
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
@@ -35,17 +34,14 @@ class RidgeLeverageSampling(DictionaryRule):
     Args:
         oversampling: q̄ > 0. The theorem asks for ``theoretical_oversampling``, which keeps nearly every point; in
             practice 2 to 10.
-        resampling: how the dictionary of a round depends on the last one.
-            "fresh": not at all; every selection draws anew for all points.
-            "coupled": each point keeps one uniform for good, the i-th point the i-th of the generator's sequence, and
-            is in the dictionary while that is below its inclusion probability. For given scores the law is that of
-            "fresh", and far fewer points come and go. The points must keep their order, or their ``numbers``, and each
-            round must hand in an equal generator, as ``Bandit`` does.
-            "growth": as "coupled", but points of the dictionary stay.
+        resampling: how the dictionary of a round depends on the last one. "fresh": not at all. "coupled": each point
+            keeps one uniform for good, the i-th of the generator's sequence, and is in the dictionary while that is
+            below its inclusion probability: for given scores the law of "fresh", and far fewer points come and go.
+            The points must keep their order, or their ``numbers``, and each round must hand in an equal generator, as
+            ``Bandit`` does. "growth": as "coupled", but points of the dictionary stay.
 
-    Many plays told at once look as if each brought something new, since the scores are those before any of them. Where
-    the new plays would make up more than twice the dictionary and 256 points, all points are scored recursively
-    instead, given all of them.
+    Many plays told at once look as if each brought something new. Where they would make up more than twice the
+    dictionary and 256 points, all points are scored recursively instead, given all of them.
 
     Cost of a selection: O(u) when the scores are known (in a bandit they are), else O(u m²).
     """
