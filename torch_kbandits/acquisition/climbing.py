@@ -71,8 +71,8 @@ def climb(
         starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
         continuous: the coordinates that may take any value; they climb where the function has a gradient.
         neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
-        allows: says of points (n, d) whether they may be played, (n,), as the starts may; one that climbed to where it
-            may not goes back to where its way leaves what may be played. None where all may.
+        allows: says of points (n, d) whether they may be played, (n,), as the starts may; one that climbed beyond goes
+            back to where its way leaves what may be played. None where all may.
 
     Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
     """

@@ -39,20 +39,10 @@ def _log_probability_of_improvement(improvement: Tensor, variance: Tensor) -> Te
 
 
 class ImprovementFunction(PendingPoints):
-    """Improvement over the largest posterior mean of a point played or pending, 0 before any.
+    """Improvement in a domain over the largest posterior mean of a point played or pending, 0 before any, and a margin.
 
     Pending points count as observed at their posterior means. In a context improvement is over the largest posterior
-    mean of the actions.
-
-    Args:
-        model: without anything pending.
-        X_pending: points pending, (k, d); None for none.
-        domain: where the function is maximised.
-        score: of means less what is to be improved on, and variances.
-        margin: improvements count above this, in reward units.
-
-    Raises:
-        InputError: if the domain is a box in a context and has no incumbent.
+    mean of the actions, on a box that of ``Domain.incumbent``. It is scored by means less that, and variances.
     """
 
     def __init__(

@@ -29,12 +29,11 @@ class KernelUCB(PendingPoints):
     ``beta`` multiplies the standard deviation. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
     ``KernelUCB(model, beta=2.0)`` equals ``UpperConfidenceBound(model, beta=4.0)``.
 
-    Pending points shrink σ and leave μ alone, so sequential and asynchronous batches spread out. For q > 1 the value is
-    the sum of the bounds of the q points, each with those before it pending: so a joint search spreads out, too.
+    Pending points shrink σ and leave μ alone, so batches spread out. For q > 1 the value is the sum of the bounds of
+    the q points, each with those before it pending. It is that of the model as it is, also after ``tell`` or a fit.
 
     The value is in units of rewards, and ``optimize_acqf`` ends where slopes are below 1e-5: where rewards are far
-    smaller than 1 give it ``options={"gtol": ...}`` in these units. It is that of the model as it is: after ``tell``,
-    ``remove`` or a fit it is made anew.
+    smaller than 1 give it ``options={"gtol": ...}`` in these units.
 
     Source: Srinivas et al., ICML 2010; pending points: Desautels et al., JMLR 2014 (GP-BUCB). Differs: β is not
     inflated for the batch.
@@ -49,8 +48,7 @@ class KernelUCB(PendingPoints):
     Raises:
         InputError: if beta is negative or not a number, or pending points do not fit.
         UnsupportedError: if the model has several outputs, or an input transform that makes several points of one, and
-            there is no ``posterior_transform``. When evaluated at q > 1: if its posterior is not one Gaussian with a
-            value for each point.
+            no ``posterior_transform``; at q > 1 if its posterior is not one Gaussian with a value for each point.
     """
 
     def __init__(

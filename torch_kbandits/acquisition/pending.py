@@ -30,10 +30,6 @@ class PendingPoints(AcquisitionFunction):
 
     They follow the function to another dtype or device, and are no part of its ``state_dict``. What the function is
     made of is made again once the model was told, fitted, moved or replaced.
-
-    Args:
-        model: without anything pending; with several outputs the transform must make one of them.
-        posterior_transform: as in BoTorch.
     """
 
     def __init__(self, model: Model, posterior_transform: PosteriorTransform | None = None) -> None:

@@ -31,14 +31,12 @@ _BLOCK, _DISTANCES = 2048, 2**23
 class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
-    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    kept while model and set stay as they are. The points of a batch, and points chosen after pending ones, have a draw
-    each. Equal points have equal values.
+    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. The
+    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
     output and without transforms of outcomes, a prior draw (random Fourier features, or low rank plus independent
-    residuals where the kernel has none) is corrected by the posterior. Mean and covariance over draws are the
-    posterior's, but that with low rank close points may be less correlated.
+    residuals where the kernel has none, which correlate close points less) is corrected by the posterior.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
 

@@ -63,11 +63,8 @@ class Width(ABC):
     Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
     """
 
-    #: Where the theorem behind the width is; None if there is none.
-    theorem: ClassVar[str | None] = None
-
-    #: What it assumes: each says of a bandit whether that holds.
-    assumes: ClassVar[tuple[Condition, ...]] = ()
+    theorem: ClassVar[str | None] = None  #: Where the theorem behind the width is; None if there is none.
+    assumes: ClassVar[tuple[Condition, ...]] = ()  #: What it assumes: each says of a bandit whether that holds.
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:

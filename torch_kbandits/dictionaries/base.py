@@ -73,17 +73,10 @@ class DictionaryRule(InducingPointAllocator):
     ``InducingPointAllocator`` as well, for use with ``SingleTaskVariationalGP(inducing_point_allocator=rule)``.
     """
 
-    #: Whether the rule draws the same numbers in every round: then each round must hand it an equal generator.
-    is_coupled: bool = False
-
-    #: Whether the rule decides about each point once, when it is played; see ``OnlineRule``.
-    is_online: bool = False
-
-    #: Whether it leaves nothing out, so that the posterior is the exact one.
-    spans_all: bool = False
-
-    #: The size from which on a dictionary may not grow, however much it leaves unspanned; None where it always may.
-    full_at: int | None = None
+    is_coupled: bool = False  #: Whether it draws the same numbers in every round, if handed equal generators.
+    is_online: bool = False  #: Whether it decides about each point once, when it is played; see ``OnlineRule``.
+    spans_all: bool = False  #: Whether it leaves nothing out, so that the posterior is the exact one.
+    full_at: int | None = None  #: The size from which on a dictionary may not grow, whatever it leaves unspanned.
 
     @abstractmethod
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
