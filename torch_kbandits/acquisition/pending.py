@@ -64,11 +64,7 @@ class PendingPoints(AcquisitionFunction):
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d); None or no rows: there are none.
-
-        Raises:
-            InputError: if they do not fit the model, or are not finite.
-        """
+        """Set the points asked for but not yet told, (k, d); an ``InputError`` if they do not fit the model."""
         self.X_pending = X_pending
 
     @abstractmethod
@@ -82,7 +78,7 @@ class PendingPoints(AcquisitionFunction):
         """
         made, before = self._made
         now = [*parts, *_posteriors(self.model)]
-        if len(before) != len(now) or any(one is not other for one, other in zip(before, now, strict=True)):
+        if [*map(id, before)] != [*map(id, now)]:
             with torch.no_grad():
                 made = self._make()
             self._made = made, [*parts, *_posteriors(self.model)]
@@ -90,11 +86,9 @@ class PendingPoints(AcquisitionFunction):
 
 
 class CombinedFunction(AcquisitionFunction):
-    """An acquisition function made of others, to which points pending are handed on.
+    """An acquisition function made of others, at least one, to which points pending are handed on.
 
-    Args:
-        functions: at least one; ``model`` and ``X_pending`` are those of the first.
-        own: for each what makes its points (..., d') of points (..., d); None where they take them as they are.
+    ``model`` and ``X_pending`` are those of the first. Each may take its own points (..., d') of points (..., d).
     """
 
     def __init__(
@@ -127,7 +121,7 @@ class CombinedFunction(AcquisitionFunction):
 
     @override
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
-        """Set the points asked for but not yet told, (k, d), of all the functions; None or no rows: there are none."""
+        """Set the points asked for but not yet told, (k, d), of all the functions."""
         self.X_pending = X_pending
 
 
@@ -155,12 +149,7 @@ def inputs_of(model: Model) -> dict[str, Any]:
 def one_after_another(model: Model, X: Tensor) -> list[GPyTorchPosterior]:
     """Return the posterior at each of q points X (..., q, d), with those before it observed at their posterior means.
 
-    Gradients reach through all points.
-
-    Raises:
-        UnsupportedError: if the posterior is not one Gaussian with a value for each point.
-
-    Cost: that of three joint posteriors, and O(q³) for one output.
+    Gradients reach through all points. Cost: that of three joint posteriors, and O(q³) for one output.
     """
     posterior = model.posterior(X)
     if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape[-2] != X.shape[-2]:

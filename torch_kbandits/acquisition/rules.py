@@ -143,21 +143,17 @@ class AcquisitionRule(ABC):
 class OptimisticRule(AcquisitionRule):
     """Scores a candidate by a value that the function may have there, so that several functions can be weighed.
 
-    What ``function`` returns is in units of rewards, where others are logarithms, and has an attribute ``maximize``,
-    False where little is sought.
+    What ``function`` returns has the units of rewards, and an attribute ``maximize``, False where little is sought.
     """
 
 
 @dataclass(frozen=True)
 class ThompsonRule(OptimisticRule):
-    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t.
+    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t of a size.
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
-
-    Args:
-        discretization_size: number of points of D_t on a box.
     """
 
     discretization_size: int = 1024
@@ -217,15 +213,10 @@ class RandomRule(AcquisitionRule):
 
 @dataclass(frozen=True)
 class SobolRule(RandomRule):
-    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
+    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence."""
 
-    Args:
-        number: how many points came before.
-        order: addresses the order.
-    """
-
-    number: int
-    order: int
+    number: int  #: How many points came before.
+    order: int  #: Addresses the order.
 
     def __post_init__(self) -> None:
         checks.keep(self, number=checks.non_negative_integer, order=checks.whole_number)
@@ -279,17 +270,13 @@ class StagedRule(AcquisitionRule):
     - else if all are at most 2⁻ˢ, keep the actions with u >= max u − 2¹⁻ˢ and go on to stage s + 1;
     - else play the action of the largest width, and stage s learns the reward.
 
-    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows. The regret
-    bound is for exact posteriors of rewards that all count and are learned at once.
+    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
 
     Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
     may be played, it is the widest; there are no stages that cannot be reached.
-
-    Args:
-        horizon: T, the planned number of rounds.
     """
 
-    horizon: int
+    horizon: int  #: T, the planned number of rounds.
 
     uses_width = True
 

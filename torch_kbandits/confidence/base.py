@@ -115,10 +115,8 @@ _CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
 class TheoremWidth(Width):
     """A width with a theorem behind it: a frozen dataclass of the theorem's constants, and ``assumes`` what it assumes.
 
-    Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
-    is that t − 1 and the papers' round t is ``num_observations + 1``.
-
-    These constants mean the same everywhere, and are checked here:
+    Papers write β_t for the width that chooses the t-th point; ``num_observations`` is t − 1. These constants mean the
+    same everywhere, and are checked here:
 
     - ``noise_scale``: R > 0, the noise is conditionally R-sub-Gaussian, in reward units;
     - ``norm_bound``: B > 0, at least the RKHS norm of the reward function, of each where it changes;
@@ -167,11 +165,7 @@ def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption
 
 @dataclass(frozen=True)
 class ConstantWidth(Width):
-    """The same multiplier in every round: what practitioners use, with no theorem behind it.
-
-    Args:
-        value: β >= 0. Our 2 is BoTorch's ``UpperConfidenceBound(beta=4)``.
-    """
+    """The same multiplier β >= 0 in every round: what practitioners use, with no theorem behind it."""
 
     assumes = (_at_least_the_theorems,)
 
@@ -197,17 +191,12 @@ def _scaled(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
 
 @dataclass(frozen=True)
 class ScaledWidth(Width):
-    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude.
-
-    Args:
-        width: the width to scale. As everywhere here it is a multiplier of σ, so BoTorch's beta is its square.
-        factor: at least 0; below 1 the theorem no longer holds.
-    """
+    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude."""
 
     assumes = (_scaled,)
 
     width: Width
-    factor: float
+    factor: float  #: At least 0; below 1 the theorem no longer holds.
 
     def __post_init__(self) -> None:
         checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
@@ -223,10 +212,8 @@ def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
     """Return the multiplier of σ that ``beta`` stands for on a model."""
     if isinstance(beta, Width):
         if not isinstance(model, Evidence):
-            raise InputError(
-                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
-                "give a number."
-            )
+            name = type(model).__name__
+            raise InputError(f"A width reads evidence, which NystromGP has and {name} has not: give a number.")
         beta = beta(model)
     entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
     number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))
