@@ -123,15 +123,12 @@ class ExpectedImprovementRule(AcquisitionRule):
 class ProbabilityOfImprovementRule(AcquisitionRule):
     """Maximise the probability of improving on the same as ``ExpectedImprovementRule``.
 
-    Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
-    function.
+    Improvements count above a margin; at 0 the best point so far would be played for ever.
 
-    Args:
-        margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
-            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played.
+    Source: Kushner, 1964. The score on arms is the standardised improvement, a monotone function of the probability.
     """
 
-    margin: float | None = None
+    margin: float | None = None  #: In reward units; None for 0.01 of the largest prior deviation of an arm or a play.
 
     needs_incumbent = True
     scores_arms_apart = True

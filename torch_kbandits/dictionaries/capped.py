@@ -23,12 +23,9 @@ Array = NDArray[Any]
 
 WhenFull = Literal["stop", "warn", "raise"]
 
-#: So many points are scored together while each may change the dictionary.
-_WINDOW = 32
-
-#: A point replaces another where a determinant grows by this factor at least: so no more often than O(m) times, but
-#: for logarithms, since it is bounded by the product of the diagonal.
-_LEAST_GAIN = 1.1
+#: So many points are scored together while each may change the dictionary. A point replaces another where a determinant
+#: grows by a factor: no more often than O(m) times but for logarithms, as the product of the diagonal bounds it.
+_WINDOW, _LEAST_GAIN = 32, 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,20 +41,16 @@ class CappedDictionary(DictionaryRule):
 
     Source: ours, exchanges as in the chain of ``KDPP`` with nothing random; no theorem on the other rule covers it.
 
-    Args:
-        rule: which points are wanted.
-        max_size: the most points that the dictionary may have.
-        when_full: what happens besides when more are wanted. "stop": nothing. "warn": a ``KernelBanditWarning``, once
-            for each object of this class. "raise": a ``DictionaryFullError``; a bandit then is as it was before.
-        learns_residual: whether a posterior takes as learned what a full dictionary does not span, see
-            ``residual_share``; draws of functions keep all of it. With False variances are those of DTC, at which
-            ``NystromWidth`` holds, and exploration of what is not spanned never ends.
+    When more are wanted "stop" says nothing, "warn" a ``KernelBanditWarning``, once for each object of this class, and
+    "raise" a ``DictionaryFullError``; a bandit then is as it was before. If it ``learns_residual`` a posterior takes as
+    learned what a full dictionary does not span, see ``residual_share``, but in draws of functions. Else variances are
+    those of DTC, at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
     Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
     """
 
-    rule: DictionaryRule
-    max_size: int
+    rule: DictionaryRule  #: Which points are wanted.
+    max_size: int  #: The most points that the dictionary may have.
     when_full: WhenFull = "warn"
     learns_residual: bool = True
 
@@ -90,9 +83,8 @@ class CappedDictionary(DictionaryRule):
                 first += len(places[some])
             else:
                 self._say_full(self.max_size + 1)
-                first += refused[0]
-                posterior, state = _with_exchange(posterior, state, places[first], refused[1])
-                first += 1
+                first += refused[0] + 1
+                posterior, state = _with_exchange(posterior, state, places[first - 1], refused[1])
         return posterior, state
 
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
@@ -125,8 +117,8 @@ class CappedDictionary(DictionaryRule):
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""
         message = (
             f"The dictionary is full: at least {wanted} points were wanted and the cap is {self.max_size}. From now on "
-            "points are exchanged, and no theorem holds. Raise the cap (max_size; max_dictionary of a named algorithm) "
-            "or let the rule want fewer points (a smaller oversampling)"
+            "points are exchanged. Raise the cap (max_size; max_dictionary of a named algorithm) or let the rule want "
+            "fewer points (a smaller oversampling)"
         )
         if self.when_full == "raise":
             raise DictionaryFullError(f'{message}, or keep to the cap with when_full="stop".')

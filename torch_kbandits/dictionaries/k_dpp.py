@@ -20,14 +20,11 @@ from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
-#: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
-_RANK_TOLERANCE = 1e-10
+#: Of the largest prior variance a conditional one below these shares adds nothing to the rank, and is rounding.
+_RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
 
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
-
-#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
-_ROUNDING = 1e-12
 
 #: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
 _ACCURACY = 1e-8
@@ -50,18 +47,15 @@ class KDPP(DictionaryRule):
 
     Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
 
-    Args:
-        size: number of points, fewer only if fewer were played or if the rank is less.
-        num_swaps: steps of the chain, those that change nothing included; None for 100 a point of the set, after which
-            neither log det K_ZZ nor what is left of the start changed any more. Within ε of the k-DPP in total
-            variation it is surely after 2 m (u − m) (½ ln C(u, m) + ln m! + ln(1/2ε)) steps (Anari, Oveis Gharan and
-            Rezaei, COLT 2016, Theorem 1), out of reach for most sizes m.
+    After 100 steps a point neither log det K_ZZ nor what is left of the start changed any more. The chain is surely
+    within ε of the k-DPP in total variation after 2 m (u − m) (½ ln C(u, m) + ln m! + ln(1/2ε)) steps (Anari, Oveis
+    Gharan and Rezaei, COLT 2016, Theorem 1), out of reach for most sizes m.
 
     Cost: O(u m²) time and O(u m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
 
-    size: int
-    num_swaps: int | None = None
+    size: int  #: Number of points m, fewer only if fewer were played or if the rank is less.
+    num_swaps: int | None = None  #: Steps of the chain, those that change nothing included; None for 100 a point.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
@@ -117,9 +111,9 @@ def _chain(
 
 
 class GramInverse:
-    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, which changes as points of Z give way to others.
+    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, changed in place as points give way.
 
-    The matrix given is changed in place. Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
     """
 
     def __init__(self, gram: Array) -> None:

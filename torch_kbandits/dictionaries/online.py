@@ -159,12 +159,10 @@ class OnlineRule(DictionaryRule):
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
     def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
-        """Offer all plays to an empty dictionary, in order of the points' first play.
+        """Offer all plays to an empty dictionary, in order of the points' first play, in double precision.
 
-        The probability of a point is that of the play with which it joined. All is computed in double precision.
-
-        A size is drawn point by point in proportion to the probabilities of joining those drawn before, with weight 1;
-        a point played c times has c times the probability, at most 1. Returned are those of an empty dictionary.
+        The probability of a point is that of the play with which it joined. A size is drawn point by point in
+        proportion to the probabilities, times the plays and at most 1, of joining those drawn before, with weight 1.
         """
         played.require_some()
         noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
@@ -177,15 +175,14 @@ class OnlineRule(DictionaryRule):
                 rows, first = np.unique(plays[drawn], return_index=True)
                 probabilities = joined[first]
             else:
-                rows = np.empty(0, np.int64)
-                shares = probabilities = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
+                rows, joined = np.empty(0, np.int64), list[Array]()
                 while len(rows) < min(size, played.size):
-                    shares = np.maximum(shares, np.finfo(np.float64).tiny)
+                    joined.append(np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0))
+                    shares = np.maximum(joined[-1], np.finfo(np.float64).tiny)
                     shares[rows] = 0.0
                     rows = np.append(rows, int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator)))
                     left.observe(rows[-1], noise)
-                    shares = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
-                probabilities = probabilities[rows]
+                probabilities = joined[0][rows]
         return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities).to(played.points))
 
 
@@ -207,20 +204,16 @@ class KORS(OnlineRule):
     is drawn again is there once, with the summed weight, which leaves all probabilities as they are. What a posterior
     takes for spanned, all but 1e-10 λ of it, counts as spanned, which makes up to 1e-5 of a score.
 
-    Args:
-        oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. At
-            1 nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as many points
-            as the effective dimension; at 2 within a tenth, with nearly twice the points.
-        projection: μ > 0, the scale below which directions are dropped, in reward units squared; None for the noise
-            variance (the smallest one where it differs), which balances regret and time.
-        accuracy: ε in (0, 1), which the theorem sets to 1/2.
+    The theorem asks for γ of ``theoretical_kors_oversampling``, which keeps nearly every point. At 1 nearly all
+    deviations are within an eighth of the exact ones, with 2.5 to 6 times as many points as the effective dimension; at
+    2 within a tenth, with nearly twice the points.
 
     Cost: O(m²) for each play of a bandit; O(u m²) time and O(u m) memory for a selection.
     """
 
-    oversampling: float = 1.0
-    projection: float | None = None
-    accuracy: float = 0.5
+    oversampling: float = 1.0  #: γ > 0.
+    projection: float | None = None  #: μ > 0: directions below are dropped, in reward units squared; None for least λ.
+    accuracy: float = 0.5  #: ε in (0, 1), which the theorem sets to 1/2.
 
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive, accuracy=checks.open_unit_interval)
