@@ -10,14 +10,9 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
-#: Steps of a quasi-Newton search before coordinates without a gradient have their turn.
-_STEPS = 30
-
-#: Turns, and exchanges of a turn; most searches end before.
-_TURNS, _EXCHANGES = 4, 8
-
-#: The way of a point that climbed to where nothing may be played is halved so often.
-_HALVINGS = 20
+#: Turns, quasi-Newton steps and exchanges of a turn, and how often the way of a point that climbed to where nothing may
+#: be played is halved; most searches end before.
+_TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22

@@ -51,9 +51,8 @@ class DiscretizedThompsonSampling(PendingPoints):
         maximize: False where small outcomes are sought: the values are those of the draws with the other sign.
 
     Raises:
-        InputError: if an argument does not fit.
-        UnsupportedError: if the model has several outputs without a transform, its posterior is not one Gaussian, or it
-            cannot be drawn from at more than 2,000 points. When evaluated: if a gradient is asked for.
+        UnsupportedError: if the posterior is not one Gaussian of one output, or cannot be drawn from at more than 2,000
+            points. When evaluated: if a gradient is asked for.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
     """
@@ -176,8 +175,7 @@ def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
 def _root(covariance: Tensor) -> Tensor:
     """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
 
-    So draws on a box amplify rounding, where those at the actions of a round do not. A covariance of which nothing but
-    rounding is left has its symmetric root.
+    A covariance of which nothing but rounding is left has its symmetric root.
     """
     try:
         return jittered_cholesky(covariance)
