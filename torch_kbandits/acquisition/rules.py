@@ -51,7 +51,7 @@ class ArmPosterior(Protocol):
 
 
 class SomeOf:
-    """Some rows (k,) of a posterior over arms, as ``ArmPosterior``, with another incumbent if one is given."""
+    """Some rows (k,) of an ``ArmPosterior`` as one, with another incumbent if one is given."""
 
     def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
         self.mean, self.variance = posterior.mean[rows], posterior.variance[rows]
@@ -107,7 +107,7 @@ class AcquisitionRule(ABC):
         start = domain.starts if domain.incumbent is None else domain.incumbent
         with torch.no_grad():
             value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
-        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit)
+        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, lambda X: X)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.

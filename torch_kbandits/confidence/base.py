@@ -13,11 +13,9 @@ from torch_kbandits import checks
 from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said
 from torch_kbandits.errors import InputError
 
-#: Which edge of a confidence band says whether a limit is kept: the worse one for what is played to be surely within
-#: it, the better one for what may be.
+#: Which edge of a confidence band says whether a limit is kept, the worse one or the better, and β unless it is given:
+#: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 Mode = Literal["safe", "optimistic"]
-
-#: β where nobody says it: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 DEFAULT_BETA: dict[str, float] = {"safe": 3.0, "optimistic": 2.0}
 
 

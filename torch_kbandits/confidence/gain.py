@@ -165,10 +165,8 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
         H = γ_T^¼ (T / P_T)^½;  with an unknown budget γ_T^¼ T^½, as if P_T were 1
 
     rounded to the nearest whole number from 1 to T: a start for tuning, since a constant that holds B, R and λ is left
-    out. A function that jumps J times by Δ has P_T = J Δ, one that drifts evenly T times its change in a round.
-
-    The budget P_T >= 0 bounds Σ_t ‖f_{t+1} − f_t‖_k over the T rounds, and γ_T > 0 is the largest information gain of T
-    observations: ``RateGain(...).at(T)``, or the last, as a float, of ``greedy_information_gain(...)``.
+    out. The budget P_T >= 0 bounds Σ_t ‖f_{t+1} − f_t‖_k: J Δ for J jumps by Δ. γ_T > 0 is the largest information gain
+    of T observations: ``RateGain(...).at(T)``, or the last, as a float, of ``greedy_information_gain(...)``.
 
     Source: Zhou & Shroff, CISS 2021, remarks to Theorems 1 and 2.
     """
@@ -191,8 +189,6 @@ def window_size(horizon: int, variation_budget: float | None = None, *, gain: fl
 def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
     """Return how many questions SparQ-GP-UCB asks its expert in a round t >= 1: factor · (ln t)^d, rounded up.
 
-    None in round 1; ask no more than there are distinct past inputs.
-
     Source: Mauduit et al., 2025: 6 ln t in the experiments, where d = 1; O((ln t)^d) in Theorem 3.1.
     """
     round, dimension = checks.positive_integer("round", round), checks.positive_integer("dimension", dimension)
@@ -206,8 +202,7 @@ def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = 
     """Return the noise variance λ g(t) above which SparQ-GP-UCB drops an observation in round t >= 1.
 
     It is in reward units squared, and where it exceeds λ the ``max_variance`` of ``UncertaintyInjectionLikelihood``.
-    With g = ln and the noise λ (a² + 1) at age a this drops all but the youngest: a fresh observation counts from
-    round 3, one of age 1 from round 8, one of age 2 from round 149. Nothing is left but the expert's answers before.
+    With g = ln and the noise λ (a² + 1) at age a this drops all but the youngest, and all before round 3.
 
     Source: Mauduit et al., 2025, Algorithm 1 and §3; the theorem allows any g(t) = o(t^¼).
     """

@@ -149,8 +149,8 @@ class SparQWidth(TheoremWidth):
 
         β_t = B + √(2 ln(2 det(Σ + K)^½ / (δ det(Σ)^½))) = B + √(2 I_t + 2 ln(2/δ))
 
-    over what is retained in round t: the expert's answers for the current function and the recent observations, Σ their
-    noise variances. That recent rewards are those of a function that has moved is not covered.
+    over the expert's answers and the recent observations, Σ their noise variances. That the function has moved since is
+    not covered.
 
     Source: Mauduit et al., 2025, Theorem 3.1, by Lemma 7 of Kirschner & Krause, COLT 2018. Differs: as the lemma is for
     observations that only become more, we claim the bound for each round apart; give δ/T for T at once.
