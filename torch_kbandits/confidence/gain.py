@@ -179,10 +179,7 @@ def restart_period(horizon: int, variation_budget: float | None = None, *, gain:
 
 
 def window_size(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
-    """Return how many of the latest observations SW-GP-UCB lets count: w, by the formula of ``restart_period``.
-
-    Differs from Zhou & Shroff, CISS 2021, Algorithm 2, which keeps those from t − w to t, that are w + 1.
-    """
+    """Return how many observations SW-GP-UCB lets count, as ``restart_period``; Algorithm 2 keeps one more."""
     return restart_period(horizon, variation_budget, gain=gain)
 
 

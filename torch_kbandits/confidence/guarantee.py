@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 
 Status = Literal["holds", "fails", "unknown"]
 
-#: The name of the assumption that is of numbers and not of a theorem.
-_PRECISION = "λ above rounding"
-
-#: Letters of a dictionary rule that are printed.
-_LONGEST = 160
+#: The name of the assumption that is of numbers and not of a theorem; letters of a rule that are printed.
+_PRECISION, _LONGEST = "λ above rounding", 160
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,7 @@ class GPTSWidth(SubGaussian, TheoremWidth):
 # ---------------------------------------------------------------- the self-normalised bound
 
 
-def noise_radius(
-    noise_scale: float | Tensor, failure_probability: float, gain: Tensor, regularization: Tensor
-) -> Tensor:
+def noise_radius(noise_scale: Any, failure_probability: float, gain: Tensor, regularization: Tensor) -> Tensor:
     """Return (R/√λ) √(2 I + 2 ln(1/δ)), 0-dim: what the noise adds to the width.
 
     With probability 1 − δ it bounds √(εᵀK(K + λI)⁻¹ε / λ) after every number of observations, ε being their noise.
@@ -111,8 +109,8 @@ class SelfNormalizedWidth(SubGaussian, TheoremWidth):
 
     def __call__(self, evidence: Evidence) -> Tensor:
         """Return β_t."""
-        gain, level = self.gain(evidence), evidence.regularization
-        return self.norm_bound + noise_radius(self.noise_scale, self.failure_probability, gain, level)
+        radius = noise_radius(self.noise_scale, self.failure_probability, self.gain(evidence), evidence.regularization)
+        return self.norm_bound + radius
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class CappedDictionary(DictionaryRule):
     learned what a full dictionary does not span, see ``residual_share``, but in draws of functions. Else variances are
     those of DTC, at which ``NystromWidth`` holds, and exploration of what is not spanned never ends.
 
-    Cost of a selection: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
+    Cost: that of the other rule, and O(m²) for each new point beyond the cap; online O(u m + m³).
     """
 
     rule: DictionaryRule  #: Which points are wanted.
@@ -130,10 +130,7 @@ class CappedDictionary(DictionaryRule):
 def _with_exchange(
     posterior: DictionaryPosterior, state: OnlineState, place: int, probability: float
 ) -> tuple[DictionaryPosterior, OnlineState]:
-    """Return the posterior and its state once a known point that was drawn took the place of another, if one gave way.
-
-    By det K_ZZ, as if all was played equally often without noise.
-    """
+    """Return the posterior and its state once a known point took the place of another by det K_ZZ, if one gave way."""
     dictionary = np.append(posterior.dictionary, place)
     points, number = posterior.told.points_at(dictionary).double(), len(dictionary) - 1
     equal = points.new_zeros(()), points.new_ones(number + 1)
@@ -146,5 +143,5 @@ def _with_exchange(
     return state.at_weights(posterior, weights)
 
 
-#: The objects that have warned. No part of their values, since no selection depends on it.
+#: The objects that have warned, which is no part of their values.
 _warned: WeakSet[CappedDictionary] = WeakSet()

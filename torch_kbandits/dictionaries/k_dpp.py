@@ -26,11 +26,9 @@ _RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
 
-#: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
-_ACCURACY = 1e-8
-
-#: Factors that differ by no more than this share are equal: of such points the one played first leaves.
-_EQUAL = 1e-6
+#: An inverse is changed until that may have cost this relative accuracy, then computed afresh. Factors that differ by no
+#: more than a share are equal: of such points the one played first leaves.
+_ACCURACY, _EQUAL = 1e-8, 1e-6
 
 
 @dataclass(frozen=True)
@@ -161,9 +159,9 @@ class GramInverse:
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
     """Return the rows (m,) of a dictionary, ascending, after other rows (k,) were offered in exchange, one by one.
 
-    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1 at
-    least; C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the
-    mean over a batch. W⁻¹ is kept in the memory of the points, since from one round to the next few counts are others.
+    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1;
+    C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the mean over
+    a batch. W⁻¹ is kept in the memory of the points.
 
     Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """
