@@ -26,8 +26,8 @@ _RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
 
-#: An inverse is changed until that may have cost this relative accuracy, then computed afresh. Factors that differ by no
-#: more than a share are equal: of such points the one played first leaves.
+#: An inverse is changed until that may have cost this relative accuracy, then computed afresh. Factors that differ by
+#: no more than a share are equal: of such points the one played first leaves.
 _ACCURACY, _EQUAL = 1e-8, 1e-6
 
 
