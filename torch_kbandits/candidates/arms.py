@@ -92,10 +92,8 @@ class ArmSource:
         dtype: to which numbers are converted; None for theirs, which must be float64 or float32.
 
     Attributes:
-        tensor: all arms (A, d) if they are in memory, else None.
-        file: where they are otherwise.
+        tensor, file: all arms (A, d) if they are in memory, else None; and where they are otherwise.
         given: what makes the same arms again, with their dtype: they, or where they are.
-        dimension, dtype, device: of all blocks, d columns in double or single precision.
         ranges: the least and the largest value of each column, (2, d), in double precision.
     """
 
@@ -157,11 +155,6 @@ class ArmSource:
         for name, old, new in zip(("size in bytes", "modification time in ns"), self._stamp, now, strict=True):
             if old != new:
                 raise ArmsChangedError(f"{self.file.path} changed: its {name} was {old}, is {new}. {_ADVICE}")
-
-    def find(self, point: Tensor) -> int | None:
-        """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
-        rows = (start + int(row) for start, block in self.blocks() for row in (block == point).all(-1).nonzero())
-        return next(rows, None)
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
