@@ -156,6 +156,11 @@ class ArmSource:
             if old != new:
                 raise ArmsChangedError(f"{self.file.path} changed: its {name} was {old}, is {new}. {_ADVICE}")
 
+    def find(self, point: Tensor) -> int | None:
+        """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
+        rows = (start + int(row) for start, block in self.blocks() for row in (block == point).all(-1).nonzero())
+        return next(rows, None)
+
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
         last, points = self._asked_about, points.cpu()  # another thread may replace it

@@ -27,7 +27,7 @@ class UnroundedPosterior(GPyTorchPosterior):
         return diagonal.unflatten(-1, (shape[-1], shape[-2])).mT.expand(shape)
 
 
-def unrounded(posterior: Posterior) -> Posterior:
+def unrounded(posterior: Any) -> Any:
     """Return a posterior, of GPyTorch's in the end, with variances that are those of its distribution."""
     if isinstance(posterior, TransformedPosterior):
         posterior._posterior = unrounded(posterior._posterior)
