@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
-from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.mlls import InducingPointKernelAddedLossTerm
 from linear_operator import settings as linear_operator_settings
