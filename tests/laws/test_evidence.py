@@ -28,6 +28,7 @@ from torch_kbandits.memory import (
 )
 from torch_kbandits.priors import default_kernel
 from torch_kbandits.priors.evidence import fit_evidence
+from torch_kbandits.priors.marginal import MarginalPosterior
 from torch_kbandits.priors.marginal import TrainingData as Data
 
 
@@ -128,6 +129,24 @@ def test_a_fit_is_no_worse_than_botorchs(n, d):
     assert ours.settled
     assert ours.evidence == pytest.approx(found, rel=1e-6)
     assert found > log_posterior(x, y, theirs.kernel, theirs.regularization) - 1e-3
+
+
+@pytest.mark.parametrize(("n", "d"), [(120, 6), (60, 3), (30, 2)])
+def test_a_fit_goes_on_from_the_end_of_the_last_and_is_no_worse_than_from_the_start(n, d, monkeypatch):
+    """Where rewards say something; of noise alone either may be better."""
+    X, Y = problem(n, d, n)
+    calls, evaluated = [], MarginalPosterior.__call__
+    monkeypatch.setattr(MarginalPosterior, "__call__", lambda it: calls.append(it) or evaluated(it))
+    before = fit_evidence(Data(X[: 4 * n // 5], Y[: 4 * n // 5]), default_kernel(d), seed=0)
+    calls.clear()
+    anew = fit_evidence(Data(X, Y), default_kernel(d), seed=1)
+    many = len(calls)
+    calls.clear()
+    again = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=before.end)
+    assert again.evidence > anew.evidence - 1e-3
+    assert len(calls) < many / 2
+    other = fit_evidence(Data(X, Y), default_kernel(d), seed=1, start=(0.5,))  # of another kind: as if there was none
+    assert other.evidence == anew.evidence
 
 
 def test_what_is_known_stays():

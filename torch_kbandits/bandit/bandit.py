@@ -509,8 +509,8 @@ class Bandit(BanditReports):
         for rounds. A history without them, as of a log, is told as if each reward had come when its point was played,
         or when one before it was that was played later.
 
-        Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
-        something: when to restart, when a batch was complete, which memory was in force.
+        Cost: that of telling it. Of a prior that is learned all fits are made; the posterior is computed after the last
+        one, unless those before decided something: when to restart, when a batch was complete, which memory counted.
 
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.

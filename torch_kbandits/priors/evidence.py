@@ -39,7 +39,8 @@ class Fit:
     """What was fitted: kernel, λ, constant prior mean in units of Y, and the memory with its number.
 
     ``evidence`` is the log density, in nats, of the rewards used and of what was fitted under its prior; NaN where
-    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd.
+    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd, and
+    the ``end`` is where the next fit may start.
     """
 
     kernel: Kernel
@@ -49,6 +50,7 @@ class Fit:
     settled: bool
     diagnostics: tuple[str, ...]
     mean: float = 0.0
+    end: tuple[float, ...] = ()
 
 
 def fit_evidence(
@@ -60,6 +62,7 @@ def fit_evidence(
     learn_memory: bool = False,
     learn_mean: bool = False,
     seed: int,
+    start: Sequence[float] = (),
     exact_up_to: int = 400,
 ) -> Fit:
     """Fit kernel, noise and the number of a memory to rewards.
@@ -67,7 +70,8 @@ def fit_evidence(
     What is maximised is the ``MarginalPosterior`` of those parameters of a copy of the kernel that need a gradient, and
     of λ unless it is given. Of more distinct points than ``exact_up_to`` so many are taken; without a prior on time the
     fit goes on from there with up to 5,000 and a bound of the density, if a dictionary of 200 spans these. With
-    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0.
+    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. Where there is a ``start``, the end
+    of an earlier fit of the same kind, the search goes on from there, else from the kernel and from points near it.
 
     The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
     that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
@@ -85,7 +89,7 @@ def fit_evidence(
         for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
         by_prediction = learn and not kept.needs_time_column
-        fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn)
+        fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn, start=start)
     return fit if memory is not None else replace(fit, memory=None)
 
 
@@ -98,11 +102,12 @@ def _climbed(
     memory: Memory,
     learn: bool = False,
     climbs: int = CLIMBS,
+    start: Sequence[float] = (),
 ) -> Fit:
     """Return the best of some climbs; of many points one more, of the bound."""
     kernel, on_time = deepcopy(kernel).to(data.X), memory.needs_time_column
     posterior = MarginalPosterior(data, kernel, regularization, memory, learn=learn, **words)
-    settled = posterior.maximize(seed, climbs)
+    settled = posterior.maximize(seed, climbs, start)
     if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
         many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
         if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1):
@@ -123,7 +128,7 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
         with torch.no_grad():
             evidence, said, mean = float(posterior()), diagnostics(posterior), posterior.mean
     kernel = posterior.kernel.eval().requires_grad_(False)
-    return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean)
+    return Fit(kernel, posterior.regularization, memory, evidence, settled, said, mean, posterior.values)
 
 
 # ---------------------------------------------------------------- by prediction

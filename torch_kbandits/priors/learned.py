@@ -26,10 +26,11 @@ _FIRST_NOISE = 0.1
 
 
 class LastFit(NamedTuple):
-    """How many rewards were learned when a prior was fitted last, 0 before the first fit, and how many counted."""
+    """How many rewards were learned when a prior was fitted last, 0 before the first fit, how many counted, its end."""
 
     number: int = 0
     counted: int = 0
+    end: tuple[float, ...] = ()
 
 
 NEVER = LastFit()
@@ -65,9 +66,11 @@ class LearnedPrior:
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
 
-    Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
-    posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
-    of rewards; where a memory counts n at most, it is four for n rewards.
+    A fit goes on from where the last one ended, but for the first after a restart.
+
+    Cost of a fit: O(n³) for each of some fifty evaluations, of the first for some hundreds, n at most 400 of the
+    rewards, see ``fit_evidence``, and a posterior computed anew. The number of fits grows with the logarithm of the
+    number of rewards; where a memory counts n at most, it is four for n rewards.
     """
 
     kernel: Kernel | None = None
@@ -129,14 +132,16 @@ class LearnedPrior:
         memory: Memory | None = None,
         groups: Sequence[int] | None = None,
         seed: int,
+        start: Sequence[float] = (),
         units_only: bool = False,
-    ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
+    ) -> tuple[Prior, Memory | None, tuple[str, ...], tuple[float, ...]]:
         """Fit to two rewards or more that count, or with ``units_only`` only bring what is given to their units.
 
         The data are as they were told. Columns without the time are divided by ``spans`` (d,) unless a kernel is given.
         Penalties are known by the ``first`` different rewards since a restart, (f,); none where their level may change.
         ``expected`` is a prior mean that is given, at the points, (n,); None where it is fitted. Returned are the prior
-        in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        in units of rewards, the memory as given or with its number fitted, what is odd about the fit, and its end, from
+        which the next one may ``start``.
         """
         X, Y, floor = data.X.double(), data.Y.double(), -math.inf
         if expected is not None:
@@ -146,7 +151,7 @@ class LearnedPrior:
         divided_by = spans if self.kernel is None else None  # a kernel that is given sees points as they are
         units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
         if units_only:
-            return self.started(spans, groups, units), memory, ()
+            return self.started(spans, groups, units), memory, (), ()
         kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
@@ -157,11 +162,12 @@ class LearnedPrior:
             # The mean of the latest rewards, which are of points chosen to be good, is no prior mean.
             learn_mean=self.mean is None and memory is not None,
             seed=seed,
+            start=start,
         )
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
         if self.learn_memory and fit.memory is not None:
             memory = fit.memory.scaled(units.scale**2)
-        return self._of_rewards(units, fit.kernel, fit.regularization, mean), memory, fit.diagnostics
+        return self._of_rewards(units, fit.kernel, fit.regularization, mean), memory, fit.diagnostics, fit.end
 
     def _of_rewards(self, units: Units, kernel: Kernel, noise: float, mean: PriorMean | None) -> Prior:
         """Return a prior in units of rewards, with kernel and λ as they are given, if they are, to the last digit."""
@@ -198,7 +204,7 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
     if kernel is not None:
         check_kernel(kernel, X[:1].double())
     seed = checks.whole_number("seed", seed)
-    prior, _, diagnostics = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
+    prior, _, diagnostics, _ = learned.fitted(TrainingData(X, Y), column_spans(X), first=Y, seed=seed)
     for diagnostic in diagnostics:
         warnings.warn(diagnostic, KernelBanditWarning, stacklevel=2)
     return prior

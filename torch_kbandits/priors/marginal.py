@@ -145,6 +145,11 @@ class MarginalPosterior:
         return float(self._log_noise.detach().exp())
 
     @property
+    def values(self) -> tuple[float, ...]:
+        """All parameters one after another, (p,): where another climb may start."""
+        return tuple(torch.cat([each.detach().flatten() for each in self.parameters.values()] or [self.Y[:0]]).tolist())
+
+    @property
     def horizon(self) -> float:
         """h, at which ε is 1 − e^(−2/h), where it is a parameter."""
         return float(self.parameters["horizon"].detach().exp())
@@ -224,18 +229,21 @@ class MarginalPosterior:
 
     # ---------------------------------------------------------------- its maximum
 
-    def maximize(self, seed: int, climbs: int) -> bool:
+    def maximize(self, seed: int, climbs: int, start: Sequence[float] = ()) -> bool:
         """Move the parameters to the best maximum that some climbs find; False: there is none, and they stay.
 
-        The first climb starts where the parameters are, the others near there.
+        The first climb starts where the parameters are, the others near there; or one at a start, if that is given.
         """
         if not self.parameters:
             return True
         closure = NdarrayOptimizationClosure(
             ForwardBackwardClosure(lambda: -self() / len(self.Y), self.parameters), self.parameters
         )
-        given = best = closure.state
         bounds, highest = self._within_reach(), -math.inf
+        if len(start) == len(closure.state):
+            closure.state = np.clip(start, *cast(Array, get_bounds_as_ndarray(self.parameters, bounds)).T)
+            climbs = 1
+        given = best = closure.state
         for climb in range(_MOST_CLIMBS):
             if climb >= climbs and highest > -math.inf:
                 break
