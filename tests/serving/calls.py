@@ -64,21 +64,14 @@ def bodies(random_: random.Random, body: bytes) -> list[bytes]:
     return [
         body[:place],
         body[:place] + random_.randbytes(1) + body[place + 1 :],
-        random_.randbytes(random_.randrange(1, 200)),
-        *(b"NaN", b'{"q": NaN}', b'{"y": Infinity}', b'{"q": 1e999}', b"[]", b"null", b'"q"'),
-        *(b'{"q":' * depth, b"[" * depth, b'{"q":' + b"[" * depth + b"]" * depth + b"}"),
-        *(b'{"q": "' + text + b'"}' for text in (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800")),
-        b'{"q": ' + b"9" * random_.choice([20, 400, 5000, 50_000]) + b"}",
-        b'{"key": "' + b"k" * random_.choice([201, 5000]) + b'"}',
+        *(b"NaN", b'{"y": Infinity}', b'{"q": 1e999}', b"[]", b"null", b'"q"', b'{"q":' * depth, b"[" * depth),
+        *(b'{"q": "' + text + b'"}' for text in (b"\xff\xfe", b"\xed\xa0\x80", b"\\ud800")),
+        b'{"q": ' + b"9" * random_.choice([20, 5000, 50_000]) + b"}",
     ]
 
 
-METHODS = ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "ASK", "\x00"]
-PATHS = ["/", "/asks", "/ask/", "//ask", "/../bandit.kb", "/ask%00", "/\ud7ff", "/pending/1", "*"]
-HEADERS = {
-    "content-type": ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonp", "\xff"],
-    "host": ["", "evil.example", "localhost.evil.example", "127.0.0.1.evil", "[::1", "[", "a:b:c", "\xff"],
-}
+METHODS = ["GET", "PUT", "OPTIONS", "HEAD", "ASK", "\x00"]
+PATHS = ["/", "/asks", "//ask", "/../bandit.kb", "/ask%00", "/\ud7ff", "*"]
 
 
 def malformed(random_: random.Random):
@@ -95,6 +88,5 @@ def malformed(random_: random.Random):
     elif kind == 9:
         path = random_.choice(PATHS)
     elif kind < 12:
-        name = random_.choice(list(HEADERS))
-        headers[name] = random_.choice(HEADERS[name])
+        headers["content-type"] = random_.choice(["", "text/plain", "application/jsonp", "\xff"])
     return method, path, body, list(headers.items())

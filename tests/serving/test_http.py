@@ -63,23 +63,21 @@ def test_a_round_over_http(app, service):
     # Half a pair of surrogates, which JSON may hold.
     assert post(app, "/ask", b'{"key": "\\ud800"}').json == post(app, "/ask", b'{"key": "\\ud800"}').json
     assert post(app, "/ask", b'{"\\ud800": 1}').status == 422
+    service.journal.path.unlink()
+    for answer in (get(app, "/ready"), post(app, "/ask", {}), get(app, "/ready")):
+        assert (answer.status, answer.error) == (503, "RefusedError")
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "error"),
     [
-        *(("POST", "/ask", body, 400, "RefusedError") for body in (
-            b"{", b"\xff", b'{"q": NaN}', b'{"q": 1e999}', b"[" * 100_000, b"[]",
-            b'{"q": ' + b"9" * 5000 + b"}", b'{"key": "' + b" " * 190_000,
-        )),
+        *(("POST", "/ask", body, 400, "RefusedError") for body in (b"{", b"\xff", b'{"q": 1e999}', b"[" * 100_000)),
         ("POST", "/ask", b'{"q": 0}', 422, "InputError"),
         ("POST", "/tell", b'{"ids": [7], "y": 1}', 409, "RefusedError"),
         ("POST", "/recommend", b"{}", 409, "EmptyHistoryError"),
         ("GET", "/ask", b"", 405, "RefusedError"),
-        ("POST", "/pending", b"{}", 405, "RefusedError"),
         ("PUT", "/ask", b"{}", 405, "RefusedError"),
         ("GET", "/nothing", b"", 404, "RefusedError"),
-        ("GET", "/ready/", b"", 404, "RefusedError"),
     ],
     ids=str,
 )  # fmt: skip
@@ -159,12 +157,6 @@ def test_addresses_and_tokens_are_checked():
     for port in (-1, 65536, "8000"):
         with pytest.raises(InputError, match="port"):
             server._check_address("localhost", port, None)
-
-
-def test_where_nothing_is_saved_nothing_is_ready(app, service):
-    service.journal.path.unlink()
-    for answer in (get(app, "/ready"), post(app, "/ask", {}), get(app, "/pending"), get(app, "/ready")):
-        assert (answer.status, answer.error) == (503, "RefusedError")
 
 
 def test_while_the_bandit_computes_it_is_ready_and_an_answer_waits_for_the_disk_and_the_bandit_does_not(

@@ -10,12 +10,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
-from calls import malformed
 from click.testing import CliRunner
 from processes import Client, Nursery, end, free_port, insist
 from served import BANDITS, saved
@@ -93,25 +91,6 @@ def test_who_reads_nothing_is_cut_off(port):
         with pytest.raises(ConnectionError):  # of a server that waits for ever it is a timeout
             flood(connection, head.encode() + b"\r\n\r\n" + body)
     assert insist(port, "GET", "/ready") == {"ready": True}
-
-
-def test_connections_that_break_and_bytes_that_are_no_request_leave_a_server_as_it_was(port, request):
-    asked, random_ = insist(port, "POST", "/ask", {"q": 3}), random.Random(1)
-    for _ in range(60 if request.config.option.markexpr == "not slow" else 2000):
-        method, route, body, headers = malformed(random_)
-        length = ("content-length", str(len(body) + random_.choice([0, 0, 7, -1])))
-        lines = [f"{method} {route} HTTP/1.1", *(f"{name}: {value}" for name, value in [*headers, length])]
-        raw = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
-        with suppress(ConnectionError), connected(port) as connection:
-            if random_.random() < 0.3:
-                connection.sendall(raw[: random_.randrange(len(raw))])
-                continue
-            connection.sendall(raw)
-            connection.shutdown(socket.SHUT_WR)
-            first = connection.makefile("rb").readline()
-            assert re.fullmatch(rb"(HTTP/1.1 (200|4\d\d|503) .*\r\n)?", first), (raw, first)
-    assert insist(port, "GET", "/ready") == {"ready": True}
-    assert insist(port, "GET", "/pending")["ids"][:3] == asked["ids"]
 
 
 def killed_under_load(folder, *, kills, clients, compact_after, seed=0):

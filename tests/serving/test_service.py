@@ -222,8 +222,6 @@ REFUSED = {
         ({"ids": [0], "actions": [[0.5, 0.5]], "y": 1}, "Give ids, or actions"), ({"ids": [0], "y": []}, "y must have"),
         ({"ids": [0], "y": [1, 2]}, "a reward for each"), ({"ids": [0], "y": 10**400}, "a float holds"),
         ({"actions": [[0.5]], "y": 1}, "2 columns"), ({"actions": [[0.5, 0.5], [0.5]], "y": [1, 1]}, "real numbers"),
-        ({"actions": [0.5, 0.5], "y": 1}, "a row for each"), ({"actions": [[10**400, 0.5]], "y": 1}, "a float holds"),
-        ({"ids": [0], "y": 1, "outcomes": {"temperature": 71.3}}, "rewards alone|outcome"),
         ({"ids": [0], "y": 1, "time": [None, "x"]}, "ISO 8601"), ({"ids": [0], "y": ARMS}, "what JSON holds"),
         ({"ids": [0], "y": 1, "outcomes": {"heat": math.nan}}, "what JSON holds"),
         ({"ids": [0], "failed": 1}, "failed must be"),
@@ -441,19 +439,12 @@ def a_journal(*payloads):
 ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "ids": [0]}
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
 CRAFTED = {
-    "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "null": b"null", "digits": b"9" * 5000,
-    "no UTF-8": b"\xff\xfe", "no operation": b"{}", "another operation": {"op": "save"}, "a view": {"op": "posterior"},
-    "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []}, "NaN": ASK | {"points": [[None]]},
-    "huge": ASK | {"points": [[10**400, 0]]}, "stages": ASK | {"stages": [[1e308, 1e308]]}, "ids": ASK | {"ids": [7]},
-    "key": ASK | {"key": [1]}, "time": ASK | {"time": {}}, "no request": {"op": "tell", "key": None},
-    "a text": TELL | {"request": "y"}, "a field": TELL | {"request": {"z": 1}}, "no key": {"op": "tell", "request": {}},
-    "nested": TELL | {"request": {"y": [[[[1]]]], "ids": [0]}}, "unknown": TELL | {"request": {"y": 1, "ids": [9]}},
+    "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "digits": b"9" * 5000, "no UTF-8": b"\xff\xfe",
+    "no operation": b"{}", "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []},
+    "huge": ASK | {"points": [[10**400, 0]]}, "ids": ASK | {"ids": [7]}, "time": ASK | {"time": {}},
+    "key": ASK | {"key": [1]}, "a text": TELL | {"request": "y"}, "unknown": TELL | {"request": {"y": 1, "ids": [9]}},
 }  # fmt: skip
-BOOKS = {
-    "none": None, "numbers": [3], "a key": [[[1], "b", {}]],
-    "four": [["a", "b", {}, 1]], "ids": [["a", "b", {"ids": 3}]],
-    "no answer": [["a", "b", 3]],
-}  # fmt: skip
+BOOKS = {"none": None, "a key": [[[1], "b", {}]], "four": [["a", "b", {}, 1]], "ids": [["a", "b", {"ids": 3}]]}
 
 
 @pytest.mark.parametrize("what", [*CRAFTED, *(f"answers: {name}" for name in BOOKS)])
