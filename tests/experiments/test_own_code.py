@@ -5,10 +5,8 @@ import shutil
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 from torch_kbandits import InputError
-from torch_kbandits.cli import main
 from torch_kbandits.experiments import (
     load_experiment,
     load_spec,
@@ -222,14 +220,3 @@ def test_what_own_code_cannot_be_is_named(folder, tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         run_experiment(parsed(folder, **player("bkb") | problem("rkhs-function") | change), tmp_path / "run", workers=1)
     assert not (tmp_path / "run" / "records.jsonl").exists()
-
-
-def test_the_command_line_takes_own_code_with_options(folder, tmp_path):
-    words = ["-e", f"{folder}/mine.py:Slope:num_arms=5,label=rising", "-a", f"{folder}/mine.py:Turns:step=2"]
-    words += ["-a", "random", "--directory", str(tmp_path / "run"), "--workers", "1", "--rounds", "5", "--seeds", "1"]
-    result = CliRunner().invoke(main, ["compare", *words])
-    assert result.exit_code == 0, result.output
-    assert "Turns" in result.output
-    records, _ = read_records(tmp_path / "run")
-    assert [record.algorithm["options"] for record in records] == [{"step": 2}, {}]
-    assert CliRunner().invoke(main, ["resume", str(tmp_path / "run")]).exit_code == 0

@@ -4,12 +4,10 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
-import oracles
 import pytest
 import torch
 from click.testing import CliRunner
-from problems import DOUBLE, data, dense, difference
+from problems import DOUBLE, data
 from small_experiments import CONTENT, TOML, content, small
 
 from torch_kbandits import BKBWidth, InputError, RidgeLeverageSampling, ScaledWidth
@@ -30,7 +28,6 @@ from torch_kbandits.experiments import load_spec, parse_spec, run_experiment
 from torch_kbandits.experiments.registry import build_kernel, build_width
 from torch_kbandits.experiments.trial import build_bandit
 
-SCALES = np.array([0.2, 0.7])
 WORDS = {"noise_scale": 0.1, "norm_bound": 2.0, "failure_probability": 0.05}
 SPECS = sorted((Path(__file__).parents[2] / "benchmarks" / "specs").glob("*.toml"))
 
@@ -82,21 +79,6 @@ def test_settings_go_to_the_algorithms_that_take_them_and_nearer_ones_first():
     assert (rule.max_size, rule.when_full, rule.rule) == (9, "stop", RidgeLeverageSampling(3.0, "coupled"))
     known = build_bandit(next(small(algorithms=[{"name": "gp-ei"}]).trials()), environment)
     assert known.regularization == environment.regularization
-
-
-@pytest.mark.parametrize(
-    ("table", "expected"),
-    [
-        ("rbf", oracles.rbf(1.0)),
-        ({"name": "rbf", "lengthscale": [0.2, 0.7]}, lambda X, Z: oracles.rbf(1.0)(X / SCALES, Z / SCALES)),
-        ({"name": "matern-2.5", "lengthscale": 0.5, "outputscale": 1.7}, oracles.matern52(0.5, 1.7)),
-        ({"name": "linear", "outputscale": 0.8}, oracles.linear(0.8)),
-    ],
-)
-def test_kernels_by_name_are_the_formulas(table, expected):
-    X, _ = data(6, 2)
-    with torch.no_grad():
-        assert difference(build_kernel("kernel", table)(X).to_dense(), expected(*dense(X, X))) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -172,23 +154,6 @@ def test_what_a_spec_cannot_mean_is_named(tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         run_experiment(small(**change), tmp_path, workers=1)
     assert not (tmp_path / "records.jsonl").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.toml", b"rounds = = 3", r"a\.toml is not valid TOML: .*line 1"),
-        ("a.json", b'{"rounds": 3', r"a\.json is not valid JSON: .*line 1"),
-        ("a.json", b"{}", "needs 'rounds'"),
-        ("a.toml", b"\xff\xfe\x00", "cannot be read"),
-        ("a.toml", None, "cannot be read"),
-    ],
-)
-def test_malformed_files_are_named(tmp_path, name, text, message):
-    if text is not None:
-        (tmp_path / name).write_bytes(text)
-    with pytest.raises(InputError, match=message):
-        load_spec(tmp_path / name)
 
 
 def make_up_records(options, rounds):

@@ -267,21 +267,6 @@ def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
             empty(bkb())
 
 
-def test_texts_are_large_enough_and_legends_hide_nothing():
-    bandit = told(bkb())
-    bandit.mark_pending(data(2, 3, seed=9)[0])
-    for figure in (plot_line(bandit), plot_plane(bandit)):
-        figure.set_dpi(60)
-        figure.draw_without_rendering()
-        (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()] + figure.legends
-        window = legend.get_window_extent()
-        assert all(not window.overlaps(ax.get_window_extent()) for ax in figure.axes)
-        assert min(window.x0, window.y0, figure.bbox.x1 - window.x1) >= 0.0
-        for ax in figure.axes:
-            texts = [ax.xaxis.label, ax.yaxis.label, *ax.get_xticklabels(), *ax.get_yticklabels(), *legend.get_texts()]
-            assert all(text.get_size() >= 8.0 for text in texts)
-
-
 def test_what_does_not_fit_is_named():
     for words, message in (
         ({"coordinate": "x33"}, "'x33' is no coordinate; did you mean 'x3'"),

@@ -61,17 +61,6 @@ def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
     assert sorted(looked) == ["beta", "inducing_points"]  # never the whole history
 
 
-def test_the_line_says_how_the_bandit_is_doing():
-    bandit, stream = make(), Terminal()
-    for t in Progress(bandit, 4, interval=0.0, stream=stream):
-        bandit.tell(bandit.ask(), 0.25 * t)
-    last = stream.getvalue().split("\r")[-1]
-    assert "4/4" in last
-    assert "best 0.75, recent 0.375" in last
-    assert f"m = {len(bandit.inducing_points)}, β = 1.5" in last
-    assert "rounds/s" in last
-
-
 def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
     monkeypatch.setattr(Progress, "reading", lambda self: pytest.fail("nobody looks"))

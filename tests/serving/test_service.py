@@ -438,29 +438,23 @@ def a_journal(*payloads):
 
 ASK = {"op": "ask", "key": None, "known": "", "time": None, "points": [[0.5, 0.5]], "stages": None, "ids": [0]}
 TELL = {"op": "tell", "key": None, "known": "", "request": {"actions": [[0.5, 0.5]], "y": 1.0}}
-CRAFTED = {
-    "no JSON": b"{", "deep": b"[" * 100_000, "a list": b"[]", "digits": b"9" * 5000, "no UTF-8": b"\xff\xfe",
-    "no operation": b"{}", "inside": {"op": "_round", "request": {}}, "no points": ASK | {"points": []},
-    "huge": ASK | {"points": [[10**400, 0]]}, "ids": ASK | {"ids": [7]}, "time": ASK | {"time": {}},
-    "key": ASK | {"key": [1]}, "a text": TELL | {"request": "y"}, "unknown": TELL | {"request": {"y": 1, "ids": [9]}},
-}  # fmt: skip
-BOOKS = {"none": None, "a key": [[[1], "b", {}]], "four": [["a", "b", {}, 1]], "ids": [["a", "b", {"ids": 3}]]}
+CRAFTED = (
+    "{", "[" * 100_000, "[]", "9" * 5000, {}, {"op": "_round", "request": {}}, ASK | {"points": []}, ASK | {"ids": [7]},
+    ASK | {"points": [[10**400, 0]]}, ASK | {"key": [1]}, TELL | {"request": "y"}, {"op": "begin", "answers": None},
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("what", [*CRAFTED, *(f"answers: {name}" for name in BOOKS)])
-def test_a_journal_that_nobody_wrote_is_named(what, tmp_path):
+@pytest.mark.parametrize("record", CRAFTED, ids=range(len(CRAFTED)))
+def test_a_journal_that_nobody_wrote_is_named(record, tmp_path):
     served = Service.open(saved(bkb, tmp_path))
-    begin = parsed(served.journal.path.read_bytes(), "journal")[0][0]
+    begin = json.dumps(parsed(served.journal.path.read_bytes(), "journal")[0][0]).encode()
     served.close()
-    if what in CRAFTED:
-        record = CRAFTED[what]
-        payloads = [json.dumps(begin).encode(), record if isinstance(record, bytes) else json.dumps(record).encode()]
-    else:
-        payloads = [json.dumps(begin | {"answers": BOOKS[what.partition(": ")[2]]}).encode()]
-    served.journal.path.write_bytes(a_journal(*payloads))
-    with pytest.raises(DamagedFileError, match="record"):
+    served.journal.path.write_bytes(
+        a_journal(begin, (record if isinstance(record, str) else json.dumps(record)).encode())
+    )
+    with pytest.raises(DamagedFileError, match="record 2"):
         Service.open(served.path)
-    served.journal.path.write_bytes(a_journal(json.dumps(begin).encode(), json.dumps(TELL).encode()))
+    served.journal.path.write_bytes(a_journal(begin, json.dumps(TELL).encode()))
     assert Service.open(served.path).bandit.num_observations == 1
 
 
