@@ -115,7 +115,7 @@ def test_a_run_that_raises_is_named_and_the_others_go_on(tmp_path, monkeypatch):
     log = (tmp_path / "failures.log").read_text(encoding="utf-8")
     assert "Traceback" in log
     assert '"name": "bkb"' in log
-    again = CliRunner().invoke(main, ["resume", str(tmp_path)])
+    again = CliRunner().invoke(main, ["resume", str(tmp_path), "--workers", "1"])
     assert (again.exit_code, "2 run(s) failed" in again.output) == (1, True)
     monkeypatch.setattr(run_module, "run_one", run_one)
     assert run_experiment(small(rounds=4, seeds=3), tmp_path, workers=1).skipped == 4
