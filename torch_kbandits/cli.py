@@ -65,7 +65,8 @@ def list_(kind: str | None) -> None:
     """Show algorithms, environments, widths and kernels with their options and defaults: kbandits list widths."""
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
-    from torch_kbandits.experiments.registry import KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.environments.options import parameters
+    from torch_kbandits.experiments.registry import KERNELS, WIDTHS, width_options
     from torch_kbandits.experiments.spec import options_of
 
     known: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
@@ -74,7 +75,7 @@ def list_(kind: str | None) -> None:
         "widths": [
             (name, str(inspect.getdoc(made)).split("\n")[0], width_options(name)) for name, made in WIDTHS.items()
         ],
-        "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],
+        "kernels": [(name, summary, parameters(made)) for name, (summary, made) in KERNELS.items()],
     }
     unknown = (None, inspect.Parameter.empty)  # what the problem gives, or must be given
     for each in [kind] if kind else known:

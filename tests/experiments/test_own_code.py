@@ -203,7 +203,7 @@ WRONG = [
     (player("others.py:Turns"), r"others\.py' cannot be read"), (player("itertools:count"), "in no file"),
     (player("no_module:A"), r"'no_module' cannot be imported: ModuleNotFoundError: No module named 'no_module'"),
     (player("bad.py:Turns"), r"bad\.py' cannot be imported: ZeroDivisionError: .* \(bad\.py, line 2\)"),
-    (player("bkb", memory=MEMORY), r"'agee' is no option of Latest; .* 'age'"),
+    (player("bkb", memory=MEMORY), r"'agee' is no option of memory 'Latest'; .* 'age'"),
     (problem("mine.py:Slope"), "'Slope' needs num_arms"),
     (setting("kernel", "mine.py:Latest"), "kernel must be a GPyTorch kernel"),
     # What is said before anything runs.

@@ -183,7 +183,6 @@ def test_curves_are_those_of_the_runs():
     for band, middle, top in (
         ("quartiles", 3.0, 4.0),
         ("error", 20.0, 20.0 + deviation / math.sqrt(5)),
-        ("deviation", 20.0, 20.0 + deviation),
     ):
         (panel,) = figures(runs, band=band)["regret"].axes
         assert panel.lines[0].get_ydata()[-1] == middle

@@ -198,7 +198,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
         words["beta"] = build_width("beta", words["beta"], of_width)
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    words |= {key: registry.build_own(key, value) for key, value in words.items() if registry.is_own(value)}
+    words |= {key: registry.build(key, key, value, {}) for key, value in words.items() if registry.is_own(value)}
     if "gain" in words:
         words["gain"] = build_gain("gain", words["gain"], of_width)
     title, made_by = registry.title(trial.algorithm.name), registry.load(trial.algorithm.name)
