@@ -17,7 +17,6 @@ from torch_kbandits.experiments import (
     spec_in,
 )
 from torch_kbandits.experiments.trial import build_bandit, build_environment
-from torch_kbandits.memory import SlidingWindow
 
 CODE = """
 from dataclasses import dataclass
@@ -122,20 +121,6 @@ def test_a_table_a_path_and_a_spec_are_the_same_experiment(folder, tmp_path, mon
     specs = parsed(folder), content(), folder / "spec.json", str(folder / "spec.json")
     keys = [run_experiment(spec, tmp_path / "run", workers=1).records[0].key for spec in specs]
     assert len(set(keys)) == len(read_records(tmp_path / "run")[0]) == 1
-
-
-def test_modules_are_named_by_their_dots_those_of_the_package_too(folder, monkeypatch):
-    (folder / "importable").mkdir()
-    shutil.copy(folder / "mine.py", folder / "importable" / "own_pieces.py")
-    monkeypatch.syspath_prepend(str(folder))
-    name = "importable.own_pieces"
-    memory = {"name": "torch_kbandits.memory:SlidingWindow", "size": 4}
-    entries = [{"name": f"{name}:Turns"}, {"name": "gp-ucb", "beta": 1.0, "memory": memory}]
-    problem = [{"name": f"{name}:Slope", "num_arms": 3}]
-    trials = parse_spec(content(algorithms=entries, environments=problem)).trials()
-    turns, other = (build_bandit(trial, build_environment(trial)) for trial in trials)
-    assert type(turns).__module__ == name
-    assert other.memory == SlidingWindow(4)
 
 
 def test_own_kernels_widths_and_memories_reach_a_bandit(folder):

@@ -230,22 +230,6 @@ def test_of_actions_that_differ_by_round_those_played_may_be_recommended():
     assert x[[0, -1]].tolist() == [float(played[:, 0].min()), float(played[:, 0].max())]
 
 
-def test_time_in_the_kernel_fades_points_and_may_be_the_coordinate():
-    words = {"candidates": data(20, 1)[0], "kernel": rbf(0.3), "regularization": 0.05, "beta": 1.0, "seed": 0}
-    bandit = algorithms.build("tv-gp-ucb", **words, forgetting=0.2)
-    for _ in range(12):
-        x = bandit.ask()
-        bandit.tell(x, torch.sin(5.0 * x[:, 0]))
-    figure = plot_line(bandit)
-    _, opacity = points_of(figure.axes[0], PLAYED)
-    ages = 12.0 - dense(bandit.history.times)[0]
-    near = 0.8**ages  # the squared correlation (1 − ε)^age of the forgetting kernel
-    assert np.allclose(opacity, 0.1 + 0.9 * near[near >= 0.02])
-    assert figure.axes[0].get_title(loc="left").startswith("time = 12")
-    x, *_ = curve(plot_line(bandit, "time"))
-    assert x[[0, -1]].tolist() == [0.0, 11.0]
-
-
 def test_leverage_scores_and_dictionary_are_those_of_the_formulas():
     bandit = told(bkb())
     X, first = np.unique(dense(bandit.history.X)[0], axis=0, return_index=True)
