@@ -16,7 +16,7 @@ from torch_kbandits.experiments import (
     summarize,
 )
 from torch_kbandits.experiments.plots import figures
-from torch_kbandits.experiments.summary import difference, group, outside_median
+from torch_kbandits.experiments.summary import difference, estimate, group, outside_median
 
 # Regrets 2, 4, 9: mean 5, deviations −3, −1, 4, variance 26 / 2 = 13, standard error √(13/3).
 A = [
