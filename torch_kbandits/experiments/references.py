@@ -15,12 +15,8 @@ from torch_kbandits.numerics.random import generator_for
 class EnvironmentExpert:
     """Answers with the current mean rewards of a problem that changes, less its centre, with Gaussian noise.
 
-    The noise has an address, (seed, round), and is independent of that of the rewards.
-
-    Args:
-        environment: what is played; where nothing changes, ``InputError``.
-        noise_scale: standard deviation of the noise, at least 0, in reward units; None: as large as that of rewards.
-        batch: rewards told in a round of the bandit; its round r begins at the environment's round r · batch.
+    The noise is independent of that of the rewards and, without ``noise_scale`` in reward units, as large. A round r of
+    the bandit, of so many rewards as a batch has, begins at the environment's round r · batch.
     """
 
     def __init__(self, environment: AnyEnvironment, noise_scale: Any = None, batch: Any = 1) -> None:

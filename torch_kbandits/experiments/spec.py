@@ -130,7 +130,7 @@ def load_spec(path: str | Path) -> ExperimentSpec:
 def parse_spec(
     content: Mapping[str, Any], default_name: str = "experiment", folder: str | Path = "."
 ) -> ExperimentSpec:
-    """Make an experiment from a table. Names and options are checked; their values, before anything runs.
+    """Make an experiment from a table; ``InputError`` if a name, an option or a key is not known or is missing.
 
     Args:
         content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
@@ -140,9 +140,6 @@ def parse_spec(
             ``path/to/file.py:Class`` or ``package.module:Class``; so is that of a kernel, a width or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.
-
-    Raises:
-        InputError: if a name, an option or a key is not known, or one is missing.
     """
     check_options("the spec", "key", registry.table("the spec", content), _KEYS)
     if missing := [key for key in ("rounds", "environments", "algorithms") if key not in content]:
@@ -173,10 +170,7 @@ def parse_seeds(value: Any) -> tuple[int, ...]:
 
 
 def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any]:
-    """Return the table that ``bkb:oversampling=5,label=large`` or ``mine.py:Mine:share=0.1`` stands for.
-
-    ``option`` is where it was typed, for messages; ``known`` are the names that are not of own code.
-    """
+    """Return the table that ``bkb:oversampling=5,label=large``, typed at an option, stands for; or of own code."""
     name, _, rest = text.partition(":")
     if name not in known and (mine := re.fullmatch(rf"({registry.OWN_NAME.pattern})(?::(.*))?", text, re.DOTALL)):
         name, rest = mine[1], mine.groups()[-1] or ""

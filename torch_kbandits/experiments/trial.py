@@ -57,10 +57,8 @@ class Replay:
     """What a replay found.
 
     Args:
-        rewards: (m,), those of the rounds that the bandit played, in order.
-        rows: (m,), the interactions of the log that they come from, from 0.
-        offered: the interactions that were gone through.
-        accepted: those of them on which the bandit was asked; the others make up for uneven logging.
+        rewards, rows: (m,), of the rounds that the bandit played, and the interactions of the log that they are from.
+        offered, accepted: the interactions that were gone through, and on which the bandit was asked.
         mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
             independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
     """

@@ -237,14 +237,11 @@ def plot_saved(
     Args:
         path: of a file that ``bandit.save`` wrote.
         directory: where the figures go; made if it does not exist.
-        coordinates: by name or number: each gets a line, the first two a plane. None for those of ``plot_line`` and,
-            where there are several, ``plot_plane``.
+        coordinates: by name or number: each gets a line, the first two a plane; none for those of ``plot_line``.
         at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
             for the latest point played.
         center: constant to add to rewards.
         format: "png", "pdf" or "svg".
-
-    Errors are those of ``plot_line`` and ``Bandit.load``.
     """
     checks.one_of("format", format, style.FORMATS)
     bandit = Bandit.load(path)

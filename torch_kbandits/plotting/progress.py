@@ -19,13 +19,8 @@ class Progress:
 
     It shows the rounds a second, the largest reward told since it began, noise and all, the mean of the latest 50, the
     number m of inducing points, or of distinct points if the posterior is exact, and β. A loop with a turn for each
-    round goes over it; in another call ``update``, and use it as a context, or ``close`` it in the end.
-
-    ::
-
-        for t in Progress(bandit, 500):
-            x = bandit.ask()
-            bandit.tell(x, evaluate(x))
+    round goes over it, ``for t in Progress(bandit, 500)``; in another call ``update``, and use it as a context, or
+    ``close`` it in the end.
 
     Args:
         bandit: that is played; what it was told before does not enter the rewards.

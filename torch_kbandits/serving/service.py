@@ -67,10 +67,8 @@ class Service:
             into: a bandit of the same configuration, where the file alone does not make it again.
             compact_after: changes after which the bandit is saved whole; as many are told again after a crash.
 
-        Raises:
-            FileError, DamagedFileError: if a file cannot be read or written, or was changed.
-            StateMismatchError: if the journal continues another file; see ``Bandit.load``.
-            InputError: if another process has the file, or the bandit asks an expert.
+        Errors are those of ``Bandit.load``, also of the journal; ``StateMismatchError`` if that continues another file,
+        ``InputError`` if another process has the file, or the bandit asks an expert.
         """
         compact_after = checks.positive_integer("compact_after", compact_after)
         file = Path(os.path.realpath(path))
@@ -92,9 +90,7 @@ class Service:
             operation: "ask", "tell", "forget", "recommend", "posterior", "pending", "health" or "metrics".
             request: JSON: lists, objects with names, numbers, texts.
 
-        Raises:
-            InputError: if the request does not fit, ``RefusedError`` if it is refused for another reason.
-            KernelBanditError: whatever the bandit raises.
+        ``InputError`` if the request does not fit, ``RefusedError`` for other reasons, and what the bandit raises.
         """
         with self._turns:
             self._require_working()
