@@ -3,8 +3,8 @@
 import inspect
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -220,18 +220,25 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
 
 def run_one(trial: Trial) -> tuple[Record, list[str]]:
     """Make one run, with torch's generator left as it was; return its record and the distinct warnings it drew."""
-    with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        environment = build_environment(trial)
-        bandit, recommended = build_bandit(trial, environment), None
-        words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
-        trace = play(bandit, environment, trial.rounds, **words)
-        if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
-            with suppress(EmptyHistoryError):
-                recommended = float(environment.mean(bandit.recommend()))
+    key, config = trial.key, trial.config()  # of own code as it is now
+    threads, recommended = torch.get_num_threads(), None
+    torch.set_num_threads(1)  # sums depend on how they are split
+    try:
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings(record=True) as caught:
+            torch.manual_seed(seed_for(trial.seed, 0, key))
+            warnings.simplefilter("default")
+            environment = build_environment(trial)
+            bandit = build_bandit(trial, environment)
+            words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
+            trace = play(bandit, environment, trial.rounds, **words)
+            if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
+                with suppress(EmptyHistoryError):
+                    recommended = float(environment.mean(bandit.recommend()))
+    finally:
+        torch.set_num_threads(threads)
     record = Record(
-        key=trial.key,
-        **trial.config(),
+        key=key,
+        **config,
         versions=versions(),
         recorded_rounds=trace.rounds,
         cumulative_regret=trace.regret,
@@ -255,16 +262,3 @@ def _space(environment: AnyEnvironment) -> dict[str, Any]:
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
-
-
-@contextmanager
-def _quiet_thread(trial: Trial) -> Iterator[None]:
-    """One thread, because sums depend on the split, and a global generator that depends on the trial alone."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_for(trial.seed, 0, trial.key))
-            yield
-    finally:
-        torch.set_num_threads(threads)
