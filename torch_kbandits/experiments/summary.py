@@ -258,18 +258,13 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
         apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
-        row = Row(
-            environment=environment,
-            algorithm=algorithm,
-            rounds=runs[0].rounds,
-            seeds=len(runs),
-            regret=estimate([run.cumulative_regret[-1] for run in runs]),
-            simple_regret=estimate(simple) if len(simple) == len(runs) else None,
-            seconds=estimate([run.cumulative_seconds[-1] for run in runs]),
-            dictionary_size=estimate([run.dictionary_size[-1] for run in runs]),
-            difference=difference(apart) if apart else None,
+        regret, seconds, size = (
+            estimate([getattr(run, name)[-1] for run in runs])
+            for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
         )
-        rows.append(row)
+        missed = estimate(simple) if len(simple) == len(runs) else None
+        known = (environment, algorithm, runs[0].rounds, len(runs), regret, missed, seconds, size)
+        rows.append(Row(*known, difference(apart) if apart else None))
     return rows
 
 

@@ -130,11 +130,7 @@ class Section:
     def _column(self, coordinate: Any) -> int:
         """Return the number of a coordinate; a category's columns cannot vary by themselves."""
         if isinstance(coordinate, str):
-            if coordinate not in self.names:
-                near = checks.nearest_name(coordinate, self.names)
-                guess = f"did you mean {near!r}? " if near else ""
-                raise InputError(f"{coordinate!r} is no coordinate; {guess}Known: {', '.join(self.names)}.")
-            column = self.names.index(coordinate)
+            column = self.names.index(checks.one_of("coordinate", coordinate, self.names))
         elif (column := checks.non_negative_integer("coordinate", coordinate)) >= len(self.names):
             raise InputError(f"coordinate must be from 0 to {len(self.names) - 1}, got {column}.")
         if not isinstance(self.owner(column), Number | None):
