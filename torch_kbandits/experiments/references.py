@@ -44,9 +44,7 @@ class BestFixed:
     round to round, ``InputError``. Cost: the means of all arms in all rounds, once.
     """
 
-    def __init__(
-        self, *, environment: AnyEnvironment, horizon: int, candidates: object = None, bounds: object = None
-    ) -> None:
+    def __init__(self, *, environment: AnyEnvironment, horizon: int) -> None:
         fixed = environment.arms if isinstance(environment, Environment | DynamicEnvironment) else environment.actions
         if fixed is None:
             raise InputError("There is no best fixed arm: the environment is a box, or its rounds bring their own.")
@@ -74,9 +72,7 @@ class BestAnswer:
     addresses the arms that are asked about. Cost of a round: the means of as many arms.
     """
 
-    def __init__(
-        self, *, environment: AnyEnvironment, seed: int, candidates: object = None, questions: float = 6.0
-    ) -> None:
+    def __init__(self, *, environment: AnyEnvironment, seed: int, questions: float = 6.0) -> None:
         self.questions, self._expert = checks.positive("questions", questions), EnvironmentExpert(environment)
         self._arms, self._seed, self._round = self._expert.environment.arms, seed, 0
 

@@ -207,10 +207,10 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     one, known = kind.removesuffix("s"), (environments if kind == "environments" else algorithms).names()
     for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
-        for key in ("name", "label"):
-            if not isinstance(registry.table(where, table).get(key, ""), str) or "name" not in table:
-                raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
-        name, title, batch = table["name"], registry.title(table["name"]), table.get("batch", 1)
+        name, label, batch = registry.table(where, table).get("name"), table.get("label", ""), table.get("batch", 1)
+        if not isinstance(name, str) or not isinstance(label, str):
+            raise InputError(f"{where} needs a name, and may have a label, that are strings; got {name!r}, {label!r}.")
+        title = registry.title(name)
         if not registry.is_own(name):
             pick(where, one, name, known, registry.OWN_FORMS)
         options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
@@ -219,7 +219,7 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
         check_options(where, f"option of {one} {title!r}", options, taken if one == "environment" else set(taken))
         if batch != "rule":
             checks.positive_integer(f"{where}.batch", batch)
-        label = table.get("label", title)
+        label = label or title
         if label in found:
             raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
         found[label] = Entry(name, label, options, _settings(f"{where}.settings", table), batch)

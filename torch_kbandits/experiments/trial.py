@@ -203,7 +203,7 @@ def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
-    words = {key: value for key, value in words.items() if key in takes} | space
+    words = {key: value for key, value in (words | space).items() if key in takes}
     needed = [key for key, word in takes.items() if word.default is inspect.Parameter.empty]
     if "prior" in takes:  # which stands for these
         needed += ["kernel", "regularization"]
