@@ -97,19 +97,19 @@ def labels(figure):
 @pytest.mark.parametrize("coordinate", [0, 2, "x2"])
 def test_a_line_is_the_dense_posterior_with_the_others_fixed_or_recommended(coordinate):
     bandit = told(bkb())
-    x, mean, lower, upper = curve(plot_line(bandit, coordinate, at=FIXED, resolution=30, center=2.0))
+    x, mean, lower, upper = curve(plot_line(bandit, coordinate, at=FIXED, center=2.0))
     column = 1 if coordinate == "x2" else coordinate
-    assert np.allclose(x, np.linspace(0.0, [1.0, 1.0, 2.0][column], 30))
-    T = FIXED.repeat(30, 1)
+    assert np.allclose(x, np.linspace(0.0, [1.0, 1.0, 2.0][column], 200))
+    T = FIXED.repeat(200, 1)
     T[:, column] = torch.tensor(x)
     expected = believed(bandit, T)
     assert np.abs(mean - 2.0 - expected.mean).max() < expected.rounding
     margin = 1.5 * np.sqrt(expected.variance)
     assert np.abs(upper - mean - margin).max() < expected.upper_rounding(1.5)
     assert np.abs(mean - lower - margin).max() < expected.upper_rounding(1.5)
-    figure, best = plot_line(bandit, column, resolution=5), bandit.recommend()
+    figure, best = plot_line(bandit, column), bandit.recommend()
     x, mean, *_ = curve(figure)
-    T = best.repeat(5, 1)
+    T = best.repeat(200, 1)
     T[:, column] = torch.tensor(x)
     assert np.abs(mean - believed(bandit, T).mean).max() < expected.rounding
     title = figure.axes[0].get_title(loc="left")
@@ -120,7 +120,7 @@ def test_a_line_is_the_dense_posterior_with_the_others_fixed_or_recommended(coor
 
 
 def test_before_any_reward_the_prior_is_shown_in_the_middle():
-    x, mean, lower, upper = curve(plot_line(bkb(), resolution=5))
+    x, mean, lower, upper = curve(plot_line(bkb()))
     assert np.allclose(mean, 0.0)
     assert np.allclose(upper, 1.5 * math.sqrt(1.7))
     assert np.allclose(lower, -upper)
@@ -150,13 +150,13 @@ def test_with_a_memory_the_surrogate_is_that_of_now_and_ages_fade(name):
     bandit = forgetting.make(name, "fresh")
     forgetting.play(bandit, 16)
     at, bounds = forgetting.TESTED[0], torch.tensor([[0.0], [1.0]], dtype=DOUBLE)
-    x, mean, *_ = curve(plot_line(bandit, 1, at=at, resolution=9, bounds=bounds))
-    T = at.repeat(9, 1)
+    x, mean, *_ = curve(plot_line(bandit, 1, at=at, bounds=bounds))
+    T = at.repeat(200, 1)
     T[:, 1] = torch.tensor(x)
     expected = forgetting.expected(bandit, name, 16.0, T)
     assert np.abs(mean - expected.mean).max() < expected.rounding
     weights = forgetting.LAMBDA / forgetting.MEMORIES[name].noise(dense(bandit.history.times)[0], 16.0)
-    plane = plot_plane(bandit, resolution=5)  # all points lie on it, so that only their ages count
+    plane = plot_plane(bandit)  # all points lie on it, so that only their ages count
     _, opacity = points_of(plane.axes[0], PLAYED)
     assert np.allclose(opacity, 0.1 + 0.9 * weights[weights >= 0.02])
 
@@ -164,11 +164,11 @@ def test_with_a_memory_the_surrogate_is_that_of_now_and_ages_fade(name):
 def test_a_plane_has_the_mean_and_the_deviation():
     bandit = told(bkb())
     bandit.mark_pending(data(2, 3, seed=9)[0])
-    figure = plot_plane(bandit, ("x3", 0), at=FIXED, resolution=7, center=-1.0)
-    mean, deviation = (ax.collections[0].get_array().reshape(7, 7) for ax in figure.axes[:2])
-    first, second = np.linspace(0.0, 2.0, 7), np.linspace(0.0, 1.0, 7)
-    T = FIXED.repeat(49, 1)
-    T[:, 2], T[:, 0] = map(torch.tensor, (np.tile(first, 7), np.repeat(second, 7)))  # a row of the map has one x1
+    figure = plot_plane(bandit, ("x3", 0), at=FIXED, center=-1.0)
+    mean, deviation = (ax.collections[0].get_array().reshape(60, 60) for ax in figure.axes[:2])
+    first, second = np.linspace(0.0, 2.0, 60), np.linspace(0.0, 1.0, 60)
+    T = FIXED.repeat(3600, 1)
+    T[:, 2], T[:, 0] = map(torch.tensor, (np.tile(first, 60), np.repeat(second, 60)))  # a row of the map has one x1
     expected = believed(bandit, T)
     assert np.abs(mean.ravel() + 1.0 - expected.mean).max() < expected.rounding
     assert np.abs(deviation.ravel() - np.sqrt(expected.variance)).max() < expected.upper_rounding(1.0)
@@ -191,16 +191,16 @@ def test_a_line_in_a_context_is_in_the_units_of_its_column(memory):
     visitors = [{"hours": 1.0 + t, "channel": "web" if t % 2 else "app"} for t in range(6)]
     for visitor in visitors:
         shop.tell(shop.ask(context=visitor), 0.5, context=visitor)
-    figure = plot_line(shop, context=visitors[3], resolution=8)
+    figure = plot_line(shop, context=visitors[3])
     x, mean, *_ = curve(figure)
-    assert np.allclose(x, np.linspace(16.0, 72.0, 8))
+    assert np.allclose(x, np.linspace(16.0, 72.0, 200))
     assert figure.axes[0].get_xlabel() == "price"
-    joint = torch.cat([context.encode(visitors[3], dtype=DOUBLE).expand(8, -1), action.encode(
+    joint = torch.cat([context.encode(visitors[3], dtype=DOUBLE).expand(200, -1), action.encode(
         [{"price": float(price)} for price in x], dtype=DOUBLE
     )], dim=-1)  # fmt: skip
     kernel = oracles.rbf(0.5)
     if memory is not None:
-        joint = torch.cat([torch.full((8, 1), 6.0, dtype=DOUBLE), joint], dim=-1)
+        joint = torch.cat([torch.full((200, 1), 6.0, dtype=DOUBLE), joint], dim=-1)
         kernel = oracles.in_time(kernel, 0.2)
     X, y, Z, T = dense(shop.history.X, shop.history.Y, shop.inducing_points, joint)
     expected = oracles.dtc(kernel, X, y, np.full(6, 0.05), Z, T)

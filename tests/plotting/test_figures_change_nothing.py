@@ -14,8 +14,8 @@ def test_bandits_do_not_notice(name):
     seen, unseen = started(kind), started(kind)
     before, random = seen.state_dict(), torch.random.get_rng_state()
     where = {} if kind.words in (nothing, dated) else {"at": seen.history.X[-1]}
-    plot_line(seen, resolution=7, **where)
-    plot_plane(seen, resolution=4, **where)
+    plot_line(seen, **where)
+    plot_plane(seen, **where)
     plot_dictionary(seen)
     if bool((seen.weights > 0.0).any()):
         plot_leverage(seen)

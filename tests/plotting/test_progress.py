@@ -52,7 +52,8 @@ def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
         monkeypatch.setattr(
             type(bandit), name, property(lambda self, name=name, value=value: (looked.append(name), value(self))[1])
         )
-    progress = Progress(bandit, 10, stream=Terminal(), interval=3600.0)
+    monkeypatch.setattr("sys.stderr", Terminal())
+    progress = Progress(bandit, 10, interval=3600.0)
     play(bandit, [1.0] * 3)
     looked.clear()
     progress.update()
@@ -63,8 +64,9 @@ def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
 
 def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr(Progress, "reading", lambda self: pytest.fail("nobody looks"))
-    assert list(Progress(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
+    assert list(Progress(bandit, 3, interval=0.0)) == [0, 1, 2]
     assert stream.getvalue() == ""
 
 

@@ -49,7 +49,6 @@ def plot_line(
     context: Any = None,
     candidates: Any = None,
     bounds: Tensor | None = None,
-    resolution: int = 200,
     beta: float | None = None,
     center: float = 0.0,
     names: Sequence[str] | None = None,
@@ -69,17 +68,16 @@ def plot_line(
         context: with contexts, that in which the point is recommended, as in ``ask``.
         candidates: as in ``ask``, where actions differ from round to round; None for those played.
         bounds: (2, 1), the range to show, in the units that the kernel sees; None for that of what may be played.
-        resolution: how many points of the line are computed.
         beta: the band is the mean ± beta σ; None for the bandit's own, or 2 if it uses none.
         center: constant to add to rewards: what you subtracted before you told them.
         names: of all d coordinates, with their units; by default those of the columns, or x1, x2 and so on.
         reward: name and unit of the reward.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
-    ``InputError`` if an argument does not fit. Cost: O((n + resolution) m²), and a pass over the arms for their range.
+    ``InputError`` if an argument does not fit. Cost: O(n m²), and a pass over the arms for their range.
     """
     where = bandit.candidates.context_dim if coordinate is None else coordinate
-    line = Section(bandit, (where,), at, context, candidates, bounds, resolution, names)
+    line = Section(bandit, (where,), at, context, candidates, bounds, names)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
     ax = style.new_figure(6.0, 4.6).subplots() if ax is None else ax
     (values,), (column,), (mean, deviation) = line.values, line.columns, moments(bandit, line.points)
@@ -110,7 +108,6 @@ def plot_plane(
     context: Any = None,
     candidates: Any = None,
     bounds: Tensor | None = None,
-    resolution: int = 60,
     center: float = 0.0,
     names: Sequence[str] | None = None,
     reward: str = "reward",
@@ -119,8 +116,8 @@ def plot_plane(
     """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
 
     Arguments, result, errors and cost are those of ``plot_line``, but for ``coordinates``: two, None for the first two
-    of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); for ``resolution``, of
-    each coordinate; and for ``axes``: two axes of matplotlib, for the mean and the standard deviation.
+    of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); and for ``axes``: two
+    axes of matplotlib, for the mean and the standard deviation.
     """
     start, d = bandit.candidates.context_dim, bandit.candidates.example.shape[-1]
     if coordinates is None:
@@ -130,7 +127,7 @@ def plot_plane(
         coordinates = first, first + 1
     if len(coordinates) != 2:
         raise InputError(f"coordinates must be two, got {list(coordinates)}.")
-    plane = Section(bandit, coordinates, at, context, candidates, bounds, resolution, names)
+    plane = Section(bandit, coordinates, at, context, candidates, bounds, names)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
     panels = list(style.new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
