@@ -27,7 +27,7 @@ from torch_kbandits.files import read_whole
 
 #: How code of one's own is named, for messages, and as a pattern: its file or module, its class.
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
-OWN_NAME = re.compile(r"(.*\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+OWN_NAME = re.compile(r"(?:.*\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 #: Where a spec may name own code: the keys of tables, and those whose value may be a name instead of a table.
 _OWN_KEYS = ("name", "width", "beta", "kernel", "memory")
 

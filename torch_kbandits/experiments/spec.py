@@ -173,7 +173,7 @@ def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any
     """Return the table that ``bkb:oversampling=5,label=large``, typed at an option, stands for; or of own code."""
     name, _, rest = text.partition(":")
     if name not in known and (mine := re.fullmatch(rf"({registry.OWN_NAME.pattern})(?::(.*))?", text, re.DOTALL)):
-        name, rest = mine[1], mine.groups()[-1] or ""
+        name, rest = mine[1], mine[2] or ""
     # Commas in quotes and brackets divide nothing.
     parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^]]*\]|\{(?:[^{}]|\{[^}]*\})*\}|[^,])+""", rest)
     return {"name": name, **dict(parse_assignment(part, option) for part in parts if part.strip())}
