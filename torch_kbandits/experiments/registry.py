@@ -32,28 +32,28 @@ OWN_NAME = re.compile(r"(?:.*\.py|[^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 _OWN_KEYS = ("name", "width", "beta", "kernel", "memory")
 
 
-def _stationary(name: str) -> Callable[..., Kernel]:
-    """Return what makes a kernel of a name in double precision."""
-
+def _stationary(name: str, summary: str) -> Callable[..., Kernel]:
     def make(lengthscale: Any = 1.0, outputscale: float = 1.0) -> Kernel:
         return stationary_kernel(name, lengthscale, outputscale, where="kernel.")
 
+    make.__doc__ = summary
     return make
 
 
 def _linear(outputscale: float = 1.0) -> Kernel:
+    """Inner product: linear functions through the origin."""
     kernel = LinearKernel().double()
     kernel.variance = torch.tensor(checks.positive("kernel.outputscale", outputscale), dtype=torch.float64)
     return kernel
 
 
-#: What each kernel is, and what makes it.
-KERNELS: dict[str, tuple[str, Callable[..., Kernel]]] = {
-    "rbf": ("Gaussian, or squared exponential: smooth functions.", _stationary("rbf")),
-    "matern-2.5": ("Matérn, ν = 2.5: twice differentiable functions.", _stationary("matern-2.5")),
-    "matern-1.5": ("Matérn, ν = 1.5: once differentiable functions.", _stationary("matern-1.5")),
-    "matern-0.5": ("Matérn, ν = 0.5: rough, continuous functions.", _stationary("matern-0.5")),
-    "linear": ("Inner product: linear functions through the origin.", _linear),
+#: What makes each kernel in double precision.
+KERNELS: dict[str, Callable[..., Kernel]] = {
+    "rbf": _stationary("rbf", "Gaussian, or squared exponential: smooth functions."),
+    "matern-2.5": _stationary("matern-2.5", "Matérn, ν = 2.5: twice differentiable functions."),
+    "matern-1.5": _stationary("matern-1.5", "Matérn, ν = 1.5: once differentiable functions."),
+    "matern-0.5": _stationary("matern-0.5", "Matérn, ν = 0.5: rough, continuous functions."),
+    "linear": _linear,
 }
 WIDTHS: dict[str, type[Width]] = {
     "bayesian-gp-ucb": confidence.BayesianGPUCBWidth,
@@ -74,12 +74,6 @@ _GAINS: dict[str, Callable[..., InformationGain]] = {
     "certified-greedy": partial(confidence.GreedyGain, certified=True),
 }
 _RATES = {name: partial(confidence.RateGain, name) for name in ("rbf", "matern", "linear")}
-
-
-def width_options(name: str) -> dict[str, Any]:
-    """Return the options of a width with their defaults, ``inspect.Parameter.empty`` where there is none."""
-    known = parameters(WIDTHS[name])
-    return known | ({"gain": "realized"} if "gain" in known else {})
 
 
 def build(
@@ -115,7 +109,7 @@ def build(
 
 def build_kernel(where: str, value: Any) -> Kernel:
     """Make a kernel in double precision."""
-    kernel = build(where, "kernel", value, {name: made_by for name, (_, made_by) in KERNELS.items()})
+    kernel = build(where, "kernel", value, KERNELS)
     checks.instance(where, kernel, Kernel, "a GPyTorch kernel")
     return kernel.double()
 
