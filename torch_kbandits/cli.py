@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch_kbandits.extras import how_to_install
 
@@ -67,7 +67,7 @@ def list_(kind: str | None) -> None:
     from torch_kbandits.experiments.registry import KERNELS, WIDTHS
     from torch_kbandits.experiments.spec import options_of
 
-    describe: Callable[[Any], tuple[str, dict[str, Any]]] = environments.describe  # of anything that makes something
+    describe = cast(Any, environments.describe)  # which does so of anything that makes something
     known = {
         "algorithms": [(name, algorithms.summary(name), options_of("algorithm", name)) for name in algorithms.names()],
         "environments": [(name, *describe(name)) for name in environments.names()],
