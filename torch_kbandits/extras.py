@@ -20,11 +20,7 @@ def how_to_install(extra: str) -> str:
 
 
 def require(module: str, extra: str = "experiments") -> ModuleType:
-    """Import a module that an extra installs.
-
-    Raises:
-        MissingExtraError: if it is not installed.
-    """
+    """Import a module that an extra installs, or say how."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -37,7 +37,9 @@ from torch_kbandits import (
     FixedDictionary,
     GreedyDictionary,
     InputError,
+    LearnedPrior,
     LinearGrowth,
+    Prior,
     QuadraticGrowth,
     UniformDictionary,
 )
@@ -52,9 +54,12 @@ def in_the_box(x):
     return {"x1": -5.0 + 15.0 * float(x[0]), "x2": 15.0 * float(x[1])}
 
 
-def told(sems=None, **settings):
+FROZEN = rbf(LENGTH, SCALE).requires_grad_(False)
+
+
+def told(sems=None, prior=Prior(FROZEN, LAMBDA), **settings):  # noqa: B008
     """A client that was told twelve trials, with the points in the unit cube and the outcomes."""
-    client = client_of(BRANIN, "-score", kernel=rbf(LENGTH, SCALE), **settings)
+    client = client_of(BRANIN, "-score", prior=prior, **settings)
     X = np.random.default_rng(0).uniform(size=(TRIALS, 2))
     Y = [branin(**in_the_box(x)) for x in X]
     tell(client, map(in_the_box, X), Y if sems is None else list(zip(Y, sems, strict=True)))
@@ -99,7 +104,7 @@ def test_surrogates_are_those_of_dense_formulas_also_where_a_trial_is_left_out(n
     memory, noise = MEMORIES[name]
     sems = np.random.default_rng(2).uniform(0.2, 2.0, TRIALS) if known else None
     dictionary = GreedyDictionary(6) if model == "nystrom" else None
-    client, X, Y = told(sems, memory=memory, regularization=LAMBDA, dictionary=dictionary)
+    client, X, Y = told(sems, memory=memory, dictionary=dictionary)
     adapter, fresh = fitted(client), np.full(TRIALS, LAMBDA) if sems is None else sems**2
 
     def dense(seen, T):
@@ -127,9 +132,9 @@ def test_surrogates_are_those_of_dense_formulas_also_where_a_trial_is_left_out(n
 
 def test_a_dictionary_and_a_prior_mean_may_be_given():
     points = torch.tensor([[0.3, 0.1], [0.7, 0.3]], dtype=torch.float64)
-    client, _, _ = told(regularization=LAMBDA, dictionary=FixedDictionary(points))
+    client, _, _ = told(dictionary=FixedDictionary(points))
     torch.testing.assert_close(fitted(client).current.model("score").inducing_points, points)
-    client, X, Y = told(dictionary=None, regularization=LAMBDA, prior_mean=50.0)
+    client, X, Y = told(dictionary=None, prior=Prior(FROZEN, LAMBDA, 50.0))
     T = np.random.default_rng(1).uniform(size=(7, 2))
     dense = oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y - 50.0, np.full(TRIALS, LAMBDA), T)
     mean, variance = believed(client, map(in_the_box, T))
@@ -139,8 +144,8 @@ def test_a_dictionary_and_a_prior_mean_may_be_given():
 def test_trials_without_a_standard_error_get_the_mean_variance_of_the_others():
     sems = [0.5, None, 1.5] * 4
     T = np.random.default_rng(1).uniform(size=(7, 2))
-    for level, noise in ((None, 1.25), (LAMBDA, LAMBDA)):
-        client, X, Y = told(sems, dictionary=None, regularization=level)
+    for prior, noise in ((LearnedPrior(FROZEN, mean=0.0), 1.25), (Prior(FROZEN, LAMBDA), LAMBDA)):
+        client, X, Y = told(sems, prior, dictionary=None)
         known = np.array([0.25, noise, 2.25] * 4)
         agree(believed(client, map(in_the_box, T)), oracles.exact(oracles.rbf(LENGTH, SCALE), X, Y, known, T))
 
@@ -211,16 +216,16 @@ def dense_kernel(A, B):
 def test_the_surrogate_is_the_dense_one_wherever_a_value_is_in_its_list(model):
     T, tried, Y = drawn(9, seed=2), drawn(8, seed=0), np.random.default_rng(1).normal(size=8)
     for colors in list(permutations(COLORS))[::9]:
-        client = client_of(space(colors), kernel=rbf(LENGTH, SCALE), regularization=LAMBDA, **model)
+        client = client_of(space(colors), prior=Prior(FROZEN, LAMBDA), **model)
         tell(client, tried, Y)
         agree(believed(client, T), oracles.exact(dense_kernel, tried, Y, np.full(8, LAMBDA), T), 1.0)
-    wrong = client_of(space(), kernel=RBFKernel(ard_num_dims=5), regularization=LAMBDA, initialization_trials=1)
+    wrong = client_of(space(), prior=Prior(RBFKernel(ard_num_dims=5), LAMBDA), initialization_trials=1)
     tell(wrong, tried[:1], [0.0])
     with pytest.raises(InputError, match=r"columns are \['color 1', .*'x', 'size', 'width 1'.*'bias'\]"):
         wrong.get_next_trials(1)
 
 
-KNOWN = {"kernel": rbf(0.2, 0.7), "regularization": 0.01, "candidates": GRID, "initialization_trials": 3}
+KNOWN = {"prior": Prior(rbf(0.2, 0.7), 0.01), "candidates": GRID, "initialization_trials": 3}
 
 
 def names_of(cards):
@@ -265,7 +270,7 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     play(client, validation_error, 2, parallel=3)
     shares = fitted(client).feature_importances("score")
     assert (list(shares), sum(shares.values())) == (["rate", "depth", "loss"], pytest.approx(1.0))
-    client = client_of(MIXED, "-score", kernel=rbf(0.5, 1.0), initialization_trials=3)
+    client = client_of(MIXED, "-score", prior=LearnedPrior(rbf(0.5, 1.0)), initialization_trials=3)
     play(client, validation_error, 1, parallel=3)
     with pytest.raises(InputError, match=r"not one lengthscale for each of the parameters \['rate', 'depth', 'loss'\]"):
         fitted(client).feature_importances("score")

@@ -10,6 +10,7 @@ import pytest
 import sklearn
 import torch
 from joblib import parallel_config
+from problems import matern
 from scipy.stats import (
     beta,
     binom,
@@ -388,9 +389,8 @@ def test_what_two_dicts_say_otherwise_is_of_each_its_own(one, other):
         ({"depth": randint(0, 2**60)}, "'depth' cannot be searched: an Integer must have at most 2.50 values"),
         ({"rate": uniform(-1.7e308, 3.4e308)}, "'rate' cannot be searched"),
         ({"rate": loguniform(5e-324, 1.0)}, "'rate' cannot be searched: low must be at least"),
-        ({"kind": "abc"}, "'kind' is 'abc' of type str, which is no distribution"),
-        ({"rate": 0.1}, "'rate' is 0.1 of type float"),
-        ({"kind": []}, "'kind' must have a list of at least one value"),
+        ({"kind": "abc"}, "'kind' must be a distribution, or a one-dimensional list.* got 'abc' of type str"),
+        ({"kind": []}, "of at least one value"),
         ({"rate": np.eye(2)}, "one-dimensional"),
         ({"rate": uniform(0.0, np.inf)}, "'rate'"),
     ],
@@ -418,7 +418,6 @@ def test_bad_words_are_refused(settings, message):
         searched(**settings)
 
 
-X, Y = np.arange(40.0).reshape(20, 2), np.tile([0, 1], 10)
 FRAME = pd.DataFrame(X, columns=["left", "right"])
 
 
@@ -511,20 +510,6 @@ def test_batches_in_which_every_fit_failed_keep_their_places(tmp_path):
             kept(tmp_path / "never", **words)
 
 
-def test_choices_that_come_out_otherwise_are_passed_by_with_a_warning(tmp_path):
-    """As if the file was written on a machine that rounds otherwise."""
-    path = tmp_path / "search"
-    stopped(path, 9)
-    content = read(path, "search")
-    content["batches"][1][0][:, 0] += 0.25
-    write(path, "search", content)
-    with pytest.warns(KernelBanditWarning, match="other configurations than those in"):
-        found = kept(path)
-    assert len(found.cv_results_["params"]) == 5
-    assert found.cv_results_["params"][3] == found.space_.decode(content["batches"][1][0])[0]
-    assert len(found.bandit_.pending) == 0
-
-
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
     path = tmp_path_factory.mktemp("started") / "search"
@@ -540,25 +525,22 @@ class Other(Counted):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_iter": 9}, "n_iter: saved 5, here 9"),
-        ({"random_state": 1}, r"random_state: saved \d+, here \d+"),
-        ({"scoring": "accuracy"}, "scoring: saved None, here accuracy"),
-        ({"algorithm": "gp-ucb", "beta": 1.0}, "beta: saved None, here 1.0"),
-        ({"bandit_options": {"oversampling": 3.0}}, r"bandit_options.oversampling: saved nothing, here 3.0"),
-        ({"space": SPACE | {"kind": ["a", "b", "d"]}}, r"param_distributions kind\S*: saved c, here d"),
-        ({"space": SPACE | {"seed": [1, 2, 3]}}, r"param_distributions seed\S*: saved nothing, here"),
-        ({"estimator": Counted(noise=0.5)}, "estimator__noise: saved 0.0, here 0.5"),
-        ({"estimator": Other()}, "estimator: saved Counted, here Other"),
-        ({"X": X[:18], "y": Y[:18]}, r"X: saved ndarray \(20, 2\) \w+, here ndarray \(18, 2\) \w+"),
-        ({"y": 1 - Y}, "y: saved .*, here .*"),
-        ({"fit_words": {"sample_weight": np.ones(20)}}, "sample_weight: saved nothing, here .*"),
+        ({"n_iter": 9}, "n_iter"),
+        ({"random_state": 1}, "random_state"),
+        ({"scoring": "accuracy"}, "scoring"),
+        ({"bandit_options": {"kernel": matern(0.3)}}, "bandit_options"),
+        ({"space": SPACE | {"kind": ["a", "b", "d"]}}, "param_distributions"),
+        ({"estimator": Counted(noise=0.5)}, "estimator__noise"),
+        ({"estimator": Other()}, "estimator"),
+        ({"y": 1 - Y}, "y"),
+        ({"fit_words": {"sample_weight": np.ones(20)}}, "sample_weight"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_another_search_is_refused_by_what_differs(settings, message, started, tmp_path):
     path = tmp_path / "search"
     path.write_bytes(started)
-    with pytest.raises(StateMismatchError, match=f"checkpoint of another search.*{message}"):
+    with pytest.raises(StateMismatchError, match=f"checkpoint of another search, which differs in {message}\\. Give"):
         kept(path, **settings)
     assert path.read_bytes() == started
     assert Counted.fits == 0
@@ -577,7 +559,7 @@ def test_splits_that_are_drawn_anew_are_refused_before_anything_is_fitted(tmp_pa
     path.unlink()
     halves = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
     stopped(path, 7, cv=(split for split in halves))
-    with pytest.raises(StateMismatchError, match="n_splits: saved 2, here 3"):
+    with pytest.raises(StateMismatchError, match="differs in n_splits"):
         kept(path, cv=(split for split in [*halves, halves[0]]))
 
 
@@ -585,7 +567,7 @@ def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
     path = tmp_path / "search"
     for content in (started[:-7], b"", b"torch_kbandits bandit\n{}\n", started[:-3] + b"xyz"):
         path.write_bytes(content)
-        with pytest.raises(DamagedFileError, match=r"another checkpoint=, the search begins anew"):
+        with pytest.raises(DamagedFileError, match="another checkpoint=, or remove it"):
             kept(path)
         assert path.read_bytes() == content
     write(path, "search", {"words": {}})

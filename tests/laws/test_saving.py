@@ -33,7 +33,7 @@ from torch.overrides import TorchFunctionMode
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain, SumGain
+from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -62,7 +62,7 @@ PIECES = [
         "dictionary": kb.FixedDictionary(ARMS[:7].clone()),
     },
     {
-        "width": IGPUCBWidth(0.1, 1.0, 0.1, SumGain([RateGain("rbf", dimension=1), RateGain("linear", dimension=2)])),
+        "width": IGPUCBWidth(0.1, 1.0, 0.1, RateGain("matern", dimension=2, nu=1.5)),
         "dictionary": kb.KDPP(6),
         "regularization": np.float64(0.05),
     },

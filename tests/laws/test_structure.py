@@ -20,7 +20,6 @@ LOOSE = {"__init__", "checks", "cli", "errors", "extras", "files", "version"}
 MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_200, 404
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
-    "integrations/optuna/sampler.py": "an object is unpickled",
     "integrations/ray/workers.py": "actors are ended",
     "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
@@ -35,6 +34,7 @@ DEFAULTS = {
     | {"UncertaintyInjection.with_horizon"},
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
+    "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
     "models": {"NystromGP.condition_on_observations"},
 }
 

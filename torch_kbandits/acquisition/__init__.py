@@ -4,21 +4,19 @@ from typing import TYPE_CHECKING
 
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
+from torch_kbandits.acquisition.improvement import ExpectedImprovementRule, ProbabilityOfImprovementRule
 from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
 from torch_kbandits.acquisition.pending import CombinedFunction
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
-    ExpectedImprovementRule,
     OptimisticRule,
-    ProbabilityOfImprovementRule,
     RandomRule,
     SobolRule,
     SomeOf,
     StagedRule,
     ThompsonRule,
     UniformRule,
-    Verdict,
 )
 from torch_kbandits.extras import exports
 
@@ -45,6 +43,5 @@ __all__ = [
     "ThompsonRule",
     "UniformRule",
     "UpperConfidenceRule",
-    "Verdict",
     "climb",
 ]

@@ -30,13 +30,9 @@ _WORTH = 1e-4
 
 
 class Rescaled(AcquisitionFunction):
-    """A function less an offset, in a unit: searches end by tolerances that are absolute.
+    """A function (b,) of points (b, q, d) less an offset, in a unit, 0-dim: searches end by absolute tolerances.
 
-    Args:
-        function: of points (b, q, d), (b,).
-        offset: such as its value where a search starts, 0-dim.
-        unit: above 0, 0-dim.
-        points: takes what is searched to points of the function.
+    What is searched is taken to points of the function by ``points``.
     """
 
     def __init__(
@@ -95,7 +91,11 @@ def climb(
         rows = torch.arange(len(points))
         for _ in range(_EXCHANGES):
             held, near = scores, [neighbours(point) for point in points[rows].split(1)]
-            points, scores = _exchanged(function, points, scores, near, rows)
+            values = _scores(function, torch.cat(near)).split([len(each) for each in near])
+            points, scores = points.clone(), scores.clone()
+            for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
+                if len(others) and theirs.max() > scores[row]:
+                    points[row], scores[row] = others[theirs.argmax()], theirs.max()
             rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
             if not len(rows):
                 break
@@ -134,25 +134,11 @@ def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tens
     return torch.where(is_there.unsqueeze(-1), climbed, inside)
 
 
-def _exchanged(
-    function: AcquisitionFunction, points: Tensor, scores: Tensor, near: list[Tensor], rows: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the points, or of some rows (k,) their best neighbours where these score higher, and the scores."""
-    values = _scores(function, torch.cat(near)).split([len(each) for each in near])
-    best, found = points.clone(), scores.clone()
-    for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
-        if len(others) and theirs.max() > found[row]:
-            best[row], found[row] = others[theirs.argmax()], theirs.max()
-    return best, found
-
-
 def _scores(function: AcquisitionFunction, points: Tensor) -> Tensor:
     """Return the scores (n,) of points (n, d)."""
-    if not len(points):
-        return points.new_zeros(0)
     with torch.no_grad():
-        blocks = points.split(max(1, _AT_ONCE // points.shape[-1]))
-        return torch.cat([function(block.unsqueeze(-2)) for block in blocks])
+        blocks = points.split(max(1, _AT_ONCE // points.shape[-1])) if len(points) else ()
+        return torch.cat([points.new_zeros(0), *(function(block.unsqueeze(-2)) for block in blocks)])
 
 
 def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:

@@ -4,8 +4,8 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Never, Protocol, Self, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Never, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -18,24 +18,14 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.improvement import (
-    ImprovementFunction,
-    log_expected_improvement,
-    log_probability_of_improvement,
-)
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.loops import score_loops
-from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models import FactoredGP
-from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
+from torch_kbandits.models.normal import deviation_of
 from torch_kbandits.numerics.random import seeded
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
-
-#: A margin that is not given is this share of the largest prior deviation.
-_MARGIN = 0.01
 
 
 class ArmPosterior(Protocol):
@@ -108,9 +98,6 @@ class AcquisitionRule(ABC):
     #: Whether the rule looks for what is better than an incumbent; then it is called once it is ``scaled_to``.
     needs_incumbent: ClassVar[bool] = False
 
-    #: Whether the values of ``function`` are in units of rewards; else they are logarithms.
-    is_in_reward_units: ClassVar[bool] = False
-
     def scaled_to(self, surrogate: Any) -> Self:
         """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
         return self
@@ -125,9 +112,28 @@ class AcquisitionRule(ABC):
     ) -> AcquisitionFunction:
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
-    def climbed(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Rescaled:
-        """Return what a search climbs in the place of ``function``: of order 1 in whatever units."""
-        return self._rescaled(self.function(model, beta, X_pending, domain, seed), domain)
+    def climbed(
+        self,
+        model: Model,
+        beta: Tensor,
+        X_pending: Tensor | None,
+        domain: Domain,
+        seed: int,
+        points: Callable[[Tensor], Tensor] | None = None,
+    ) -> Rescaled:
+        """Return what a search climbs in the place of ``function``: of order 1 in whatever units.
+
+        That is the function less its value at a start, in prior deviations if it is in units of rewards.
+        """
+        function = self.function(model, beta, X_pending, domain, seed)
+        unit = offset = torch.ones((), dtype=torch.float64)
+        if isinstance(self, OptimisticRule) and isinstance(model, FactoredGP):
+            largest = model.kernel_bound()
+            unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
+        start = domain.starts if domain.incumbent is None else domain.incumbent
+        with torch.no_grad():
+            value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
+        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, points)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
@@ -141,11 +147,11 @@ class AcquisitionRule(ABC):
         starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
         with seeded(seed % 2**31), warnings.catch_warnings():
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)  # every point is as good, far from all seen
-            function = self.function(model, beta, X_pending, domain, seed)
-            if isinstance(function, DiscretizedThompsonSampling):
-                return function.maximizers(1)
+            if self.draws_functions:
+                drawn = self.function(model, beta, X_pending, domain, seed)
+                return cast(DiscretizedThompsonSampling, drawn).maximizers(1)
             ends, found = optimize_acqf(
-                self._rescaled(function, domain, lambda X: domain.joint(lower + X * (upper - lower))),
+                self.climbed(model, beta, X_pending, domain, seed, lambda X: domain.joint(lower + X * (upper - lower))),
                 torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
@@ -158,98 +164,13 @@ class AcquisitionRule(ABC):
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
         return domain.joint((lower + ends[first].detach() * (upper - lower)).clamp(*box))
 
-    def _rescaled(
-        self, function: AcquisitionFunction, domain: Domain, points: Callable[[Tensor], Tensor] | None = None
-    ) -> Rescaled:
-        """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
-        unit = offset = torch.ones((), dtype=torch.float64)
-        if self.is_in_reward_units and isinstance(function.model, FactoredGP):
-            largest = function.model.kernel_bound()
-            unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
-        start = domain.starts if domain.incumbent is None else domain.incumbent
-        with torch.no_grad():
-            value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
-        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, points)
-
 
 class OptimisticRule(AcquisitionRule):
     """Scores a candidate by a value that the function may have there, so that several functions can be weighed.
 
-    What ``function`` returns has an attribute ``maximize``, False where little is sought.
+    What ``function`` returns is in units of rewards, where others are logarithms, and has an attribute ``maximize``,
+    False where little is sought.
     """
-
-    is_in_reward_units = True
-
-
-@dataclass(frozen=True)
-class ExpectedImprovementRule(AcquisitionRule):
-    """Maximise the expected improvement over the largest posterior mean of a played point, by its logarithm.
-
-    In a context it is over the largest posterior mean of an action there, which on a box is searched for. Pending
-    points count as played, and observed at their mean.
-
-    Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
-    the posterior mean takes its place.
-    """
-
-    needs_incumbent = True
-    scores_arms_apart = True
-
-    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return log EI, (A,)."""
-        mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
-        if loops_over_each(mean, variance):
-            scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
-            return torch.from_numpy(scores)
-        return log_expected_improvement(mean, variance, best)
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the logarithm of the expected improvement."""
-        return ImprovementFunction(model, X_pending, domain, log_expected_improvement)
-
-
-@dataclass(frozen=True)
-class ProbabilityOfImprovementRule(AcquisitionRule):
-    """Maximise the probability of improving on the largest posterior mean of a played point.
-
-    In a context it is that of an action there, as for expected improvement. Pending points count as played, and
-    observed at their mean.
-
-    Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
-    function.
-
-    Args:
-        margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
-            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played.
-    """
-
-    margin: float | None = None
-
-    needs_incumbent = True
-    scores_arms_apart = True
-
-    def __post_init__(self) -> None:
-        checks.keep(self, margin=checks.optional(checks.non_negative))
-
-    def scaled_to(self, surrogate: Any) -> Self:
-        """Return the rule with a margin."""
-        return (
-            self if self.margin is not None else replace(self, margin=float(_MARGIN * surrogate.kernel_bound().sqrt()))
-        )
-
-    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return (μ − best − margin) / σ, (A,), of a rule with a margin."""
-        improvement = posterior.mean - posterior.incumbent - cast(float, self.margin)
-        return improvement / deviation_of(posterior.variance)
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the logarithm of the probability of improvement, of a rule with a margin."""
-        margin = cast(float, self.margin)
-        return ImprovementFunction(model, X_pending, domain, log_probability_of_improvement, margin)
 
 
 @dataclass(frozen=True)
@@ -281,20 +202,18 @@ class ThompsonRule(OptimisticRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
         """Return a ``DiscretizedThompsonSampling`` on ``discretization``."""
-        points = self.discretization(domain, seed)
-        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
+        return DiscretizedThompsonSampling(model, self.discretization(domain, seed), beta=beta, seed=seed)
 
     def discretization(self, domain: Domain, seed: int) -> Tensor:
         """Return the arms (A, d), D_t on a box, or the initial points on a cube; refuse arms that are not in memory."""
-        points = domain.arms
-        if domain.bounds is not None:
-            size = self.discretization_size
-            points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         if domain.cube is not None:
-            points = torch.cat(domain.initial_points(seed))
-        if points is None:
+            return torch.cat(domain.initial_points(seed))
+        if domain.bounds is not None:
+            drawn = draw_sobol_samples(domain.bounds, n=self.discretization_size, q=1, seed=seed % 2**31)
+            return domain.in_context(drawn.squeeze(-2))
+        if domain.arms is None:
             raise InputError("Thompson sampling as a function needs arms in memory: call ask, which does not.")
-        return points
+        return domain.arms
 
 
 class RandomRule(AcquisitionRule):
@@ -375,20 +294,6 @@ class UniformRule(RandomRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
-class Verdict(NamedTuple):
-    """What a stage says of the actions that came to it.
-
-    Attributes:
-        scores: (A,), of which the highest is played; None if the next stage decides.
-        stage: the stage that learns the reward, counted from 1; 0 for none.
-        kept: the actions that go on to the next stage, (A,) bool.
-    """
-
-    scores: Tensor | None
-    stage: int
-    kept: Tensor
-
-
 @dataclass(frozen=True)
 class StagedRule(AcquisitionRule):
     """Look at the actions stage by stage, each conditioned on its own rounds only, until one of them decides.
@@ -399,9 +304,8 @@ class StagedRule(AcquisitionRule):
     - else if all are at most 2⁻ˢ, keep the actions with u >= max u − 2¹⁻ˢ and go on to stage s + 1;
     - else play the action of the largest width, and stage s learns the reward.
 
-    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
-
-    The regret bound is for exact posteriors of rewards that all count and are learned at once.
+    So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows. The regret
+    bound is for exact posteriors of rewards that all count and are learned at once.
 
     Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
     may be played, it is the widest; there are no stages that cannot be reached.
@@ -419,14 +323,18 @@ class StagedRule(AcquisitionRule):
         # S = ⌈½ log₂ T⌉, at least 1: there 2⁻ˢ is at most 1/√T, and one of the two ways to play applies.
         object.__setattr__(self, "num_stages", max(1, ((self.horizon - 1).bit_length() + 1) // 2))
 
-    def verdict(self, stage: int, mean: Tensor, width: Tensor) -> Verdict:
-        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,)."""
+    def verdict(self, stage: int, mean: Tensor, width: Tensor) -> tuple[Tensor | None, int, Tensor]:
+        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,).
+
+        That is scores, of which the highest is played, or None if the next stage decides; the stage that learns the
+        reward, 0 for none; and which of the actions go on to the next stage, (A,) bool.
+        """
         bounds, widest = mean + width, float(width.max())
         if widest <= self.horizon**-0.5:
-            return Verdict(bounds, 0, bounds == bounds.max())
+            return bounds, 0, bounds == bounds.max()
         if widest <= 2.0**-stage:
-            return Verdict(None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage))
-        return Verdict(width, stage, width > 2.0**-stage)
+            return None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage)
+        return width, stage, width > 2.0**-stage
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,), of a posterior that is that of no stage."""

@@ -35,9 +35,8 @@ class SparQGPUCB(Bandit):
     ``GuardedExpert``, which is ``expert``. Its answers are no rewards: ``history`` has none of them, the next round
     drops them, and a replayed bandit asks its own expert.
 
-    Source: Mauduit, Berthier and Simonetto, "Time-varying Gaussian process bandit optimization with experts", 2025,
-    Algorithm 1. Differs: questions and ages are of the round in which the point is played, so the latest reward has
-    age 1, where the paper's has 0.
+    Source: Mauduit, Berthier and Simonetto, 2025, Algorithm 1. Differs: questions and ages are of the round in which
+    the point is played, so the latest reward has age 1, where the paper's has 0.
 
     Args:
         expert: a function (X, time) → (Y, variance) or None for "not yet"; see ``experts.Expert``. A variance below
@@ -48,8 +47,6 @@ class SparQGPUCB(Bandit):
         cutoff: g, a function of t or a number for a constant.
         growth: how noise grows with age; by default λ (age² + 1).
         num_swaps: steps of the k-DPP's chain; None for ``default_num_swaps``.
-        memory: refused, with the reason: ``growth`` says what an observation counts for.
-        **words: see ``WidthWords``.
 
     Cost of round t with Q questions and w rewards that count: O(t Q²) and the k-DPP's chain, O(num_swaps · Q²), for the
     questions; O((Q + w)³) for the posterior; O(A (Q + w)²) for A arms, on a box the search.

@@ -12,7 +12,7 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import check_kernel
 from torch_kbandits.outcomes import REWARD, Limit
 from torch_kbandits.priors import given_prior
-from torch_kbandits.selection.draws import wave_prior
+from torch_kbandits.selection.draws import drawn_function
 
 
 def check_pieces(config: Any) -> None:
@@ -82,4 +82,4 @@ def check_candidates(config: Any) -> None:
             under = config.kernel_under(memory, prior.kernel)
             check_kernel(under, config.candidates.example)
             if rule.draws_functions and candidates.is_stored:
-                wave_prior(under, config.candidates.example.shape[-1])
+                drawn_function(under, config.candidates.example.shape[-1], torch.Generator())

@@ -8,6 +8,7 @@ from weakref import WeakSet
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Generator
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
@@ -96,8 +97,12 @@ class CappedDictionary(DictionaryRule):
                 first += 1
         return posterior, state
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Choose at most ``max_size`` points; see ``DictionaryRule.select``."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Choose at most ``max_size`` points; a size beyond that is cut without exchanges."""
+        if size is not None:
+            if (most := min(size, played.size)) > self.max_size:
+                self._say_full(most)
+            return self.rule.select(played, generator, min(size, self.max_size))
         wanted = self.rule.select(changed(played, max_size=self.max_size), generator)
         if wanted.probabilities.shape[0] <= self.max_size:
             return wanted
@@ -117,13 +122,6 @@ class CappedDictionary(DictionaryRule):
         rows = exchanged(played, rows, offered.nonzero().squeeze(-1), _LEAST_GAIN)
         probabilities = played.points.new_ones(played.size).index_copy(0, wanted.indices, wanted.probabilities)
         return Selection.rows(played, rows, probabilities[rows])
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Choose ``size`` points, or ``max_size`` if that is less, by the other rule."""
-        wanted = min(size, played.size)
-        if wanted > self.max_size:
-            self._say_full(wanted)
-        return self.rule.select_sized(played, min(size, self.max_size), generator)
 
     def _say_full(self, wanted: int) -> None:
         """Raise or warn that more points are wanted than there may be, as ``when_full`` says."""

@@ -1,13 +1,15 @@
 """Greedy dictionaries, by what points leave of each other's variances; those drawn uniformly, or given."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
@@ -23,10 +25,10 @@ _EPS = 2.0**-52
 class ConditionalVariances:
     """Variances (..., q) of points, given that some of them are observed one after another: pivoted Cholesky, by rows.
 
-    Leading dimensions are batch dimensions, whose members observe the same points.
+    Leading dimensions are batch dimensions, whose members observe the same points. Prior variances, (..., q), set the
+    scale of rounding; covariances (..., q) before are those of the point of a number with all.
 
-    Prior variances, (..., q), set the scale of rounding; covariances (..., q) before are those of the point of a number
-    with all. Cost: O(q t) for an observation after t others, O(q t) memory.
+    Cost: O(q t) for an observation after t others, O(q t) memory.
     """
 
     def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
@@ -34,15 +36,11 @@ class ConditionalVariances:
         self._rows, self._number = np.empty((*variance.shape[:-1], 8, variance.shape[-1])), 0
 
     @classmethod
-    def of(cls, played: PlayedPoints) -> "ConditionalVariances":
-        """Return prior variances of points played, of which none is observed, in double precision in any case."""
-        played = played.in_double()
-        prior = host(prior_variance(played.kernel, played.points))
-
-        def covariance(row: int) -> Array:
-            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
-
-        return cls(prior, prior, covariance)
+    def of(cls, points: Tensor, kernel: Kernel) -> "ConditionalVariances":
+        """Return prior variances of points (..., q, d), of which none is observed, in double precision in any case."""
+        points, kernel = in_double(points, kernel)
+        prior = host(prior_variance(kernel, points))
+        return cls(prior, prior, lambda row: host(gram(kernel, points[..., [row], :], points).squeeze(-2)))
 
     def observe(self, place: int, noise: float = 0.0) -> None:
         """Observe the point of a number with a noise variance."""
@@ -55,6 +53,11 @@ class ConditionalVariances:
         row = left / np.sqrt(np.where(spread > 0.0, spread, 1.0))[..., None]  # a kernel may vanish at all points
         self._rows[..., number, :], self._number = row, number + 1
         self.variance = np.maximum(self.variance - np.square(row), 0.0)
+
+
+def in_double(points: Tensor, kernel: Kernel) -> tuple[Tensor, Kernel]:
+    """Return points and a kernel in double precision."""
+    return (points, kernel) if points.dtype == torch.float64 else (points.double(), deepcopy(kernel).double())
 
 
 def host(values: Tensor) -> Array:
@@ -70,7 +73,8 @@ class GreedyDictionary(DictionaryRule):
 
     Args:
         size: at most this many points.
-        tolerance: stop when no point's Schur complement exceeds this fraction of the largest prior variance.
+        tolerance: stop when no point's Schur complement exceeds this fraction of the largest prior variance, unless a
+            size is asked for.
 
     Cost of a selection: O(u m²) time, O(u m) memory.
     """
@@ -81,36 +85,33 @@ class GreedyDictionary(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, tolerance=checks.non_negative)
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Choose up to ``size`` points; the generator is not used."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Choose the pivots; the generator is not used."""
         played.require_some()
-        return Selection.rows(played, greedy_pivots(played, self.size, self.tolerance))
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Choose exactly ``size`` points, also after the Schur complements have vanished."""
-        played.require_some()
-        return Selection.rows(played, greedy_pivots(played, size, tolerance=None))
+        size, tolerance = (self.size, self.tolerance) if size is None else (size, None)
+        return Selection.rows(played, greedy_pivots(played.points, played.kernel, size, tolerance))
 
 
-def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> Tensor:
-    """Return the rows (m,) of the greedy pivots in the order chosen; batch members share them, by the summed criterion.
+def greedy_pivots(points: Tensor, kernel: Kernel, size: int, tolerance: float | None) -> Tensor:
+    """Return the rows (m,) of the greedy pivots of points (..., u, d) in the order chosen.
 
-    There are fewer than ``size`` if Schur complements fall to the tolerance, a share of the prior variance, first.
+    Batch members share them, by the summed criterion. There are fewer than ``size`` if Schur complements fall to the
+    tolerance, a share of the prior variance, first.
     """
     pivots: list[int] = []
     with torch.no_grad():
-        left = ConditionalVariances.of(played)
+        left = ConditionalVariances.of(points, kernel)
         largest = left.prior.max(-1, initial=0.0, keepdims=True)
         scale = np.where(largest == 0.0, 1.0, largest)
-        while len(pivots) < min(size, played.size):
-            criterion = (left.variance / scale).reshape(-1, played.size).sum(0)
+        while len(pivots) < min(size, points.shape[-2]):
+            criterion = (left.variance / scale).reshape(-1, points.shape[-2]).sum(0)
             criterion[pivots] = -1.0
             pivot = int(criterion.argmax())
             if pivots and tolerance is not None and criterion[pivot] <= tolerance:
                 break
             pivots.append(pivot)
             left.observe(pivot)
-    return torch.tensor(pivots, dtype=torch.long, device=played.points.device)
+    return torch.tensor(pivots, dtype=torch.long, device=points.device)
 
 
 @dataclass(frozen=True)
@@ -122,16 +123,12 @@ class UniformDictionary(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer)
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""
-        return self.select_sized(played, self.size, generator)
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Draw the dictionary. Cost: O(u)."""
         played.require_some()
-        m = min(size, played.size)
-        chosen = torch.randperm(played.size, generator=generator, device="cpu")[:m]
-        return Selection.rows(played, chosen, played.points.new_full((m,), m / played.size))
+        m = min(self.size if size is None else size, played.size)
+        order = torch.randperm(played.size, generator=generator, device="cpu")
+        return Selection.rows(played, order[:m], m / played.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,15 +146,10 @@ class FixedDictionary(DictionaryRule):
         if self.points.dim() != 2 or len(self.points) == 0:
             raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Return the given points; the generator is not used."""
-        points, like = self.points.to(played.points.device), played.points
-        points = checks.rows("the fixed dictionary", points, dimension=like.shape[-1], like=like)
-        points = points.expand(*like.shape[:-2], *points.shape)
-        return Selection(points, points.new_ones(len(self.points)), None)
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Return the given points, of which there must be ``size``."""
-        if size != len(self.points):
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Return the given points; the generator is not used, and a size must be their number."""
+        if size not in (None, len(self.points)):
             raise InputError(f"The fixed dictionary has {len(self.points)} points and {size} were asked for.")
-        return self.select(played, generator)
+        like = played.points
+        points = checks.rows("the fixed dictionary", self.points.to(like.device), dimension=like.shape[-1], like=like)
+        return Selection(points.expand(*like.shape[:-2], *points.shape), points.new_ones(len(points)), None)

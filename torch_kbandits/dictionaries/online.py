@@ -3,16 +3,17 @@
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Generator
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import ConditionalVariances, GreedyDictionary
+from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.gaussian import Gaussian
@@ -165,20 +166,35 @@ class OnlineRule(DictionaryRule):
         """Return a posterior at its dictionary, and its state, once known points (q,) were offered in this order."""
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Offer all plays to an empty dictionary, in order of the points' first play.
 
         The probability of a point is that of the play with which it joined. All is computed in double precision.
+
+        A size is drawn point by point in proportion to the probabilities of joining those drawn before, with weight 1;
+        a point played c times has c times the probability, at most 1. Returned are those of an empty dictionary.
         """
         played.require_some()
-        offered = np.repeat(np.arange(played.size), played.counts.round().long().cpu().numpy())
-        uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
-        noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
+        noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
+        plays = np.repeat(np.arange(played.size), np.rint(counts).astype(np.int64) if size is None else 1)
         with torch.no_grad():
-            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]))
-            drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
-        rows, first = np.unique(offered[drawn], return_index=True)
-        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
+            left = ConditionalVariances.of(played.points[..., plays, :], played.kernel)
+            if size is None:
+                uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
+                drawn, joined, _ = self.draw(left, plays, uniforms, noise, played.max_size or math.inf)
+                rows, first = np.unique(plays[drawn], return_index=True)
+                probabilities = joined[first]
+            else:
+                rows = np.empty(0, np.int64)
+                shares = probabilities = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
+                while len(rows) < min(size, played.size):
+                    shares = np.maximum(shares, np.finfo(np.float64).tiny)
+                    shares[rows] = 0.0
+                    rows = np.append(rows, int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator)))
+                    left.observe(rows[-1], noise)
+                    shares = np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0)
+                probabilities = probabilities[rows]
+        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities).to(played.points))
 
 
 @dataclass(frozen=True)
@@ -220,39 +236,15 @@ class KORS(OnlineRule):
         checks.keep(self, projection=checks.optional(checks.positive))
 
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return min(1, γ τ̃), (q,); see ``OnlineRule.probabilities``."""
-        return self._merged_probabilities(variance, 1.0, noise)
+        """Return min(1, γ τ̃), (q,)."""
+        scores = (1.0 + self.accuracy) * variance / (variance + noise)
+        if scores.ndim > 1:
+            scores = scores.reshape(-1, scores.shape[-1]).max(0)
+        return np.minimum(self.oversampling * scores, 1.0)
 
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ."""
         return noise if self.projection is None else self.projection
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points one after another in proportion to their probability of joining those drawn before.
-
-        A point played c times is one point of c times the score, min(1, γ c τ̃). Points drawn have weight 1, and the
-        probabilities returned are those of joining an empty dictionary. Cost: O(u m²) time, O(u m) memory.
-        """
-        played.require_some()
-        noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
-        drawn: list[int] = []
-        with torch.no_grad():
-            left = ConditionalVariances.of(played)
-            first = self._merged_probabilities(left.variance, counts, noise)
-            while len(drawn) < min(size, played.size):
-                shares = np.maximum(self._merged_probabilities(left.variance, counts, noise), np.finfo(np.float64).tiny)
-                shares[drawn] = 0.0
-                pivot = int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator))
-                drawn.append(pivot)
-                left.observe(pivot, noise)
-        return Selection.rows(played, torch.tensor(drawn), torch.from_numpy(first[drawn]).to(played.points))
-
-    def _merged_probabilities(self, variance: Array, counts: Any, noise: float) -> Array:
-        """Return min(1, γ c τ̃), (q,), from r (..., q)."""
-        scores = (1.0 + self.accuracy) * variance / (variance + noise)
-        if scores.ndim > 1:
-            scores = scores.reshape(-1, scores.shape[-1]).max(0)
-        return np.minimum(self.oversampling * counts * scores, 1.0)
 
 
 @dataclass(frozen=True)
@@ -262,18 +254,16 @@ class SpanningDictionary(OnlineRule):
     For kernels of F features it has at most F points, so that the exact posterior costs O(F²) a round; for others all.
     """
 
+    spans_all = True
+
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.probabilities``."""
+        """Return 1 for points that are not spanned, (q,), 0 for others."""
         outside = variance > SPANNED[torch.float64] * prior
         return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)
 
     def projection_noise(self, noise: float) -> float:
         """Return 0: there is nothing between spanned and not."""
         return 0.0
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Take ``size`` points, each time the one that those taken before span least; see ``GreedyDictionary``."""
-        return GreedyDictionary(size).select_sized(played, size, generator)
 
 
 def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> float:
@@ -284,3 +274,12 @@ def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> f
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     return 12.0 * math.log(checks.positive_integer("horizon", horizon) / delta)
+
+
+def guarantees_projection(
+    rule: DictionaryRule | None, error: float, regularization: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether EK-UCB's theorem guarantees a projection error of at most μ, and what it needs."""
+    needed = theoretical_kors_oversampling(failure_probability, max(num_rounds, 1))
+    holds = isinstance(rule, KORS) and rule.oversampling >= needed and (rule.projection or regularization) <= error
+    return holds, f"KORS with γ of at least {needed:.4g} by now and its own μ of at most {error:g}"

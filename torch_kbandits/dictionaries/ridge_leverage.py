@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import torch
 from gpytorch.kernels import Kernel
-from torch import Tensor
+from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
@@ -26,7 +26,7 @@ class RidgeLeverageSampling(DictionaryRule):
     """Keep each played point independently with probability min(1, q̄ c τ), τ its ridge leverage score, c its plays.
 
     An arm played c times is one point √c φ(x). If no draw succeeds the likeliest point is kept, so that the dictionary
-    is never empty.
+    is never empty. A size is drawn without replacement, in proportion to the probabilities.
 
     Source: Calandriello et al., COLT 2019, Fig. 1. Differs: Fig. 1 draws once for each play, with min(1, q̄ τ), which
     misses an arm that alone explains itself with probability e^−q̄ for ever; the theorem holds for the merged law as
@@ -59,35 +59,32 @@ class RidgeLeverageSampling(DictionaryRule):
         if self.resampling != "fresh":
             object.__setattr__(self, "is_coupled", True)
 
-    def probabilities(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Tensor:
+    def probabilities(self, played: PlayedPoints, generator: Generator | None = None) -> Tensor:
         """Return the probability (u,) with which the next dictionary holds each point, 1 for those that stay."""
         merged = self._merged_probabilities(played, generator)
         stay = played.in_dictionary if self.resampling == "growth" else None
         return merged if stay is None else merged.masked_fill(stay, 1.0)
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see ``DictionaryRule.select``."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Draw the dictionary."""
         played.require_some()
+        if size is not None:
+            probabilities = self._merged_probabilities(played, generator)
+            shares = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
+            chosen = torch.multinomial(shares, min(size, played.size), generator=generator)
+            return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
         # Before scores are estimated, which may draw as well.
         uniforms = _uniforms_of(played, generator) if self.is_coupled else None
         probabilities = self.probabilities(played, generator)
-        chosen = draw(probabilities, generator) if uniforms is None else included(uniforms, probabilities)
+        chosen = _drawn(probabilities, generator, uniforms)
         return Selection(played.points[..., chosen, :], probabilities[chosen], chosen)
 
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points without replacement, in proportion to their scores (probabilities: the clipped ones)."""
-        played.require_some()
-        probabilities = self._merged_probabilities(played, generator)
-        weights = probabilities.double().clamp_min(torch.finfo(torch.float64).tiny).cpu()
-        chosen = torch.multinomial(weights, min(size, played.size), generator=generator)
-        return Selection.rows(played, chosen, probabilities[chosen.to(probabilities.device)])
-
-    def _merged_probabilities(self, played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+    def _merged_probabilities(self, played: PlayedPoints, generator: Generator | None) -> Tensor:
         """Return min(1, q̄ c τ), (u,)."""
         scores = played.leverage_scores
         if scores is None or self._is_stale(scores, played):
-            scores = recursive_leverage_scores(played, self.oversampling, generator)
-        return inclusion_probabilities(scores, played.counts, self.oversampling)
+            scores = _recursive_leverage_scores(played, self.oversampling, generator)
+        return _inclusion_probabilities(scores, played.counts, self.oversampling)
 
     def _is_stale(self, scores: Tensor, played: PlayedPoints) -> bool:
         """Say whether so much is new to a posterior that a dictionary by its scores would be far too large."""
@@ -95,7 +92,7 @@ class RidgeLeverageSampling(DictionaryRule):
         if float(new.sum()) <= FEW_POINTS:  # no more can be wanted: not computed further in the rounds of a bandit
             return False
         size = 0.0 if played.in_dictionary is None else float(played.in_dictionary.sum())
-        wanted = float(inclusion_probabilities(scores, new, self.oversampling).sum())
+        wanted = float(_inclusion_probabilities(scores, new, self.oversampling).sum())
         return wanted > FEW_POINTS + 2.0 * size
 
 
@@ -109,6 +106,15 @@ def theoretical_oversampling(failure_probability: float, horizon: int, accuracy:
     epsilon = checks.open_unit_interval("accuracy", accuracy)
     alpha = (1.0 + epsilon) / (1.0 - epsilon)
     return 6.0 * alpha * math.log(4.0 * checks.positive_integer("horizon", horizon) / delta) / epsilon**2
+
+
+def guarantees_accuracy(
+    rule: DictionaryRule | None, accuracy: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether BKB's theorem guarantees an accuracy ε of so many rounds' dictionaries, and what it needs."""
+    needed = theoretical_oversampling(failure_probability, max(num_rounds, 1), accuracy)
+    holds = isinstance(rule, RidgeLeverageSampling) and rule.resampling == "fresh" and rule.oversampling >= needed
+    return holds, f"ridge leverage sampling, drawn afresh, with q̄ of at least {needed:.4g} by now"
 
 
 def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kernel, dictionary: Tensor) -> Tensor:
@@ -126,7 +132,7 @@ def leverage_scores(points: Tensor, noise: Tensor, counts: Tensor, kernel: Kerne
     return scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
 
 
-def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generator: torch.Generator | None) -> Tensor:
+def _recursive_leverage_scores(played: PlayedPoints, oversampling: float, generator: Generator | None) -> Tensor:
     """Estimate the leverage scores of all points, (u,), given all of them, without ever forming their Gram matrix.
 
     A random subset of ``FEW_POINTS`` is its own dictionary; each doubling of the subset scores its points at the last
@@ -146,31 +152,27 @@ def recursive_leverage_scores(played: PlayedPoints, oversampling: float, generat
         scores = leverage_scores(points, noise[..., subset], counts, played.kernel, played.points[..., dictionary, :])
         if size == n:
             return torch.empty_like(scores).scatter(0, subset, scores)
-        probabilities = inclusion_probabilities(scores, counts, oversampling)
-        drawn = draw(probabilities, generator)
+        probabilities = _inclusion_probabilities(scores, counts, oversampling)
+        drawn = _drawn(probabilities, generator)
         likeliest = probabilities[drawn].argsort(descending=True, stable=True)[: played.max_size]
         dictionary = subset[drawn[likeliest]]
         size = min(n, 2 * size)
 
 
-def inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
+def _inclusion_probabilities(scores: Tensor, counts: Tensor, oversampling: float) -> Tensor:
     """Return min(1, q̄ c τ), (u,)."""
     return (oversampling * counts * scores).clamp(0.0, 1.0)
 
 
-def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return the indices (m,) of independent Bernoulli draws; the likeliest point if none succeeds, so m >= 1."""
-    number = len(probabilities)
-    return included(torch.rand(number, generator=generator, dtype=torch.float64, device="cpu"), probabilities)
-
-
-def included(uniforms: Tensor, probabilities: Tensor) -> Tensor:
+def _drawn(probabilities: Tensor, generator: Generator | None, uniforms: Tensor | None = None) -> Tensor:
     """Return the indices (m,) of uniforms below their probabilities; the likeliest point if none is, so m >= 1."""
+    if uniforms is None:
+        uniforms = torch.rand(len(probabilities), generator=generator, dtype=torch.float64, device="cpu")
     chosen = (uniforms.to(probabilities.device) < probabilities).nonzero().squeeze(-1)
     return chosen if len(chosen) else probabilities.argmax().reshape(1)
 
 
-def _uniforms_of(played: PlayedPoints, generator: torch.Generator | None) -> Tensor:
+def _uniforms_of(played: PlayedPoints, generator: Generator | None) -> Tensor:
     """Return the uniform that each point keeps for good, (u,).
 
     Whole blocks are drawn, since nothing promises that a shorter draw is the beginning of a longer one.

@@ -31,16 +31,13 @@ class Memory(ABC):
 
     @abstractmethod
     def noise(self, times: Tensor, now: float, regularization: float | Tensor) -> Tensor:
-        """Return the noise variances with which observations count now.
+        """Return the noise variances with which observations count now, (n,): at least λ, infinite for none.
 
         Args:
             times: when their points were played, (n,), none after ``now``, in any order; of those of one time the one
                 told last is the latest.
             now: the current time.
             regularization: λ, the variance of a fresh observation, in reward units squared.
-
-        Returns:
-            (n,), at least λ; infinite for an observation that does not count.
         """
 
     @property
@@ -98,7 +95,7 @@ class SlidingWindow(Memory):
 
     def __post_init__(self) -> None:
         checks.one_of("unit", self.unit, ("time", "observations"))
-        checks.keep(self, size=_or_infinite(checks.positive_integer if self.unit != "time" else checks.positive))
+        checks.keep(self, size=_or_infinite(checks.positive if self.unit == "time" else checks.positive_integer))
         if self.unit == "observations" and self.size < math.inf:
             object.__setattr__(self, "num_latest", self.size)
 

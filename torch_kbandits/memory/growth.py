@@ -27,7 +27,7 @@ class Growth(ABC):
 
     #: Name of the one number that sets the speed, and the least and the largest value of it that a fit may try.
     parameter: ClassVar[str]
-    bounds: ClassVar[tuple[float, float]]
+    bounds: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     def __post_init__(self) -> None:
         checks.keep(self, **{self.parameter: _CHECKS.get(self.parameter, checks.finite_number)})
@@ -60,16 +60,14 @@ class Growth(ABC):
 class QuadraticGrowth(Growth):
     """λ (rate · age² + 1), for functions that drift in one direction: the standard deviation grows with the age.
 
-    Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
+    The rate is at least 0, per unit of time squared; 0 forgets nothing.
 
-    Attributes:
-        rate: at least 0, per unit of time squared; 0 forgets nothing.
+    Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
     """
 
     rate: float = 1.0
 
     parameter = "rate"
-    bounds = (0.0, math.inf)
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth of a horizon."""
@@ -85,16 +83,14 @@ class QuadraticGrowth(Growth):
 class LinearGrowth(Growth):
     """λ + rate · age, for functions that wander without a direction: the variance grows as that of a Wiener process.
 
-    Source: Brunzema, von Rohr and Trimpe, CDC 2022.
+    The rate is at least 0, in reward units squared per unit of time; 0 forgets nothing.
 
-    Attributes:
-        rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022.
     """
 
     rate: float
 
     parameter = "rate"
-    bounds = (0.0, math.inf)
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth of a horizon."""
@@ -114,10 +110,9 @@ class LinearGrowth(Growth):
 class ExponentialGrowth(Growth):
     """λ η^(−age), up to the variance of ``negligible``: the weight falls by the factor η in a unit of time.
 
-    Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
+    The discount η is above 0 and at most 1, which forgets nothing.
 
-    Attributes:
-        discount: η, above 0 and at most 1; 1 forgets nothing.
+    Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
     """
 
     discount: float

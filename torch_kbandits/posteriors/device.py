@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class DeviceSteps(Steps):
-    """On a device, by PyTorch: one copy from the host a step and no wait. In tests it is the reference of the loops."""
+    """On a device, by PyTorch: one copy from the host a step and no wait."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -156,11 +156,11 @@ class DictionaryPosterior(Posterior):
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
-            return self._rebuilt(places)
+            return self._rebuilt(places, settles=settles)
         try:
             after = self._changed(leaves, back, joining)
         except _RoundingError:
-            return self._rebuilt(places)
+            return self._rebuilt(places, settles=settles)
         return after._settled() if settles else after._checked()
 
     def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
@@ -332,8 +332,11 @@ class DictionaryPosterior(Posterior):
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
-    def _rebuilt(self, places: Places) -> Self:
-        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
+    def _rebuilt(self, places: Places, *, settles: bool) -> Self:
+        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²).
+
+        Unless it settles only coordinates are, and the rest with what is learned next.
+        """
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
@@ -351,10 +354,9 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        after = changed(
-            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=NO_UPDATE, **words
-        )
-        return after.refitted()
+        words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": CHECK}
+        after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
+        return after.refitted() if settles else after
 
     # ---------------------------------------------------------------- what is not spanned
 

@@ -92,7 +92,11 @@ class HostSteps(Steps):
 
     @override
     def times(self, values: Tensor, matrix: Array) -> Array:
-        return self.products(matrix.T, values.numpy()).T
+        memory, rows = values.numpy(), np.ascontiguousarray(matrix.T, values.numpy().dtype)
+        out = np.zeros((len(memory), len(rows)), memory.dtype)
+        if rows.size:
+            in_parts(table_loops.times, len(memory), _cost(rows, memory), rows, memory, out)
+        return out
 
     @override
     def products(self, rows: Array, memory: Array) -> Array:
@@ -118,7 +122,8 @@ class HostSteps(Steps):
         self, gaussian: Gaussian, void: Array, memory: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
         mean, variance, spanned = expected.copy(), np.empty_like(prior), np.empty_like(prior)
-        rows = np.concatenate((gaussian.cov, gaussian.mean, void))
+        # Of zᵀ cov z half of the products are the others once more.
+        rows = np.concatenate((2.0 * np.tril(gaussian.cov, -1) + np.diag(gaussian.cov.diagonal()), gaussian.mean, void))
         words = rows, memory, np.ascontiguousarray(prior), mean, variance, spanned
         in_parts(table_loops.refit, len(prior), _cost(rows, memory), *words)
         return mean, variance, spanned
@@ -188,7 +193,7 @@ class Features:
 
     def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
         """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
-        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
+        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 8) // _BLOCK + 1))
         for first, block in blocks:
             fresh[first : first + len(block), :columns] = block
         return type(self)(fresh, self.rows, columns, self.steps)
@@ -198,7 +203,7 @@ class Features:
         (n, m), after = self.shape, self.columns + number
         memory, taken = self.memory, self._taken
         if taken != [n, m] or after > memory.shape[1]:
-            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 2 + number) // _BLOCK + 1)), [n, m]
+            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 8 + number) // _BLOCK + 1)), [n, m]
         return self._after(memory, taken, n, after)
 
     def with_rows(self, new: np.ndarray) -> Self:

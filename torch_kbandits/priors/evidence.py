@@ -1,23 +1,25 @@
-"""Kernel, noise and the number of a memory from rewards: what makes these most probable, or predicts them best."""
+"""Kernel, noise and the number of a memory from rewards, by evidence or prediction, and what is odd about the fit."""
 
 import math
 import warnings
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
-from gpytorch.kernels import Kernel
+from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.prediction import PredictionStrategy
-from torch_kbandits.priors.fit_diagnostics import diagnostics
 from torch_kbandits.priors.marginal import CLIMBS, COVERED, MarginalPosterior, TrainingData, spanning
 
 #: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
@@ -35,17 +37,10 @@ _SHORTEST = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What was fitted.
+    """What was fitted: kernel, λ, constant prior mean in units of Y, and the memory with its number.
 
-    Attributes:
-        kernel: the prior covariance, which no fit moves any more.
-        regularization: λ > 0, the noise variance of a fresh reward.
-        memory: that given, with its number fitted where this was asked for.
-        evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
-            nothing settled.
-        settled: whether a maximum was found; else all is as it was given.
-        diagnostics: what is odd about the fit and what to do about it, in sentences.
-        mean: the constant prior mean, in units of Y; 0 unless it is learned.
+    ``evidence`` is the log density, in nats, of the rewards used and of what was fitted under its prior; NaN where
+    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd.
     """
 
     kernel: Kernel
@@ -82,20 +77,9 @@ def fit_evidence(
     are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
     latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
-    Args:
-        data: what is fitted to.
-        kernel: any GPyTorch kernel, which is copied; parameters that need no gradient stay as they are.
-        regularization: λ, if it is known.
-        memory: which rewards count; all unless given.
-        learn_memory: whether the number of the memory is learned; one that has none stays as it is.
-        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0.
-        seed: of the points from which a fit starts.
-        exact_up_to: the most distinct points of the exact density.
-
-    Raises:
-        InputError: if the memory is one whose number cannot be learned, or no reward counts.
-
-    Where no fit succeeds all is as it was given, and the diagnostics say so.
+    The kernel is copied; its parameters that need no gradient stay, as does λ where ``regularization`` gives it. With
+    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0. The seed is that of the points from
+    which a fit starts. ``InputError`` if the number of the memory cannot be learned, or no reward counts.
 
     Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
     learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
@@ -221,3 +205,129 @@ def _predictive_densities(
         error = Y[predicted] - strategy.mean_at(z).squeeze(-1)
         scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
     return torch.stack(scores)
+
+
+# ---------------------------------------------------------------- what is odd
+
+#: Kernels that divide differences by their length scale.
+_DIVIDING = (GroupedKernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
+
+#: Values so many length scales apart share next to nothing. If so many of all pairs are, the length scale is short.
+_APART, _NEARLY_ALL = 3.0, 0.99
+
+#: The least prior variance of what rewards differ by from one end of a column to the other, relative to their own; what
+#: is at a bound but for rounding; a prior variance that is far below the noise; and points that are evaluated.
+_NOTICED, _AT, _FAR_BELOW, _EVALUATED = 1e-3, 1e-3, 0.01, 200
+
+#: Of fewer rewards nobody knows whether they are more than noise; and so many nats more than noise alone are nothing.
+_ENOUGH, _NOTHING = 20, 2.0
+
+
+class _Scale(NamedTuple):
+    """A length scale: its columns, value and constraint."""
+
+    columns: tuple[int, ...]
+    value: float
+    constraint: Interval
+
+
+def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
+    """Return what is odd about kernel and noise given the rewards that they were fitted to.
+
+    That is a length scale that is short, less than a third of the distance in 99 of 100 pairs of values, or so long
+    that its columns explain nothing, or at a bound; a noise at the least that a fit tries; or, and then nothing else, a
+    kernel under which 20 rewards or more are hardly more probable than under noise alone.
+
+    Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
+    """
+    kernel, names = posterior.kernel, posterior.names
+    with torch.no_grad():
+        timed = posterior.joint is not kernel and not isinstance(kernel, SpaceTimeKernel)
+        X = posterior.points[:, 1:] if timed else posterior.points  # as the kernel sees them
+        X = X[torch.linspace(0, len(X) - 1, min(len(X), _EVALUATED), dtype=torch.float64).round().long()]
+        if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
+            return (
+                "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
+                "these columns at all, give more rewards, or another kernel.",
+            )
+        scales = _length_scales(kernel, range(X.shape[-1]))
+        said = [f"{_subject(scale, names)} is {fault}" for scale in scales if (fault := _fault(scale, kernel, X))]
+    if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
+        said.append(
+            "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
+            "some points again."
+        )
+    return tuple(dict.fromkeys(said))
+
+
+def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
+    if variance < _FAR_BELOW * posterior.regularization:
+        return True
+    if len(posterior.Y) < _ENOUGH or not posterior.keeps_noise:
+        return False
+    # Infinite where all rewards are equal.
+    alone = -0.5 * len(posterior.Y) * (float((2.0 * math.pi * posterior.Y.square().mean()).log()) + 1.0)
+    return float(posterior.density()) < alone + _NOTHING
+
+
+def _subject(scale: _Scale, names: Sequence[str] | None) -> str:
+    """Return what a sentence is about, given the names of all columns, as far as they are known."""
+    own = [""] if names is None else [names[column] for column in scale.columns]
+    numbers = ", ".join(map(str, scale.columns))
+    called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
+    return f"The length scale {scale.value:.3g} of column{'s' if len(scale.columns) > 1 else ''} {called}"
+
+
+def _fault(scale: _Scale, kernel: Kernel, X: Tensor) -> str | None:
+    """Return what is wrong with a length scale, and what to do; None if nothing is."""
+    columns, value, constraint = scale
+    values = X[:, columns]
+    if bool((values == values[:1]).all()):
+        return None
+    lower, upper = float(constraint.lower_bound), float(constraint.upper_bound)
+    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or _is_short(values, value):
+        return (
+            "short: rewards change faster than its values are apart, and one value says nothing of the next. Treat it "
+            "as a category if it names kinds of things, see GroupedKernel; else leave it out, put something smoother "
+            "in its place, or give a lengthscale_prior."
+        )
+    if value >= upper * (1.0 - _AT):
+        return "at its upper bound: raise that, or leave out what explains so little."
+    low, high = X.clone(), X.clone()
+    low[:, columns], high[:, columns] = values.amin(0), values.amax(0)
+    across = gram(kernel, low.unsqueeze(-2), high.unsqueeze(-2)).flatten()
+    noticed = prior_variance(kernel, low) + prior_variance(kernel, high) - 2.0 * across
+    if float(noticed.mean()) < _NOTICED:
+        return "so long that it explains nothing: leave it out, or give a lengthscale_prior."
+    return None
+
+
+def _is_short(values: Tensor, lengthscale: float) -> bool:
+    """Say whether nearly all pairs of values (n, c) that differ are many length scales apart."""
+    values = values.unique(dim=0)
+    if len(values) < 3:
+        return False
+    return float((torch.pdist(values) > _APART * lengthscale).double().mean()) >= _NEARLY_ALL
+
+
+def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[_Scale]:
+    """Yield the length scales of a kernel and its parts, which see these columns of the points."""
+    if isinstance(kernel, ScaleKernel):  # whose columns are those of its base, which does not choose again
+        kernel = kernel.base_kernel
+    if kernel.active_dims is not None:
+        columns = [columns[place] for place in cast(Tensor, kernel.active_dims).tolist()]
+    if isinstance(kernel, _DIVIDING) and kernel.has_lengthscale:
+        scales = cast(Tensor, kernel.lengthscale).flatten().tolist()
+        each = range(len(columns)) if len(scales) == len(columns) else [0] * len(columns)
+        groups = kernel.groups if isinstance(kernel, GroupedKernel) else each
+        for number, value in enumerate(scales):
+            own = tuple(column for column, group in zip(columns, groups, strict=True) if group == number)
+            yield _Scale(own, value, cast(Interval, kernel.raw_lengthscale_constraint))
+    elif isinstance(kernel, SpaceTimeKernel):
+        yield from _length_scales(kernel.time_kernel, columns[:1])
+        yield from _length_scales(kernel.space_kernel, columns[1:])
+    else:
+        for part in kernel.children():
+            for each in part if isinstance(part, torch.nn.ModuleList) else (part,):
+                if isinstance(each, Kernel):
+                    yield from _length_scales(each, columns)

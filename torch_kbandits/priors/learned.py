@@ -26,12 +26,7 @@ _FIRST_NOISE = 0.1
 
 
 class LastFit(NamedTuple):
-    """When a prior was fitted last.
-
-    Attributes:
-        number: how many rewards were learned by then; 0 before the first fit.
-        counted: how many of them counted.
-    """
+    """How many rewards were learned when a prior was fitted last, 0 before the first fit, and how many counted."""
 
     number: int = 0
     counted: int = 0
@@ -62,8 +57,7 @@ class LearnedPrior:
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
-            likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
-            in force is ``bandit.memory``. See ``fit_evidence``.
+            likelihood, any other by how well rewards are predicted; the memory in force is ``bandit.memory``.
         clip: whether rewards far below the others, such as a penalty for what fails, count as less far below, with a
             warning the first time; see ``floor_below``, of the first ``num_initial`` different rewards. Not under a
             memory or a trigger, since the level of rewards may change, nor under a mean that is given.
@@ -71,9 +65,6 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
-
-    Raises:
-        InputError: if an argument does not fit, or nothing is left to learn.
 
     Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
     posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
@@ -92,14 +83,8 @@ class LearnedPrior:
         if self.kernel is not None:
             checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
-        checks.keep(
-            self,
-            regularization=checks.optional(checks.positive),
-            num_initial=checks.positive_integer,
-            refit_share=checks.positive,
-        )
-        for name in ("learn_memory", "clip"):
-            checks.instance(name, getattr(self, name), bool, "True or False")
+        checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
+        checks.keep(self, refit_share=checks.positive, learn_memory=checks.flag, clip=checks.flag)
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -145,21 +130,12 @@ class LearnedPrior:
         seed: int,
         units_only: bool = False,
     ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
-        """Fit to two rewards or more, or only bring what is given to their units.
+        """Fit to two rewards or more that count, or with ``units_only`` only bring what is given to their units.
 
-        Args:
-            data: the rewards that count, as they were told.
-            spans: what each column without the time is divided by, (d,), unless a kernel is given.
-            first: the first different rewards since a restart, (f,), by which penalties are known; none where the level
-                of rewards may change.
-            expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-            memory: which rewards count; None where all do.
-            groups: as in ``default_kernel``.
-            seed: of the points from which the fit starts.
-            units_only: whether nothing is fitted but the units.
-
-        Returns:
-            The prior in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        The data are as they were told. Columns without the time are divided by ``spans`` (d,) unless a kernel is given.
+        Penalties are known by the ``first`` different rewards since a restart, (f,); none where their level may change.
+        ``expected`` is a prior mean that is given, at the points, (n,); None where it is fitted. Returned are the prior
+        in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
         """
         X, Y, floor = data.X.double(), data.Y.double(), -math.inf
         if expected is not None:
@@ -219,13 +195,10 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
         clip: whether rewards far below the others count as less far below, see ``floor_below``.
         seed: of the points from which the fit starts.
 
-    Raises:
-        InputError: if the data does not fit together, or the kernel to the data.
-
     A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
     noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
 
-    Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
+    Cost: as of a fit of ``LearnedPrior``.
     """
     X = checks.points("X", X)
     if X.dim() != 2 or len(X) < 2:
@@ -258,7 +231,6 @@ def prior_of(
             raise InputError(f"Give either prior or {' and '.join(twice)}: a {type(prior).__name__} has them.")
         return prior
     if missing := [name for name in ("kernel", "regularization") if parts[name] is None]:
-        raise InputError(
-            f"{' and '.join(missing)} must be given, or prior=LearnedPrior(), which fits both to the rewards."
-        )
+        names = " and ".join(missing)
+        raise InputError(f"{names} must be given, or prior=LearnedPrior(), which fits both to the rewards.")
     return Prior(kernel, regularization, 0.0 if mean is None else mean)  # pyright: ignore[reportArgumentType]

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
-from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -56,14 +55,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What is fitted to.
+    """What is fitted to: rewards (n,), n >= 1, less their mean, of variance 1, at points (n, d) in double precision.
 
-    Attributes:
-        X: points (n, d), n >= 1, in double precision; under a prior on time with the time as their first column.
-        Y: rewards (n,) less their mean, of variance 1.
-        times: when each was made, (n,); its number unless given.
-        now: the current time; without it the latest one. Where there are no times it is n.
-        names: of the columns of points without the time, (d,), empty ones where they are not known.
+    ``times`` are when each was made, its number unless given, and ``now`` the current one, unless given the latest;
+    under a prior on time they are the first column of points, too. ``names`` are of the other columns, as far as known.
     """
 
     X: Tensor
@@ -96,11 +91,9 @@ class MarginalPosterior:
         mean_variance: the prior variance of a constant that is added to the function; 0 for none.
 
     Attributes:
-        parameters: by name; that of λ is its logarithm, ``noise``, and that of ε that of its horizon, ``horizon``.
-        bounds: the least and the largest value of each.
-        points: the distinct points that are used, (u, d), of ``num_points``.
-        Y: the rewards that are used, (n,).
-        keeps_noise: whether each of them has noise variance λ.
+        parameters, bounds: by name; that of λ is its logarithm, ``noise``, that of ε that of its ``horizon``.
+        points, Y: the distinct points (u, d), of ``num_points``, and the rewards (n,) that are used.
+        keeps_noise: whether each of these has noise variance λ.
     """
 
     def __init__(
@@ -292,8 +285,7 @@ class MarginalPosterior:
 
 def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
     """Return the numbers (m,), m <= most, of points (u, d) that span the others: those of pivoted Cholesky."""
-    ones = torch.ones(len(points), dtype=torch.float64, device=points.device)
-    return greedy_pivots(PlayedPoints(points, kernel, ones, ones), most, 1e-8)
+    return greedy_pivots(points, kernel, most, 1e-8)
 
 
 def _log_density(covariance: Tensor, y: Tensor) -> Tensor:

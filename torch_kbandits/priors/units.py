@@ -55,9 +55,6 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> Scale
         dimension: d, the number of columns.
         groups: of each column the number of its parameter, (d,), as ``ParameterSpace.groups``; each one its own unless
             given.
-
-    Raises:
-        InputError: if the groups do not fit.
     """
     dimension = checks.size("dimension", dimension)
     groups = range(dimension) if groups is None else checks.whole_numbers("groups", groups)
@@ -79,7 +76,7 @@ def default_kernel(dimension: int, groups: Sequence[int] | None = None) -> Scale
 
 
 def _single(value: float) -> float:
-    """Return the nearest number of single precision: GPyTorch rounds to torch's default dtype, which is to be any."""
+    """Return a number in single precision: GPyTorch rounds to torch's default dtype, which is to be any."""
     return torch.tensor(value, dtype=torch.float32).item()
 
 
@@ -93,12 +90,8 @@ def floor_below(Y: Tensor, lowest: float | None = None) -> float:
     Of few rewards the best is easily near the median by chance: that k of them lie within a share s of the range has a
     probability like s to the k-th power. So where k < 4 different rewards are above the median, 20 becomes 20^(4 / k).
 
-    Args:
-        Y: rewards (n,), of which fewer than half of the different ones are far below; else the floor is of no use.
-        lowest: the lowest reward of all, if there are more.
-
-    Returns:
-        The floor; minus infinity if there are fewer than three different rewards.
+    ``lowest`` is the lowest reward of all, if there are more than Y (n,). Of fewer than three different ones the floor
+    is minus infinity; where half of them are far below it is of no use.
     """
     different = Y.unique()
     if len(different) < 3:

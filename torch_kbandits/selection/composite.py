@@ -333,12 +333,12 @@ class StagedFantasy(CompositeFantasy):
             while True:
                 stage, offer = stage + 1, self._ahead(stage + 1).offered(domain)
                 rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
-                verdict = rule.verdict(stage, offer.mean[rows], beta * offer.variance[rows].sqrt())
-                if verdict.scores is not None:
+                scores, learner, kept = rule.verdict(stage, offer.mean[rows], beta * offer.variance[rows].sqrt())
+                if scores is not None:
                     break
-                rows = rows[verdict.kept]
-            best, _ = best_of(verdict.scores, beta, self._surrogate.kernel_bound(), seed)
-            self._chosen_in = verdict.stage
+                rows = rows[kept]
+            best, _ = best_of(scores, beta, self._surrogate.kernel_bound(), seed)
+            self._chosen_in = learner
             return offer.chosen(rows[best])
 
     def pending_scores(self) -> Tensor:

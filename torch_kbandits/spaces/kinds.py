@@ -17,17 +17,13 @@ from torch_kbandits.errors import InputError
 
 #: Continuous numbers lie on a grid of 2^-40, so that what rounding does on the way there and back is undone.
 _GRID_BITS = 40
-
 #: A number in double precision tells so many cells apart; and on an arc, where numbers lie that are not always there.
 _MOST_CELLS, _MOST_ROLLED = 2**50, 2**44
-
 #: Of more numbers than this those 1, 2, 4, … steps away are tried in the place of one; of more choices so many, spread
 #: evenly over all by multiples of the golden section.
 _FEW, _MOST_CHOICES, _GOLDEN = 32, 256, (math.sqrt(5.0) - 1.0) / 2.0
-
 #: A logarithm of a range whose ends differ by a smaller share is a line, to rounding.
 _NARROW = 2.0**-26
-
 #: The cells of larger integers are lost to rounding in the logarithm.
 _LARGEST_LOG_INTEGER = 2**40
 
@@ -79,19 +75,21 @@ class Parameter(ABC):
         found = [other for other in cells if other != cell and 0 <= other < count]
         return self._centres(torch.tensor(found, dtype=torch.float64))
 
-    # The cell of a value, which may be refused, and the value of a cell; the cells in which numbers (n,) lie, and back.
+    @abstractmethod
+    def _cell(self, name: str, value: Any) -> float:
+        """Return the cell of a value, which may be refused."""
 
     @abstractmethod
-    def _cell(self, name: str, value: Any) -> float: ...
+    def _value(self, cell: float) -> Any:
+        """Return the value of a cell."""
 
-    @abstractmethod
-    def _value(self, cell: float) -> Any: ...
+    def _cells(self, numbers: Tensor) -> Tensor:
+        """Return the cells (n,) in which numbers (n,) lie; of equal size, unless a kind says otherwise."""
+        return (numbers * self.count).floor().clamp(0, self.count - 1)
 
-    @abstractmethod
-    def _cells(self, numbers: Tensor) -> Tensor: ...
-
-    @abstractmethod
-    def _centres(self, cells: Tensor) -> Tensor: ...
+    def _centres(self, cells: Tensor) -> Tensor:
+        """Return the numbers (n,) in the middle of cells (n,)."""
+        return (cells + 0.5) / self.count
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,7 @@ class Float(Parameter):
     """A real number in [low, high], one coordinate.
 
     Args:
-        low: the smallest value.
-        high: the largest value.
+        low, high: the smallest and the largest value.
         log: whether ratios matter rather than differences; the range must then be above 0.
         step: the distance between neighbouring values low, low + step, …, as decimal fractions; None for all between.
         when: when it is there: of other parameters, by name, the value or a list of the values that they must have;
@@ -123,13 +120,13 @@ class Float(Parameter):
         if self.log and self.low < sys.float_info.min:
             raise InputError(f"low must be at least {sys.float_info.min:g} where log=True, got {self.low!r}.")
         if self.step is None:
+            object.__setattr__(self, "log", self.log and self.high - self.low > _NARROW * self.low)
             return
-        if self.log:
-            raise InputError("a Float takes log=True or a step, not both.")
         number = int((Decimal(repr(self.high)) - Decimal(repr(self.low))) / Decimal(repr(self.step)))
         too_many = number >= (_MOST_ROLLED if self.when else _MOST_CELLS)
-        if too_many or (number and self.step < 4.0 * math.ulp(max(abs(self.low), abs(self.high)))):
-            raise InputError(f"step={self.step!r} is too small for {self.low!r} to {self.high!r}: leave it out.")
+        if self.log or too_many or (number and self.step < 4.0 * math.ulp(max(abs(self.low), abs(self.high)))):
+            why = "does not go with log=True" if self.log else f"is too small for {self.low!r} to {self.high!r}"
+            raise InputError(f"step={self.step!r} {why}: leave it out.")
         object.__setattr__(self, "high", self._value(number))
 
     @property
@@ -146,7 +143,7 @@ class Float(Parameter):
                 return 0
             if self.step is None:
                 start, stop = self._line
-                return ((math.log(number) if self._is_bent else number) - start) / (stop - start)
+                return ((math.log(number) if self.log else number) - start) / (stop - start)
             cell = round((number - self.low) / self.step)
             slack = 1e-6 * self.step + math.ulp(max(abs(self.low), abs(self.high)))
             if abs(number - self._value(cell)) <= slack:
@@ -163,27 +160,22 @@ class Float(Parameter):
             return self.high if cell else self.low
         start, stop = self._line
         number = start * (1.0 - cell) + stop * cell
-        return min(max(math.exp(number) if self._is_bent else number, self.low), self.high)
+        return min(max(math.exp(number) if self.log else number, self.low), self.high)
 
     def _cells(self, numbers: Tensor) -> Tensor:
-        return self._on_grid(numbers) if self.count == math.inf else _equal_cells(numbers, self.count)
+        return self._on_grid(numbers) if self.count == math.inf else super()._cells(numbers)
 
     def _centres(self, cells: Tensor) -> Tensor:
-        return self._on_grid(cells) if self.count == math.inf else (cells + 0.5) / self.count
-
-    @property
-    def _is_bent(self) -> bool:
-        """Whether places are those of logarithms, which differ from those of numbers."""
-        return self.log and self.high - self.low > _NARROW * self.low
+        return self._on_grid(cells) if self.count == math.inf else super()._centres(cells)
 
     @property
     def _line(self) -> tuple[float, float]:
-        return (math.log(self.low), math.log(self.high)) if self._is_bent else (self.low, self.high)
+        return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
     def _on_grid(self, places: Tensor) -> Tensor:
         """Return places rounded to a grid whose spacing is far above what rounding does to them."""
         start, stop = self._line
-        rounding = 4.0 * math.ulp(max(abs(start), abs(stop), float(self._is_bent))) / (stop - start)
+        rounding = 4.0 * math.ulp(max(abs(start), abs(stop), float(self.log))) / (stop - start)
         size = 2.0 ** max(0, min(_GRID_BITS, math.floor(-math.log2(8.0 * rounding))))
         return (places.clamp(0.0, 1.0) * size).round() / size
 
@@ -193,11 +185,9 @@ class Integer(Parameter):
     """A whole number in [low, high], one coordinate: values are the centres of cells, of equal size unless logarithmic.
 
     Args:
-        low: the smallest value.
-        high: the largest value.
+        low, high, when: as in ``Float``.
         log: whether ratios matter rather than differences; the range must then begin at 1 or above.
         step: the distance between neighbouring values low, low + step, …; 1 where ``log`` is true.
-        when: when it is there, as in ``Float``.
     """
 
     low: int
@@ -236,13 +226,13 @@ class Integer(Parameter):
 
     def _cells(self, numbers: Tensor) -> Tensor:
         if not self.log or self.count == 1:
-            return _equal_cells(numbers, self.count)
+            return super()._cells(numbers)
         start, stop = self._line
         return (start + numbers.clamp(0.0, 1.0) * (stop - start)).exp().round().clamp(self.low, self.high) - self.low
 
     def _centres(self, cells: Tensor) -> Tensor:
         if not self.log or self.count == 1:
-            return (cells + 0.5) / self.count
+            return super()._centres(cells)
         # By Python's logarithm: that of a tensor may differ in its last bit from one place in the tensor to another.
         start, stop = self._line
         values = [self.low + cell for cell in cells.tolist()]
@@ -293,12 +283,6 @@ class Categorical(Parameter):
     def _value(self, cell: float) -> Any:
         return self.choices[int(cell)]
 
-    def _cells(self, numbers: Tensor) -> Tensor:
-        return _equal_cells(numbers, self.count)
-
-    def _centres(self, cells: Tensor) -> Tensor:
-        return (cells + 0.5) / self.count
-
 
 def _likeness(choice: Any, value: Any) -> int:
     """Return 3 for what is the same, 2 for what is equal and of one type, 1 for what is equal, else 0."""
@@ -321,8 +305,3 @@ def _conditions(name: str, when: Any) -> Conditions:
         if not values:
             raise InputError(f"{name} must have at least one value for {other!r}, got none.")
     return found
-
-
-def _equal_cells(numbers: Tensor, count: float) -> Tensor:
-    """Return in which of ``count`` equal cells of [0, 1] numbers lie, of their shape."""
-    return (numbers * count).floor().clamp(0, count - 1)

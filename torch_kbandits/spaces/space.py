@@ -1,7 +1,7 @@
 """Search spaces of named parameters, and how their configurations become points of the unit cube and come back."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,21 +13,20 @@ from torch.quasirandom import SobolEngine
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces.kinds import Float, Integer, Parameter
-from torch_kbandits.spaces.slots import RADIUS, Slot, rolled, unrolled
 
 #: Of so many configurations one at least must satisfy the constraints; a sample of more is sought among four times as
 #: many as it is to have.
 _TRIED = 2**14
-
 #: So many times the values of parameters are drawn that are there only since another one was exchanged.
 _BRANCHES = 8
-
 #: Points near one, of each kind, that may take its place where there are constraints.
 _NEARER, _RADII = 3, (0.1, 0.03, 0.01, 0.003)
-
-
 #: Sums are compared up to this share of their terms, since decimal fractions are rounded.
 _ROUNDING = 1e-12
+#: The ends of the arc are at distance 1, as any two choices are; the centre is at this distance from all of it.
+_RADIUS = math.sqrt(0.5)
+#: tan(π/8): half of half of a right angle.
+_END = math.sqrt(2.0) - 1.0
 
 #: Says of a configuration whether it may be played.
 Constraint = Callable[[Mapping[str, Any]], bool]
@@ -46,9 +45,9 @@ class LinearConstraint:
     bound: float
 
     def __post_init__(self) -> None:
-        checks.instance("weights", self.weights, Mapping, "a mapping from names of parameters to numbers")
-        if not self.weights:
-            raise InputError("weights must have at least one entry, got none.")
+        if not (isinstance(self.weights, Mapping) and self.weights):
+            hint = "a mapping from names of parameters to numbers, at least one"
+            raise InputError(f"weights must be {hint}, got {checks.describe(self.weights)}.")
         weights = {name: checks.finite_number(f"the weight of {name!r}", w) for name, w in self.weights.items()}
         object.__setattr__(self, "weights", weights)
         checks.keep(self, bound=checks.finite_number)
@@ -56,8 +55,75 @@ class LinearConstraint:
     def __call__(self, configuration: Mapping[str, Any]) -> bool:
         """Say whether a configuration may be played."""
         terms = [weight * configuration[name] for name, weight in self.weights.items() if name in configuration]
-        size = math.fsum(map(abs, terms)) + abs(self.bound)
-        return math.fsum(terms) <= self.bound + _ROUNDING * size
+        return math.fsum(terms) <= self.bound + _ROUNDING * (math.fsum(map(abs, terms)) + abs(self.bound))
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """The columns of one parameter.
+
+    One that is always there has a column for its number; of two choices the column is 0 or 1, of more each has one,
+    1/√2 for the choice taken. One that is not always there lies on a sphere around 0, which stands for its absence:
+    numbers on an arc, choices on an axis each. So a point without it is as far from all points with it, by 1/√2, and
+    the ends of a range, as any two choices, are at distance 1.
+
+    Conditions are the places of slots that it depends on, and the numbers (v,) of the values with which it is there.
+    One that is held has one number, (), wherever it is there.
+    """
+
+    name: str
+    parameter: Parameter
+    start: int
+    conditions: tuple[tuple[int, Tensor], ...]
+    held: Tensor | None
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether it may take any number of a range."""
+        return self.parameter.count == math.inf
+
+    @property
+    def is_rolled(self) -> bool:
+        """Whether it is a number on an arc."""
+        return bool(self.conditions) and self.parameter.is_ordered and self.parameter.count > 1
+
+    @property
+    def width(self) -> int:
+        """The number of columns; none where there is a single value."""
+        if self.parameter.count == 1:
+            return 0
+        if self.parameter.is_ordered:
+            return 2 if self.conditions else 1
+        return 1 if self.parameter.count == 2 and not self.conditions else int(self.parameter.count)
+
+    def read(self, points: Tensor) -> Tensor:
+        """Return the numbers of the parameter at points (n, d), (n,), which need not be those of values."""
+        block = points[:, self.start : self.start + self.width]
+        if not self.width:
+            return points.new_full((len(points),), 0.5)
+        if self.parameter.is_ordered:
+            return _unrolled(block) if self.is_rolled else block.squeeze(-1)
+        choice = block[:, 0] >= 0.5 if self.width == 1 else block.argmax(-1)
+        return (choice.double() + 0.5) / self.parameter.count
+
+    def written(self, numbers: Tensor) -> Tensor:
+        """Return the columns (n, width) of numbers of values (n,), NaN where the parameter is not there."""
+        if not self.width or (self.width == 1 and self.parameter.is_ordered):
+            return numbers.unsqueeze(-1)[:, : self.width]
+        there, numbers = ~numbers.isnan().unsqueeze(-1), numbers.nan_to_num(0.5)
+        if self.is_rolled:
+            return torch.where(there, _rolled(numbers), 0.0)
+        choice = (numbers * self.parameter.count).long().unsqueeze(-1)
+        if self.width == 1:
+            return choice.double()
+        return torch.where(there, numbers.new_zeros(len(numbers), self.width).scatter_(1, choice, _RADIUS), 0.0)
+
+    def is_there(self, numbers: Tensor) -> Tensor:
+        """Say of the numbers (n, S) of values of all slots, NaN of those before that are not there, whether it is."""
+        found = torch.ones(len(numbers), dtype=torch.bool)
+        for place, wanted in self.conditions:
+            found = found & torch.isin(numbers[:, place], wanted)
+        return found
 
 
 @dataclass(frozen=True)
@@ -68,38 +134,42 @@ class ParameterSpace:
     the encoding of the nearest one. Between the ends of a continuous parameter there are 2^40 playable values, or as
     many as its numbers can tell apart. Parameters of a single value take no coordinate.
 
-    A parameter may be there only when others have certain values, which come before it:
-    ``"depth": Integer(1, 12, when={"model": ["forest", "trees"]})``. If several are named, all must have one of theirs.
-    These may depend on others in turn. Configurations lack what is not there. In encodings a number that is not always
-    there lies on an arc and a choice on axes of its own, both around 0, which stands for its absence; see ``Slot``. So
-    a kernel of distances knows a branch from another by a constant, and shares between them what both have.
+    A parameter may be there only when others, which come before it, have certain values:
+    ``"depth": Integer(1, 12, when={"model": ["forest", "trees"]})``. Configurations lack what is not there. In
+    encodings a number that is not always there lies on an arc and a choice on axes of its own, both around 0, which
+    stands for its absence; see ``Slot``. So a kernel of distances knows a branch from another by a constant, and shares
+    between them what both have.
 
     Args:
         parameters: of each name, ``Float``, ``Integer`` or ``Categorical``.
         constraints: which configurations may be played: ``LinearConstraint``, or functions of a configuration that
             return True or False, always the same. Points are drawn until they satisfy them, so a part of all
             configurations should, and more than a thousandth.
+        held: of some parameters, by name, the one value with which they may be played now, such as a context;
+            encodings stay what they are, also of other values.
     """
 
     parameters: Mapping[str, Parameter]
     constraints: Sequence[Constraint] = ()
+    held: Mapping[str, Any] = field(default_factory=dict)
     _slots: tuple[Slot, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checks.instance("parameters", self.parameters, Mapping, "a mapping from names to parameters")
-        if not self.parameters:
-            raise InputError("parameters must have at least one entry, got none.")
-        slots: dict[str, Slot] = {}
+        if not (isinstance(self.parameters, Mapping) and self.parameters):
+            hint = "a mapping from names to parameters with at least one entry"
+            raise InputError(f"parameters must be {hint}, got {checks.describe(self.parameters)}.")
+        slots: list[Slot] = []
         start = 0
         for name, parameter in self.parameters.items():
             if not isinstance(name, str) or not isinstance(parameter, Parameter):
                 got = f"{name!r} is {checks.describe(parameter)}"
                 raise InputError(f"parameters must map names to Float, Integer or Categorical; {got}.")
-            slots[name] = Slot(name, parameter, start, _conditions(name, parameter, list(slots.values())))
-            start += slots[name].width
+            held = parameter.encode(name, [self.held[name]])[0] if name in self.held else None
+            slots.append(Slot(name, parameter, start, _conditions(name, parameter, slots), held))
+            start += slots[-1].width
         object.__setattr__(self, "parameters", dict(self.parameters))
         object.__setattr__(self, "constraints", _checked(self.constraints, self.parameters))
-        object.__setattr__(self, "_slots", tuple(slots.values()))
+        object.__setattr__(self, "_slots", tuple(slots))
 
     # ---------------------------------------------------------------- coordinates
 
@@ -117,12 +187,13 @@ class ParameterSpace:
     @property
     def groups(self) -> list[int]:
         """Of each coordinate the number of its parameter among those that take some, (d,); see ``GroupedKernel``."""
-        return [number for number, place in enumerate(self._several) for _ in range(self._slots[place].width)]
+        widths = [slot.width for slot in self._slots if slot.width]
+        return [number for number, width in enumerate(widths) for _ in range(width)]
 
     @property
     def continuous(self) -> list[int]:
         """The coordinates of floats without a step, which may take any value but for rounding; see ``unrolled``."""
-        return [slot.start for slot in self._slots if slot.is_continuous]
+        return [slot.start for slot in self._slots if slot.is_continuous and slot.held is None]
 
     @property
     def is_restricted(self) -> bool:
@@ -131,8 +202,8 @@ class ParameterSpace:
 
     @property
     def has_exchanges(self) -> bool:
-        """Whether a search should look at ``exchanges``: not all coordinates are continuous and free."""
-        return self.is_restricted or not all(slot.is_continuous for slot in self._slots if slot.width)
+        """Whether a search should look at ``exchanges``: not all that it may change is continuous and unconstrained."""
+        return self.is_restricted or not all(self._slots[place].is_continuous for place in self._searched)
 
     # ---------------------------------------------------------------- configurations to points and back
 
@@ -176,14 +247,13 @@ class ParameterSpace:
                 answer = constraint(configuration)
                 if not isinstance(answer, (bool, np.bool_)):
                     raise InputError(f"a constraint must return True or False, got {answer!r} of {configuration!r}.")
-                allowed[row] = bool(answer)
-                if not answer:
-                    break
+                allowed[row] &= bool(answer)
         return allowed
 
     def playable(self, points: Tensor) -> Tensor:
         """Return the encodings (m, d) of the configurations nearest to points (n, d), but for those not allowed."""
-        return self._allowed(self.snap(points))
+        snapped = self.snap(points)
+        return snapped[self.allows(snapped)]
 
     def sample(self, n: int, generator: torch.Generator, *, first: int = 0) -> Tensor:
         """Return the encodings (n, d) of n configurations, uniform and evenly spread (scrambled Sobol points).
@@ -192,18 +262,20 @@ class ParameterSpace:
         satisfy the constraints there may be fewer, one at least. So many points of the sequence are left out first.
         """
         wanted, found, tried, known = first + n, [], 0, 0
-        for drawn in self._drawn(wanted, generator):
-            found.append(self._placed(drawn))
+        size, seed = len(self._searched), int(torch.randint(2**31, (), generator=generator, device="cpu"))
+        engine = SobolEngine(max(1, size), scramble=True, seed=seed)
+        while known < wanted and (tried < _TRIED or not (known or tried >= 4 * wanted)):
+            drawn = engine.draw(max(wanted, 64) if tried else wanted, dtype=torch.float64)
+            found.append(self._placed(drawn[:, :size]))
             tried, known = tried + len(drawn), known + len(found[-1])
-            if known >= wanted or (tried >= _TRIED and (known or tried >= 4 * wanted)):
-                break
         if not known:
             raise InputError(f"Of {tried} configurations none satisfies the constraints: widen them, or narrow ranges.")
         return torch.cat(found)[first:wanted] if known >= wanted else torch.cat(found)[-n:]
 
     def near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
         """Return playable points (m, d), m <= 3 size r, near an encoding, (1, d), by moves of r radii; see ``near``."""
-        return self._placed(self._near(point, radii, size, generator))
+        ordered = torch.tensor([self._slots[place].parameter.is_ordered for place in self._searched]).bool()
+        return self._placed(near(self._latents(point), ordered, radii, size, generator))
 
     def neighbours(self, points: Tensor) -> Tensor:
         """Return encodings (k, d) of configurations that differ from one of the points (n, d) in one parameter.
@@ -212,14 +284,25 @@ class ParameterSpace:
         where they are few and for those 1, 2, 4, … steps away where they are many. Continuous parameters stay.
         Parameters that are there only since another was exchanged take several values.
         """
-        return self._placed(self._exchanged(points))
+        parts = [self._latents(points)[:0]]
+        for latents in self._latents(points):
+            for place in (~latents.isnan()).nonzero().flatten().tolist():
+                others = self._slots[self._searched[place]].parameter.others(latents[place])
+                changed = latents.repeat(len(others), 1)
+                changed[:, place] = others
+                parts.append(changed)
+        moved = torch.cat(parts)
+        filled, missing = moved.nan_to_num(0.5), moved.isnan()
+        new = (missing & ~self._meant(filled)[:, self._searched].isnan()).any(-1)
+        # The first point of the sequence is 0.
+        drawn = SobolEngine(max(1, moved.shape[-1])).draw(_BRANCHES + 1, dtype=torch.float64)[1:, : moved.shape[-1]]
+        branches = torch.where(missing[new].unsqueeze(1), drawn, moved[new].unsqueeze(1))
+        return self._placed(torch.cat([filled[~new], branches.flatten(0, 1)]))
 
     def exchanges(self, point: Tensor, generator: torch.Generator) -> Tensor:
         """Return the neighbours of a point (1, d), and with constraints points near it, by which a search moves on."""
-        latents = self._exchanged(point)
-        if self.constraints:
-            latents = torch.cat([latents, self._near(point, _RADII, _NEARER, generator)])
-        return self._placed(latents)
+        found = self.neighbours(point)
+        return torch.cat([found, self.near(point, _RADII, _NEARER, generator)]) if self.constraints else found
 
     # ---------------------------------------------------------------- arcs
 
@@ -228,30 +311,31 @@ class ParameterSpace:
 
         A search along gradients moves the former, and leaves the latter: whether the number is there.
         """
-        first = self._rolled
-        if not len(first):
+        arcs = self._arcs
+        if not len(arcs):
             return points
-        pairs = torch.stack([points[..., first], points[..., first + 1]], -1)
-        return _with_pairs(points, first, unrolled(pairs), (pairs.norm(dim=-1) > 0.5 * RADIUS).to(points))
+        pairs = torch.stack([points[..., arcs], points[..., arcs + 1]], -1)
+        is_there = (pairs.norm(dim=-1) > 0.5 * _RADIUS).to(points)
+        return points.index_copy(-1, arcs, _unrolled(pairs)).index_copy(-1, arcs + 1, is_there)
 
     def rolled(self, points: Tensor) -> Tensor:
         """Undo ``unrolled``, of points (..., d), differentiably."""
-        first = self._rolled
-        if not len(first):
+        arcs = self._arcs
+        if not len(arcs):
             return points
-        pairs = rolled(points[..., first]) * points[..., first + 1].unsqueeze(-1)
-        return _with_pairs(points, first, *pairs.unbind(-1))
+        pairs = _rolled(points[..., arcs]) * points[..., arcs + 1].unsqueeze(-1)
+        return points.index_copy(-1, arcs, pairs[..., 0]).index_copy(-1, arcs + 1, pairs[..., 1])
 
     # ---------------------------------------------------------------- inside
-    # Numbers (n, S) of parameters are NaN where they are not there; latents (n, P) those of several values.
+    # Numbers (n, S) of parameters are NaN where they are not there; latents (n, P) those of several values, not held.
 
     @property
-    def _several(self) -> list[int]:
-        """The places of parameters of several values."""
-        return [place for place, slot in enumerate(self._slots) if slot.width]
+    def _searched(self) -> list[int]:
+        """The places of parameters of several values that are not held."""
+        return [place for place, slot in enumerate(self._slots) if slot.width and slot.held is None]
 
     @property
-    def _rolled(self) -> Tensor:
+    def _arcs(self) -> Tensor:
         """The first of the two columns of each continuous number on an arc."""
         return torch.tensor([slot.start for slot in self._slots if slot.is_continuous and slot.is_rolled]).long()
 
@@ -264,73 +348,57 @@ class ParameterSpace:
         settled = torch.full_like(numbers, torch.nan)
         for place, slot in enumerate(self._slots):
             there = slot.is_there(settled)
-            settled[there, place] = slot.parameter.snap(numbers[there, place])
+            settled[there, place] = slot.parameter.snap(numbers[there, place]) if slot.held is None else slot.held
         return settled
 
     def _written(self, numbers: Tensor) -> Tensor:
         """Return the encodings (n, d) of the numbers of values."""
         return torch.cat([slot.written(numbers[:, place]) for place, slot in enumerate(self._slots)], -1)
 
-    def _allowed(self, encodings: Tensor) -> Tensor:
-        return encodings[self.allows(encodings)] if self.constraints else encodings
+    def _latents(self, points: Tensor) -> Tensor:
+        """Return the latents (n, P) of the configurations nearest to points (n, d)."""
+        return self._settled(self._read(points))[:, self._searched]
 
     def _meant(self, latents: Tensor) -> Tensor:
         """Return the numbers of the configurations that latents, all of them there, stand for."""
         numbers = latents.new_full((len(latents), len(self._slots)), 0.5)
-        numbers[:, self._several] = latents
+        numbers[:, self._searched] = latents
         return self._settled(numbers)
 
     def _placed(self, latents: Tensor) -> Tensor:
         """Return the encodings (m, d) of the configurations that latents stand for, but for those not allowed."""
-        return self._allowed(self._written(self._meant(latents)))
+        encodings = self._written(self._meant(latents))
+        return encodings[self.allows(encodings)]
 
-    def _near(self, point: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
-        ordered = torch.tensor([self._slots[place].parameter.is_ordered for place in self._several]).bool()
-        return near(self._settled(self._read(point))[:, self._several], ordered, radii, size, generator)
 
-    def _exchanged(self, points: Tensor) -> Tensor:
-        """Return latents (k, P) that stand for configurations which differ from points (n, d) in one parameter."""
-        latents = self._settled(self._read(points))[:, self._several]
-        parts = [latents[:0]]
-        for numbers in latents:
-            for place in (~numbers.isnan()).nonzero().flatten().tolist():
-                others = self._slots[self._several[place]].parameter.others(numbers[place])
-                changed = numbers.repeat(len(others), 1)
-                changed[:, place] = others
-                parts.append(changed)
-        moved = torch.cat(parts)
-        missing = moved.isnan()
-        if not bool(missing.any()):
-            return moved
-        filled = moved.nan_to_num(0.5)
-        new = (missing & ~self._meant(filled)[:, self._several].isnan()).any(-1)
-        # The first point of the sequence is 0.
-        size = min(filled.shape[-1], SobolEngine.MAXDIM)
-        drawn = SobolEngine(size).draw(_BRANCHES + 1, dtype=torch.float64)[1:].repeat(1, -(-filled.shape[-1] // size))
-        branches = torch.where(missing[new].unsqueeze(1), drawn[:, : filled.shape[-1]], moved[new].unsqueeze(1))
-        return torch.cat([filled[~new], branches.reshape(-1, filled.shape[-1])])
+def _rolled(numbers: Tensor) -> Tensor:
+    """Return points (..., 2) of a quarter of a circle, in [0, 1]², for numbers (...,) in [0, 1].
 
-    def _drawn(self, wanted: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Yield latents (k, P) of a scrambled Sobol sequence, or beyond its dimensions at random, more each time."""
-        size, chunk, engine = len(self._several), wanted, None
-        if 0 < size <= SobolEngine.MAXDIM:
-            seed = int(torch.randint(2**31, (), generator=generator, device="cpu"))
-            engine = SobolEngine(size, scramble=True, seed=seed)
-        while True:
-            if engine is None:
-                yield torch.rand(chunk, size, generator=generator, dtype=torch.float64, device="cpu")
-            else:
-                yield engine.draw(chunk, dtype=torch.float64)
-            chunk = max(chunk, 64)
+    Source: Swersky et al., "Raiders of the lost architecture", 2013, the arc kernel, whose points are at angles
+    proportional to the number. Differs: the tangent of half the angle from the middle is, within 17 % of that speed; of
+    sums, products and quotients alone the same number has the same bits wherever it stands in a tensor.
+    """
+    tangent = _END * (2.0 * numbers - 1.0)
+    square = tangent * tangent
+    across, along = (1.0 - square) / (1.0 + square), 2.0 * tangent / (1.0 + square)
+    return (0.5 * torch.stack([across - along, across + along], -1)).clamp(0.0, 1.0)
+
+
+def _unrolled(points: Tensor) -> Tensor:
+    """Return the numbers (...,) of the nearest points of the arc to points (..., 2) of [0, 1]²; 1/2 at the centre."""
+    first, second = points.unbind(-1)
+    across, along = second + first, second - first
+    away = (across * across + along * along).sqrt() + across
+    tangent = torch.where(away > 0.0, along / away, 0.0)
+    return (0.5 * (tangent / _END + 1.0)).clamp(0.0, 1.0)
 
 
 def near(numbers: Tensor, ordered: Tensor, radii: Sequence[float], size: int, generator: torch.Generator) -> Tensor:
     """Return numbers (3 size r, P) in [0, 1] near some, (1, P): all moved a little, a few, and a few drawn anew.
 
     Numbers without an order are drawn anew where a few others move. NaN stands for a number that is not there, and is
-    drawn, in case it will be.
-
-    There are so many of each of the three kinds for each of the radii (r,), the deviations of moves.
+    drawn, in case it will be. There are so many of each of the three kinds for each of the radii (r,), the deviations
+    of moves.
     """
     shape = 3 * size * len(radii), numbers.shape[-1]
     kind: Any = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
@@ -367,8 +435,3 @@ def _conditions(name: str, parameter: Parameter, before: Sequence[Slot]) -> tupl
         place = names.index(other)
         found.append((place, before[place].parameter.encode(other, values)))
     return tuple(found)
-
-
-def _with_pairs(points: Tensor, first: Tensor, one: Tensor, other: Tensor) -> Tensor:
-    """Return points (..., d) with others in columns (k,) and in those after each, (..., k)."""
-    return points.index_copy(-1, first, one).index_copy(-1, first + 1, other)

@@ -1,6 +1,5 @@
 """Between Ax and a bandit: trials are told, and what is asked for are the next ones."""
 
-from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
 
@@ -19,18 +18,12 @@ from ax.generators.base import Generator
 from gpytorch.settings import min_fixed_noise
 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
-from torch_kbandits.integrations.ax.spaces import (
-    Parameters,
-    TrialSpace,
-    check_experiment,
-    check_fixed,
-    rows_matching,
-    rows_within,
-)
+from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment, check_fixed, rows_matching
 from torch_kbandits.integrations.ax.trial_bandit import Settings, TrialBandit
 from torch_kbandits.integrations.ax.trials import read
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.priors import Prior
 
 #: The option of ``gen`` that asks for the point to use in the end.
 RECOMMEND = "kbandits_recommend"
@@ -86,7 +79,8 @@ class BanditAdapter(Adapter):
     def _predict(
         self, observation_features: list[ObservationFeatures], use_posterior_predictive: bool = False
     ) -> list[ObservationData]:
-        return _predicted(self.current, observation_features, use_posterior_predictive)
+        models = {name: self.current.model(name) for name in self.current.signs}
+        return self._predicted(models, observation_features, use_posterior_predictive)
 
     def _cross_validate(
         self,
@@ -108,7 +102,22 @@ class BanditAdapter(Adapter):
             data = X[rows], values[rows].unsqueeze(-1), noise[noise.isfinite()].unsqueeze(-1)
             with min_fixed_noise(float_value=0.0, double_value=0.0, half_value=0.0):  # else it is raised to 1e-6
                 models[name] = type(model)(*data, regularization=level, **words)
-        return _predicted(bandit, cv_test_points, use_posterior_predictive, models)
+        return self._predicted(models, cv_test_points, use_posterior_predictive)
+
+    def _predicted(
+        self, models: dict[str, Any], features: list[ObservationFeatures], noisy: bool
+    ) -> list[ObservationData]:
+        """Return posterior means and variances of all metrics by their models."""
+        X = self.current.space.points([each.parameters for each in features]).unsqueeze(-2)
+        with torch.no_grad():
+            posteriors = [model.posterior(X) for model in models.values()]
+        means = [sign * each.mean.flatten() for sign, each in zip(self.current.signs.values(), posteriors, strict=True)]
+        variances = [
+            each.variance.flatten() + noisy * model.regularization
+            for model, each in zip(models.values(), posteriors, strict=True)
+        ]
+        rows = zip(torch.stack(means, -1).numpy(), torch.stack(variances, -1).detach().numpy(), strict=True)
+        return [ObservationData(list(models), mean, np.diag(variance)) for mean, variance in rows]
 
     def feature_importances(self, metric_signature: str) -> dict[str, float]:
         """Return shares of the inverse lengthscales by parameter, where each has one.
@@ -137,49 +146,32 @@ class BanditAdapter(Adapter):
         """Whether the next trial is one of the first: too few were made, or too few for a fit have an outcome."""
         lost, settings = (TrialStatus.FAILED, TrialStatus.ABANDONED), self.generator.settings
         made = sum(trial.status not in lost for trial in self._experiment.trials.values())
-        needed = 2 if settings.kernel is None or settings.regularization is None else 1
+        needed = 1 if isinstance(settings.prior, Prior) else 2
         return made < settings.initialization_trials or self._trials.num_outcomes < needed
 
     def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> TrialBandit:
-        space = TrialSpace(self._search_space, fixed)
-        rows, goals = self._rows(fixed), cast(OptimizationConfig, goals)
-        return TrialBandit(self.generator.settings, self._trials, space, rows, goals, plainly=plainly)
+        settings, space = self.generator.settings, TrialSpace(self._search_space, fixed)
+        return TrialBandit(settings, self._trials, space, self._rows(fixed), cast(Any, goals), plainly=plainly)
 
-    def _rows(self, fixed: Parameters) -> Sequence[Parameters] | None:
-        """Return the candidates that may be tried; None where all of the space may."""
-        columns, space = self.generator.settings.candidates, self._search_space
-        return None if columns is None else rows_matching(rows_within(columns, space), fixed, space)
+    def _rows(self, fixed: Parameters) -> list[dict[str, Any]]:
+        """Return the candidates that may be tried; none where all of the space may."""
+        columns = self.generator.settings.candidates
+        return [] if columns is None else rows_matching(columns, fixed, self._search_space)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
         seed, space, rows = self.generator.settings.seed, TrialSpace(self._search_space, fixed), self._rows(fixed)
         number = len(self._experiment.trials) + sum(each.trial_index is None for each in waiting)
-        if rows is not None:
+        if rows:
             tried = [arm.parameters for arm in self._experiment.arms_by_signature.values()]
             tried += [each.parameters for each in waiting]
-            fresh = [row for row in rows if not any(row.items() <= parameters.items() for parameters in tried)]
-            rows = fresh or rows
+            rows = [row for row in rows if not any(row.items() <= parameters.items() for parameters in tried)] or rows
             drawn = torch.randperm(len(rows), generator=generator_for(seed, number, "first trials"), device="cpu")
             return space.completed([rows[place] for place in drawn[:n].tolist()])
-        if space.free is None:
+        if not space.is_free:
             return space.completed([{}])
-        points = space.free.sample(n, generator_for(seed, 0, "first trials"), first=number)
-        return space.completed(space.free.decode(points))
-
-
-def _predicted(
-    bandit: TrialBandit, features: list[ObservationFeatures], noisy: bool, models: dict[str, Any] | None = None
-) -> list[ObservationData]:
-    """Return posterior means and variances of all metrics, by their models unless others are given."""
-    X, means, variances = bandit.space.points([each.parameters for each in features]).unsqueeze(-2), [], []
-    with torch.no_grad():
-        for name, sign in bandit.signs.items():
-            model = bandit.model(name) if models is None else models[name]
-            posterior = model.posterior(X)
-            means.append(sign * posterior.mean.flatten())
-            variances.append(posterior.variance.flatten() + (float(model.regularization) if noisy else 0.0))
-    rows = zip(torch.stack(means, -1).numpy(), torch.stack(variances, -1).numpy(), strict=True)
-    return [ObservationData(list(bandit.signs), mean, np.diag(variance)) for mean, variance in rows]
+        points = space.encoded.sample(n, generator_for(seed, 0, "first trials"), first=number)
+        return space.completed(space.encoded.decode(points))
 
 
 class KernelBanditGenerators(GeneratorRegistryBase):

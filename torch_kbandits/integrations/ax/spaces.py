@@ -3,14 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-import torch
 from ax.core.experiment import Experiment
 from ax.core.parameter import ChoiceParameter, FixedParameter, ParameterType, RangeParameter
 from ax.core.search_space import SearchSpace
 from torch import Tensor
 
-from torch_kbandits import checks
 from torch_kbandits.errors import InputError
 from torch_kbandits.spaces import Categorical, Float, Integer, LinearConstraint, Parameter, ParameterSpace
 
@@ -31,35 +28,26 @@ Parameters = Mapping[str, Any]
 
 
 class TrialSpace:
-    """The parameterizations of a search space, some of their parameters fixed, as points of the unit cube.
+    """The parameterizations of a search space, some of their parameters fixed.
 
     Attributes:
-        whole: the space of all parameters that are not constant.
+        encoded: those that are not constant as points of the unit cube, of which the fixed ones are held.
         names: of the parameters of several values.
-        order: of each column its place in the space of all, (d,).
-        context: the columns of those that are fixed, (c,), which come first.
-        free: the space of those that are not; None where nothing is left to choose.
+        is_free: whether something is left to choose.
     """
 
     def __init__(self, space: SearchSpace, fixed: Parameters) -> None:
         constant = {name: each.value for name, each in space.parameters.items() if isinstance(each, FixedParameter)}
         kinds = {name: _kind(each) for name, each in space.parameters.items() if name not in constant}
-        self._parameters, self._given = list(space.parameters), {**constant, **fixed}
+        limits = [LinearConstraint(each.constraint_dict, each.bound) for each in space.parameter_constraints]
+        self.encoded = ParameterSpace(kinds, limits, {name: fixed[name] for name in kinds if name in fixed})
         self.names = [name for name, kind in kinds.items() if kind.count > 1]
-        self.whole = ParameterSpace(kinds)
-        self.free, left = None, {name: kind for name, kind in kinds.items() if name not in fixed}
-        if any(kind.count > 1 for kind in left.values()):
-            bounds = [each for each in space.parameter_constraints if each.constraint_dict.keys() - fixed.keys()]
-            self.free = ParameterSpace(left, [_without(fixed, each) for each in bounds])
-        held = [self.free is not None and self.names[group] in fixed for group in self.whole.groups]
-        self.order = torch.tensor(held).logical_not().long().argsort(stable=True)
-        self.context = torch.zeros(0, dtype=torch.float64)
-        if any(held):
-            self.context = ParameterSpace({name: kinds[name] for name in kinds if name in fixed}).encode([fixed])[0]
+        self.is_free = not fixed.keys() >= {*self.names}
+        self._parameters, self._given = list(space.parameters), {**constant, **fixed}
 
     def points(self, rows: Sequence[Parameters]) -> Tensor:
         """Return parameterizations as points (n, d), whatever is fixed now."""
-        return self.whole.encode(rows)[:, self.order]
+        return self.encoded.encode(rows)
 
     def completed(self, rows: Sequence[Parameters]) -> list[Parameters]:
         """Return parameterizations with what is fixed and constant."""
@@ -71,13 +59,6 @@ def _kind(parameter: Any) -> Parameter:
         kind: Any = Integer if parameter.parameter_type is ParameterType.INT else Float
         return kind(parameter.lower, parameter.upper, log=parameter.log_scale)
     return Categorical(parameter.values, is_ordered=bool(parameter.is_ordered) and len(parameter.values) > 2)
-
-
-def _without(fixed: Parameters, constraint: Any) -> LinearConstraint:
-    """Return what a constraint leaves to the parameters that are not fixed."""
-    weights = {name: weight for name, weight in constraint.constraint_dict.items() if name not in fixed}
-    taken = sum(weight * fixed[name] for name, weight in constraint.constraint_dict.items() if name in fixed)
-    return LinearConstraint(weights, constraint.bound - taken)
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -109,66 +90,51 @@ def check_experiment(experiment: Experiment) -> None:
 
 def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
     """Return fixed parameters, or refuse those that are not of the search space or break a constraint."""
-    for name, value in fixed.items():
-        _value_of("fixed_parameters has", space, name, value)
+    _within("fixed_parameters has", fixed, space)
     for constraint in space.parameter_constraints:
         if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
             raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
     return fixed
 
 
-def _value_of(who: str, space: SearchSpace, name: str, value: Any) -> Any:
-    """Return a value in the type of a parameter, or refuse one that it does not take."""
-    parameter: Any = space.parameters.get(name)
-    if parameter is None:
-        raise InputError(f"{who} {name!r}, which is no parameter; those are {list(space.parameters)}. Leave it out.")
-    try:
-        found = parameter.cast(value)
-        if found == value and parameter.validate(found):
-            return found
-    except (TypeError, ValueError):
-        pass
-    raise InputError(f"{who} {name!r} = {value!r}, outside {parameter}.")
+def _within(who: str, row: Parameters, space: SearchSpace) -> dict[str, Any]:
+    """Return values in the types of the parameters of a search space, or refuse those that it does not take."""
+    found = {}
+    for name, value in row.items():
+        parameter: Any = space.parameters.get(name)
+        if parameter is None:
+            raise InputError(f"{who} {name!r}, which is no parameter of {list(space.parameters)}: leave it out.")
+        try:
+            found[name] = parameter.cast(value)
+            is_within = found[name] == value and parameter.validate(found[name])
+        except (TypeError, ValueError):
+            is_within = False
+        if not is_within:
+            raise InputError(f"{who} {name!r} = {value!r}, outside {parameter}.")
+    return found
 
 
-def columns_of(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a data frame of candidates by name, or refuse what is none."""
-    checks.instance("candidates", frame, pd.DataFrame, "a pandas data frame with a column for each parameter")
-    missing = int(frame.isna().to_numpy().sum())
-    if 0 in frame.shape or not frame.columns.is_unique or missing:
-        raise InputError(
-            "candidates must have at least one row, columns of different names and no missing values; got shape "
-            f"{frame.shape}, columns {list(frame.columns)} and {missing} value(s) that are NaN or None. "
-            "candidates.dropna() leaves such rows out."
-        )
-    return {str(name): frame[name].tolist() for name in frame.columns}
+def rows_matching(
+    candidates: Mapping[str, Sequence[Any]], fixed: Parameters, space: SearchSpace
+) -> list[dict[str, Any]]:
+    """Return candidates, given by columns, that agree with fixed parameters and keep all constraints, as rows.
 
-
-def rows_within(columns: Mapping[str, Sequence[Any]], space: SearchSpace) -> list[dict[str, Any]]:
-    """Return candidates as rows, with values of the types of a search space, or refuse those outside."""
-    return [
-        {
-            name: _value_of(f"Row {number} of candidates (counted from 0) has", space, name, value)
-            for name, value in zip(columns, values, strict=True)
-        }
-        for number, values in enumerate(zip(*columns.values(), strict=True))
-    ]
-
-
-def rows_matching(rows: Sequence[Parameters], fixed: Parameters, space: SearchSpace) -> list[Parameters]:
-    """Return the candidates that agree with fixed parameters and keep all constraints, or refuse if there is none."""
+    Values have the types of the search space; those outside it are refused, and so is it if there is no such row.
+    """
     needed = [name for name, parameter in space.parameters.items() if not isinstance(parameter, FixedParameter)]
-    if absent := [name for name in needed if name not in rows[0] and name not in fixed]:
+    if absent := [name for name in needed if name not in candidates and name not in fixed]:
         raise InputError(
             f"candidates lacks the column(s) {absent}: add them, or give their values with every call, "
             "get_next_trials(..., fixed_parameters={...})."
         )
-    constraints = space.parameter_constraints
+    rows = [dict(zip(candidates, values, strict=True)) for values in zip(*candidates.values(), strict=True)]
+    rows = [_within(f"Row {number} of candidates (counted from 0) has", row, space) for number, row in enumerate(rows)]
     agreeing = [row for row in rows if all(row.get(name, value) == value for name, value in fixed.items())]
-    found = [row for row in agreeing if all(each.check({**row, **fixed}) for each in constraints)]
+    found = [row for row in agreeing if all(each.check({**row, **fixed}) for each in space.parameter_constraints)]
     if not found:
         raise InputError(
-            f"No row of candidates has the fixed parameters {dict(fixed)} and keeps the constraints {constraints}. "
-            "Leave the columns of a context out of candidates if every row may be tried in every context."
+            f"No row of candidates has the fixed parameters {dict(fixed)} and keeps the constraints "
+            f"{space.parameter_constraints}. Leave the columns of a context out of candidates if every row may be "
+            "tried in every context."
         )
     return found

@@ -5,7 +5,6 @@ Ax's own encoder would write dataclasses under bare names such as ``Linear``; he
 
 import dataclasses
 import inspect
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,10 +23,7 @@ from torch_kbandits.models import NystromGP, OnlineGP
 
 
 def register() -> None:
-    """Tell Ax how to save these strategies, and its own with our models and acquisition functions.
-
-    Importing ``torch_kbandits.integrations.ax`` does this.
-    """
+    """Tell Ax how to save these strategies, and its own with our models, acquisition functions and values."""
     for model in (NystromGP, OnlineGP):
         register_model(model)
     for function in (KernelUCB, DiscretizedThompsonSampling):
@@ -40,15 +36,13 @@ def register() -> None:
         CORE_DECODER_REGISTRY[_name(kind)] = partial(_read, kind)  # pyright: ignore[reportArgumentType]
 
 
-def value_classes() -> Iterator[type]:
-    """Yield the dataclasses of this package that settings of a strategy, or parts of a strategy of Ax, may be."""
-    waiting: list[type] = [Memory, Growth, Width, InformationGain, DictionaryRule]
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        ours = kind.__module__.startswith("torch_kbandits.")
-        if ours and dataclasses.is_dataclass(kind) and not inspect.isabstract(kind):
-            yield kind
+def value_classes() -> list[type]:
+    """Return the dataclasses of this package that settings of a strategy, or parts of a strategy of Ax, may be."""
+    kinds: list[type] = [Memory, Growth, Width, InformationGain, DictionaryRule]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    ours = [kind for kind in kinds if kind.__module__.startswith("torch_kbandits.")]
+    return [kind for kind in ours if dataclasses.is_dataclass(kind) and not inspect.isabstract(kind)]
 
 
 def _name(kind: type) -> str:
@@ -63,11 +57,7 @@ def _write(value: Any) -> dict[str, Any]:
 
 
 def _read(kind: type, fields: Any) -> Any:
-    """Return the value that was written, to the last bit.
-
-    Raises:
-        DamagedFileError: if it is not what was written.
-    """
+    """Return the value that was written, to the last bit; ``DamagedFileError`` if it is not what was written."""
     try:
         return kind(**rebuild(kind.__name__, fields))
     except (NotRebuildableError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:

@@ -1,15 +1,15 @@
 """A generation strategy for Ax's client, and the point to use in the end."""
 
 from collections.abc import Mapping
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import Any
 
 from ax.api.client import Client
 from ax.core.observation import ObservationFeatures
 from ax.generation_strategy.generation_node import GenerationNode
 from ax.generation_strategy.generation_strategy import GenerationStrategy
 from ax.generation_strategy.generator_spec import GeneratorSpec
-from gpytorch.kernels import Kernel
+from pandas import DataFrame
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.saving import NotRebuildableError, describe, rebuild
@@ -18,17 +18,14 @@ from torch_kbandits.confidence.base import DEFAULT_BETA, Mode
 from torch_kbandits.dictionaries import DictionaryRule, RidgeLeverageSampling
 from torch_kbandits.errors import InputError
 from torch_kbandits.integrations.ax.adapter import RECOMMEND, KernelBanditGenerators
-from torch_kbandits.integrations.ax.spaces import columns_of
 from torch_kbandits.integrations.ax.trial_bandit import Settings
 from torch_kbandits.memory import Memory
-
-if TYPE_CHECKING:
-    import pandas as pd
+from torch_kbandits.priors import LearnedPrior, Prior
 
 #: The node that generates all trials.
 BANDIT_NODE = "KernelBandit"
 
-_DEFAULT_RULE = RidgeLeverageSampling()
+_DEFAULT_RULE, _DEFAULT_PRIOR = RidgeLeverageSampling(), LearnedPrior(clip=False)
 
 
 def kernel_bandit_strategy(
@@ -37,42 +34,33 @@ def kernel_bandit_strategy(
     dictionary: DictionaryRule | None = _DEFAULT_RULE,
     memory: Memory | None = None,
     beta: float | Width = 2.0,
-    kernel: Kernel | None = None,
-    regularization: float | None = None,
-    prior_mean: float | None = None,
-    candidates: "pd.DataFrame | None" = None,
+    prior: Prior | LearnedPrior = _DEFAULT_PRIOR,
+    candidates: DataFrame | None = None,
     initialization_trials: int = 5,
-    clip: bool = False,
     constraint_mode: Mode = "optimistic",
     constraint_beta: float | Width | None = None,
 ) -> GenerationStrategy:
     """Return a strategy for ``client.set_generation_strategy``: a bandit with upper confidence bounds in Ax.
 
-    Outcomes stay in their own units, so λ, R, B and the widths made of them mean what they say. What is not given is
-    fitted for every trial; see ``LearnedPrior``. Time is the index of the trial. Several objectives are weighed at
-    random for each trial; see ``Scalarization``.
+    Outcomes stay in their own units, so λ, R, B and the widths made of them mean what they say. Time is the index of
+    the trial. Several objectives are weighed at random for each trial; see ``Scalarization``.
 
     Args:
         seed: addresses all randomness. Equal experiments with equal seeds get equal trials.
         dictionary: which tried points span the Nyström posterior, ``NystromGP``; None for the exact one, ``OnlineGP``.
         memory: which trials count at a time, where the function changes, such as ``SlidingWindow(50)``.
         beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``.
-        kernel: the prior covariance on parameters scaled to the unit cube, in units of the outcome squared; kept as it
-            is. None for a Matérn-5/2 kernel that is fitted. An unordered choice of more than two values takes a column
-            for each of them, any two at distance 1; everything else takes one.
-        regularization: λ > 0, the noise variance, in units of the outcome squared; kept as it is. None for a fitted
-            one. Trials with a standard error have its square instead.
-        prior_mean: the constant prior mean, in units of the outcome. None for a fitted one, and for 0 where kernel and
-            noise are given.
+        prior: of the first objective, on parameters scaled to the unit cube: a ``Prior``, kept as it is, or a
+            ``LearnedPrior``, fitted for every trial; its mean is a number. Of other metrics all is fitted. An unordered
+            choice of more than two values takes a column for each of them; everything else takes one. Trials with a
+            standard error have its square in place of λ.
         candidates: a data frame with a column for each parameter, whose rows alone may be tried. Columns may be left
             out for parameters that every call of ``get_next_trials`` fixes.
         initialization_trials: trials by a Sobol sequence, or drawn from the candidates, before the bandit chooses. It
             also waits for the first outcome, and for two where anything is fitted.
-        clip: whether outcomes far worse than the others count as less far; see ``LearnedPrior``.
         constraint_mode: which trials the outcome constraints of the experiment allow once the bandit chooses:
             "optimistic", those that may keep them, or "safe", those that surely do. The first trials know of none: to
-            be safe attach at least ``initialization_trials`` that are. ``kernel``, ``regularization`` and
-            ``prior_mean`` are those of the objective; of the other metrics they are fitted.
+            be safe attach at least ``initialization_trials`` that are.
         constraint_beta: for the constraints a multiplier of the standard deviation or a ``Width``; unless given 2 for
             "optimistic" and 3 for "safe".
 
@@ -90,11 +78,24 @@ def kernel_bandit_strategy(
             f"{memory!r} needs points that know their time, and those of Ax do not: give another memory, such as "
             "Discount(0.95)."
         )
-    regularization = checks.optional(checks.positive)("regularization", regularization)
-    if regularization is None and getattr(memory, "max_variance", None) is not None:
+    checks.instance("prior", prior, (Prior, LearnedPrior), "a Prior or a LearnedPrior")
+    if not isinstance(prior.mean, (float, NoneType)):
+        raise InputError(f"the mean of prior must be a number, got {checks.describe(prior.mean)}.")
+    try:
+        rebuild("prior", describe(prior))
+    except NotRebuildableError as error:
+        raise InputError(f"prior must be one that the file of an experiment can hold: {error}.") from error
+    if prior.regularization is None and getattr(memory, "max_variance", None) is not None:
         raise InputError(
-            "max_variance of the memory is compared with variances: give regularization, the λ they start from."
+            "max_variance of the memory is compared with variances: give prior a regularization, the λ they start from."
         )
+    if candidates is not None:
+        checks.instance("candidates", candidates, DataFrame, "a pandas data frame with a column for each parameter")
+        if candidates.empty or not candidates.columns.is_unique or bool(candidates.isna().to_numpy().any()):
+            raise InputError(
+                "candidates must have at least one row, columns of different names and no missing values; got shape "
+                f"{candidates.shape}, columns {list(candidates.columns)}. candidates.dropna() leaves rows out."
+            )
     default = DEFAULT_BETA[checks.one_of("constraint_mode", constraint_mode, DEFAULT_BETA)]
     width, constraint_width = (
         each if isinstance(each, Width) else ConstantWidth(each)
@@ -102,14 +103,11 @@ def kernel_bandit_strategy(
     )
     settings = Settings(
         seed=checks.non_negative_integer("seed", seed),
+        prior=prior,
         width=width,
         dictionary=dictionary,
         memory=memory,
-        kernel=_own(kernel),
-        regularization=regularization,
-        prior_mean=checks.optional(checks.finite_number)("prior_mean", prior_mean),
-        clip=checks.flag("clip", clip),
-        candidates=None if candidates is None else columns_of(candidates),
+        candidates=None if candidates is None else {str(name): candidates[name].tolist() for name in candidates},
         initialization_trials=checks.positive_integer("initialization_trials", initialization_trials),
         constraint_mode=constraint_mode,
         constraint_width=constraint_width,
@@ -142,18 +140,3 @@ def recommend(client: Client, fixed_parameters: Mapping[str, Any] | None = None)
     fixed = ObservationFeatures(parameters=dict(fixed_parameters or {}))
     run = spec.gen(n=1, fixed_features=fixed, model_gen_options={RECOMMEND: True})
     return dict(run.arms[0].parameters)
-
-
-def _own(kernel: Kernel | None) -> Kernel | None:
-    """Return a fixed copy of a kernel that can be saved."""
-    if kernel is None:
-        return None
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    if kernel.batch_shape:
-        raise InputError(f"kernel must have no batch dimensions, got batch_shape {tuple(kernel.batch_shape)}.")
-    copy = deepcopy(kernel).double().requires_grad_(False)
-    try:
-        rebuild("kernel", describe(copy))
-    except NotRebuildableError as error:
-        raise InputError(f"kernel must be one that the file of an experiment can hold: {error}.") from error
-    return copy

@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from ax.core.optimization_config import OptimizationConfig
 from ax.core.types import ComparisonOp
-from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from torch_kbandits.acquisition import UpperConfidenceRule
@@ -27,8 +26,8 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, AtLeast, AtMost, Limit, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior, Prior, default_kernel
 
-#: A prior is fitted whenever there are more outcomes.
-_ALWAYS = 1e-9
+#: A prior is fitted to two outcomes or more, and whenever there are more.
+_ALWAYS: dict[str, Any] = {"num_initial": 2, "refit_share": 1e-9}
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +35,10 @@ class Settings:
     """What a strategy plays; a value, saved with the experiment. See ``kernel_bandit_strategy``."""
 
     seed: int
+    prior: Prior | LearnedPrior
     width: Width
     dictionary: DictionaryRule | None
     memory: Memory | None
-    kernel: Kernel | None
-    regularization: float | None
-    prior_mean: float | None
-    clip: bool
     candidates: Mapping[str, Sequence[Any]] | None
     initialization_trials: int
     constraint_mode: Mode
@@ -56,7 +52,7 @@ class TrialBandit:
         settings: what is played.
         trials: what is told.
         space: their parameterizations as points.
-        rows: those that may be tried, if they are listed.
+        rows: those that may be tried, if they are listed; else none.
         goals: what is sought.
         plainly: whether what is best by the posterior means is sought, as for a recommendation.
 
@@ -70,33 +66,35 @@ class TrialBandit:
         settings: Settings,
         trials: Trials,
         space: TrialSpace,
-        rows: Sequence[Parameters] | None,
+        rows: Sequence[Parameters],
         goals: OptimizationConfig,
         *,
         plainly: bool = False,
     ) -> None:
-        self.settings, self.trials, self.space, self._rows = settings, trials, space, rows
-        self._arms = None if rows is None else space.points(space.completed(rows))
-        self._context = space.context if rows is None else space.context[:0]  # candidates have it in their columns
+        self.settings, self.trials, self.space = settings, trials, space
+        self._rows = space.completed(rows)
+        self._arms = space.points(self._rows)
         sought = {name: 1.0 if weight > 0.0 else -1.0 for name, weight in goals.objective.metric_weights}
         limited = {name for each in goals.outcome_constraints for name in each.metric_signatures}
         first, *others = [*sought, *sorted((limited | trials.means.keys()) - sought.keys())]
         self.signs = {name: sought.get(name, 1.0) for name in (first, *others)}
-        noise = {name: trials.noise(name, settings.regularization if name == first else None) for name in self.signs}
+        fitted = LearnedPrior(clip=False)
+        given = {name: settings.prior if name == first else fitted for name in self.signs}
+        noise = {name: trials.noise(name, each.regularization) for name, each in given.items()}
         self.has_time = settings.memory is not None or any(noise.values())
         memories = {
             name: KnownNoise(known, settings.memory) if known else settings.memory for name, known in noise.items()
         }
         self.memories = {name: memory or Stationary() for name, memory in memories.items()}
-        priors = {name: self._prior(name == first, self.signs[name], noise[name].values()) for name in self.signs}
+        priors = {name: self._prior(each, self.signs[name], noise[name].values()) for name, each in given.items()}
         aims = [REWARD, *others[: len(sought) - 1]]
         weights: Any = dict.fromkeys(aims, 1.0) if plainly else "random"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # it would come with every trial
             self.bandit = Bandit(
-                candidates=self._candidates(),
+                candidates=Arms(self._arms) if rows else Configurations(space.encoded),
                 prior=priors[first],
-                dictionary=self._dictionary(),
+                dictionary=settings.dictionary,
                 width=ConstantWidth(0.0) if plainly else settings.width,
                 acquisition=UpperConfidenceRule(),
                 memory=self.memories[first] if self.has_time else None,
@@ -120,60 +118,37 @@ class TrialBandit:
     def wait(self, waiting: Sequence[Parameters]) -> None:
         """Make trials pending."""
         if waiting:
-            points, size = self.space.points(waiting), len(self._context)
-            context = {"context": points[:, :size]} if size else {}
-            self.bandit.mark_pending(points[:, size:], **context, **self._time)
+            self.bandit.mark_pending(self.space.points(waiting), **self._time)
 
     def asked(self, n: int) -> list[Parameters]:
         """Return n parameterizations that the bandit asks for."""
-        if self._rows is None and self.space.free is None:
+        if not (self.space.is_free or self._rows):
             return self.space.completed([{}])
-        words: dict[str, Any] = {"context": self._context} if len(self._context) else {}
-        found = cast(Any, self.bandit).ask(n, **words, **self._time)
-        if self._arms is not None and self._rows is not None:
-            found = [self._rows[int((self._arms == x).all(-1).nonzero()[0])] for x in found]
+        found = cast(Any, self.bandit).ask(n, **self._time)
+        if self._rows:
+            found = [self._rows[int((self._arms - x).abs().amax(-1).argmin())] for x in found]
         return self.space.completed(found)
 
     @property
     def _time(self) -> dict[str, float]:
         return {"time": self.trials.now} if self.has_time else {}
 
-    def _candidates(self) -> Arms | Configurations:
-        if self._arms is not None:
-            return Arms(self._arms)
-        return Configurations(self.space.free or self.space.whole, context_dim=len(self._context) or None)
-
-    def _prior(self, is_first: bool, sign: float, noise: Any) -> Prior | LearnedPrior:
-        """Return the prior of a metric whose noise variances are known or none; what is given is of the first alone."""
-        settings, given = self.settings, self.settings if is_first else None
-        level = None if given is None else given.regularization
-        if noise and level is None:
-            level = sum(noise) / len(noise)
-        mean = None if given is None or given.prior_mean is None else sign * given.prior_mean
-        kernel = None if given is None else given.kernel
-        if kernel is not None and level is not None:
-            return Prior(self._in_order(kernel), level, 0.0 if mean is None else mean)
-        start = default_kernel(len(self.space.order), self.space.whole.groups) if kernel is None else kernel
-        words: dict[str, Any] = {"num_initial": 2, "refit_share": _ALWAYS, "clip": settings.clip and is_first}
-        return LearnedPrior(self._in_order(start), level, mean, **words)
-
-    def _in_order(self, kernel: Kernel) -> Kernel:
-        """Return a kernel on the columns in the order of ``space``, of which it was given in their own."""
+    def _prior(self, given: Prior | LearnedPrior, sign: float, noise: Any) -> Prior | LearnedPrior:
+        """Return the prior of a metric, told with a sign, whose noise variances are known or none."""
+        space = self.space.encoded
+        kernel = deepcopy(given.kernel or default_kernel(space.dimension, space.groups)).double()
         try:
-            kernel(torch.zeros(1, len(self.space.order), dtype=torch.float64).to(next(kernel.parameters()))).to_dense()
+            kernel(torch.zeros(1, space.dimension, dtype=torch.float64)).to_dense()
         except (RuntimeError, IndexError) as error:
-            raise InputError(
-                f"kernel must be one on the unit cube, whose columns are {self.space.whole.names} here. {error}"
-            ) from error
-        places, copy = self.space.order.argsort(), deepcopy(kernel)
-        if not torch.equal(places, torch.arange(len(places))):
-            copy.active_dims = places if copy.active_dims is None else places[cast(Tensor, copy.active_dims)]
-        return copy
-
-    def _dictionary(self) -> DictionaryRule | None:
-        """Return the rule; points that it names have their columns in the order of ``space``."""
-        rule: Any = self.settings.dictionary
-        return replace(rule, points=rule.points[:, self.space.order]) if hasattr(rule, "points") else rule
+            hint = f"one on the unit cube, whose columns are {space.names} here"
+            raise InputError(f"the kernel of prior must be {hint}. {error}") from error
+        level = sum(noise) / len(noise) if noise and given.regularization is None else given.regularization
+        mean = None if given.mean is None else sign * cast(float, given.mean)
+        if isinstance(given, LearnedPrior):
+            is_known = level is not None and not any(each.requires_grad for each in kernel.parameters())
+            if mean is None or not is_known:
+                return replace(given, kernel=kernel, regularization=level, mean=mean, **_ALWAYS)
+        return Prior(kernel, cast(float, level), mean or 0.0)
 
     def _limits(self, goals: OptimizationConfig, plainly: bool) -> list[Limit]:
         """Return the limits; where trials are to be safe those that were within all of them are known to be."""
@@ -186,9 +161,10 @@ class TrialBandit:
             within &= self.trials.mean(name) <= bound if kind is AtMost else self.trials.mean(name) >= bound
         if mode != "safe":
             return [kind(name, bound, mode, ConstantWidth(0.0) if plainly else width) for kind, name, bound in bounds]
-        points, size = self.space.points(self.trials.parameters)[within], len(self._context)
-        known = points[(points[:, :size] == self._context).all(-1)][:, size:]
-        return [kind(name, bound, mode, width, known if len(known) else None) for kind, name, bound in bounds]
+        rows = [row for row, kept in zip(self.trials.parameters, within.tolist(), strict=True) if kept]
+        rows = [row for row in rows if self.space.encoded.held.items() <= row.items()]
+        known = self.space.points(rows) if rows else None
+        return [kind(name, bound, mode, width, known) for kind, name, bound in bounds]
 
     def _tell(self) -> None:
         """Tell all trials, and look at the bandit now."""

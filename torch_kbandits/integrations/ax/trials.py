@@ -14,7 +14,6 @@ from torch_kbandits.memory import Memory, Stationary
 
 #: The least noise variance of a trial, as a share of the variance of all outcomes.
 _LEAST_NOISE = 1e-6
-
 #: Decimals with which Ax saves outcomes, and the size of what matters in them above which these are enough.
 _DECIMALS, _COARSE = 10, 1e-4
 
@@ -62,38 +61,26 @@ class Trials(NamedTuple):
 
 def read(data: ExperimentData, experiment: Experiment) -> Trials:
     """Return what data says of the trials of an experiment, and which failed; those beyond its space are left out."""
-    frame, space = data.observation_data, experiment.search_space
-    rows = [
-        (float(trial), experiment.arms_by_name[arm].parameters, place) for place, (trial, arm) in enumerate(frame.index)
-    ]
-    rows += [
-        (float(index), arm.parameters, None)
-        for index, trial in experiment.trials.items()
-        if trial.status == TrialStatus.FAILED
-        for arm in trial.arms
-    ]
+    frame, space, arms = data.observation_data, experiment.search_space, experiment.arms_by_name
+    rows: list[Any] = [(float(trial), arms[arm].parameters, place) for place, (trial, arm) in enumerate(frame.index)]
+    lost = [(index, each) for index, each in experiment.trials.items() if each.status == TrialStatus.FAILED]
+    rows += [(float(index), arm.parameters, None) for index, trial in lost for arm in trial.arms]
     rows = [row for row in rows if space.check_membership(row[1], check_all_parameters_present=False)]
     rows.sort(key=lambda row: row[0])
     columns: dict[str, dict[str, Tensor]] = {"mean": {}, "sem": {}}
     for kind, metric in frame.columns if len(frame) else ():
-        saved = _as_saved(kind, frame[kind, metric].to_numpy(dtype="float64"))
-        found = [np.nan if place is None else saved[place] for _, _, place in rows]
+        values = frame[kind, metric].to_numpy(dtype="float64")
+        known = values[~np.isnan(values)]
+        size = (
+            known.std() if kind == "mean" and len(known) > 1 else known.mean() if kind == "sem" and len(known) else 1.0
+        )
+        if size > _COARSE:  # so that an experiment that was saved and loaded goes on as it would have
+            values = values.round(_DECIMALS)
+        found = [np.nan if place is None else values[place] for _, _, place in rows]
         columns[kind][str(metric)] = torch.tensor(found, dtype=torch.float64)
     times = torch.tensor([time for time, _, _ in rows], dtype=torch.float64)
     failed = torch.tensor([place is None for _, _, place in rows], dtype=torch.bool)
     return Trials(times, [parameters for _, parameters, _ in rows], columns["mean"], columns["sem"], failed)
-
-
-def _as_saved(kind: str, values: np.ndarray) -> np.ndarray:
-    """Return means or standard errors with the decimals with which Ax saves them, where these are enough.
-
-    So an experiment that was saved and loaded goes on as it would have.
-    """
-    known = values[~np.isnan(values)]
-    if len(known) == 0:
-        return values
-    size = known.mean() if kind == "sem" else known.std() if len(known) > 1 else 1.0
-    return values.round(_DECIMALS) if size > _COARSE else values
 
 
 class KnownNoise(Memory):

@@ -1,7 +1,6 @@
 """A sampler of Optuna that plays a kernelized bandit."""
 
 import secrets
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,18 +18,14 @@ from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import Configurations
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import EmptyHistoryError, InputError, KernelBanditWarning
-from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace, space_of
-from torch_kbandits.integrations.optuna.objectives import Objectives, TrialReader, Use
-from torch_kbandits.integrations.optuna.study_bandit import StudyBandit
+from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace, searched, space_of
+from torch_kbandits.integrations.optuna.study_bandit import Objectives, StudyBandit, Use
 from torch_kbandits.integrations.tuning import tuning_bandit, tuning_prior
 from torch_kbandits.memory import Memory
-from torch_kbandits.numerics.random import generator_for
+from torch_kbandits.numerics.random import Lock, generator_for
 from torch_kbandits.outcomes import REWARD, AtMost, Outcome, Scalarization
 from torch_kbandits.priors import LearnedPrior
 from torch_kbandits.spaces import Float, ParameterSpace
-
-#: What is played of one objective, and of several.
-_ONE, _SEVERAL = "gp-ei", "gp-ucb"
 
 #: So many bandits are kept, for a sampler that serves several studies or the brackets of a pruner in turn.
 _REMEMBERED = 8
@@ -46,29 +41,23 @@ class KernelBanditSampler(BaseSampler):
 
     Parameters that completed trials have, with the same range, are chosen together: those that all have, and those of
     which the value of another says which trials have them. The others are sampled uniformly, each on its own, or by
-    ``independent_sampler``. Trials that run meanwhile, in threads or in other processes with the same storage, count as
-    if they had returned their posterior mean.
+    ``independent_sampler``. Trials that run meanwhile, also in other processes, count as if they had returned their
+    posterior mean. The posterior follows from the trials alone, so a study in a storage goes on with a new sampler of
+    the same seed; to rounding, and where trials run one by one.
 
-    The posterior follows from the trials of the study alone. So a study in a storage goes on after a crash, with a new
-    sampler of the same seed, as it would have gone on without; to rounding, and where trials run one by one.
-
-    Of several objectives each trial seeks the best of their upper bounds, weighed at random and in units of each one's
-    prior deviation, so that trials cover the Pareto front; see ``Scalarization``. Constraints, of
-    ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are at most 0
-    by these, or, where that is nowhere so, where it covers the space.
-
-    Values may be noisy, and a configuration may come again. Of failed trials it is learned how likely configurations
-    are to fail, see ``Bandit.tell``. A value that is not finite is a failure, and so is a constraint of infinity.
+    Of several objectives each trial seeks the best of their upper bounds, weighed at random; see ``Scalarization``.
+    Constraints, of ``trial.set_constraint``, have posteriors of their own: a trial is tried only where all of them are
+    at most 0 by these, or, where that is nowhere so, where it covers the space. Of failed trials it is learned how
+    likely configurations are to fail; so it is of values that are not finite, and of a constraint of infinity.
 
     Args:
-        algorithm: a registry name of the bandit, such as "gp-ei", "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of
-            several objectives "gp-ucb".
+        algorithm: a registry name, such as "ek-ucb" or "gp-ts"; "gp-ei" unless given, and of several objectives
+            "gp-ucb".
         beta: the multiplier of the standard deviation, or a ``Width``; 1 unless given, where the algorithm takes one.
-        kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; its
-            free parameters are fitted, and one without any is in units of values squared; ``default_kernel`` with a
-            length scale for each parameter unless given.
+        kernel: a GPyTorch kernel on the encoded space, or a function that makes one from the number of coordinates; see
+            ``LearnedPrior``, also for the default.
         memory: which trials count, where the objective changes, such as ``SlidingWindow(100)``; time is their number.
-        clip: whether values far worse than the others count as less far; see ``LearnedPrior``.
+        clip: whether values far worse than the others count as less far.
         n_startup_trials: trials learned before the bandit plays, at least 2; until then points cover the space evenly.
             Later every eighth trial still does.
         pruned: "learn" pruned trials, at their last intermediate value, but no better than the median of the completed
@@ -81,8 +70,8 @@ class KernelBanditSampler(BaseSampler):
         warn_independent_sampling: whether the first use of that is warned about, for each parameter, and that
             ``recommend`` compares only some of the trials.
         seed: addresses all randomness; None for a random one.
-        settings: further words of the algorithm. A dictionary that can be capped stops at 400 points unless
-            ``max_dictionary`` (None for no cap) and ``when_full`` say otherwise.
+        settings: further words of the algorithm. A dictionary stops at 400 points unless ``max_dictionary`` (None for
+            no cap) and ``when_full`` say otherwise.
 
     Raises:
         InputError: if an argument does not fit.
@@ -107,25 +96,23 @@ class KernelBanditSampler(BaseSampler):
         seed: int | None = None,
         **settings: Any,
     ) -> None:
-        checks.one_of("pruned", pruned, get_args(Use))
         if theirs := sorted({"outcomes", "constraints", "objective"} & settings.keys()):
             raise InputError(f"Leave out {theirs[0]}: what is sought, and within which limits, the study says.")
-        if kernel is not None and not callable(kernel):
-            raise InputError(f"kernel must be a GPyTorch kernel or make one, got {checks.describe(kernel)}.")
         checks.absent_or("independent_sampler", independent_sampler, BaseSampler, "a sampler of Optuna")
         if any(not isinstance(each, Mapping) for each in safe_params):
             raise InputError("safe_params must be a list of mappings from the names of parameters to values.")
         self._algorithm, self._beta, self._words = algorithm, beta, {"memory": memory} | settings
         self._kernel, self._clip = kernel, clip
         self._num_initial = checks.whole_number("n_startup_trials", n_startup_trials, least=2)  # a fit needs two values
-        self._pruned: Use = pruned
+        self._pruned: Use = checks.one_of("pruned", pruned, get_args(Use))
         self._safe = list(safe_params)
         self._constraint_beta = checks.optional(checks.non_negative)("constraint_beta", constraint_beta)
         self._independent, self._warn = independent_sampler, warn_independent_sampling
         self._warned: set[str] = set()
         self._seed = secrets.randbits(63) if seed is None else seed
-        self._suggested: dict[tuple[str, int], dict[str, Any] | None] = {}
-        self._forget_studies()
+        #: By study and number of a trial that runs, once others were completed, what was suggested to it.
+        self._suggested: dict[str, dict[int, dict[str, Any]]] = {}
+        self._lock, self._studies = Lock(), list[StudyBandit]()
         self._bandit_on(ParameterSpace({"x": Float(0.0, 1.0)}), Objectives())  # refuses words that do not fit
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -141,19 +128,17 @@ class KernelBanditSampler(BaseSampler):
             InputError: if a range cannot be searched, or the algorithm is not for several objectives.
             InfeasibleError: if only what is surely feasible is to be tried, and nothing is.
         """
-        with self._lock:
-            trials = study.get_trials(deepcopy=False, states=_STARTED)
-            running = {other.number for other in trials if other.state == TrialState.RUNNING}
-            mine = {number: values for (name, number), values in self._suggested.items() if name == study.study_name}
-            for number in mine.keys() - running:
-                del self._suggested[study.study_name, number]
-            if not search_space:
-                completed = any(other.state == TrialState.COMPLETE for other in trials)
-                self._suggested[study.study_name, trial.number] = {} if completed else None
-                return {}
-            following = self._following(study, space_of(_completed(study), search_space), trials)
-            values = following.suggest(trial, trials, {number: values or {} for number, values in mine.items()})
-            self._suggested[study.study_name, trial.number] = values
+        with self._lock.held:
+            trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
+            running, suggested = {each.number for each in trials if not each.state.is_finished()}, self._suggested
+            mine = {number: each for number, each in suggested.get(study.study_name, {}).items() if number in running}
+            suggested[study.study_name] = mine
+            values = {}
+            if search_space:
+                following = self._following(study, space_of(completed, search_space), trials)
+                values = following.suggest(trial, trials, mine)
+            if completed:
+                mine[trial.number] = values
             return dict(values)
 
     def sample_independent(
@@ -162,7 +147,7 @@ class KernelBanditSampler(BaseSampler):
         """Return a value of one parameter, uniform on its scale, or by the independent sampler."""
         if self._safe and param_name in (safe := self._safe[trial.number % len(self._safe)]):
             return safe[param_name]
-        if self._suggested.get((study.study_name, trial.number)) is not None:  # a trial was completed before
+        if trial.number in self._suggested.get(study.study_name, {}):
             self._warn_once(
                 param_name,
                 f"Parameter {param_name!r} is sampled on its own, without the bandit: its range changes, or not every "
@@ -193,30 +178,26 @@ class KernelBanditSampler(BaseSampler):
     def recommend(self, study: Study) -> FrozenTrial:
         """Return the trial to use in the end: that of the largest posterior mean, of those that are likely feasible.
 
-        With noise ``study.best_trial`` is the luckiest one, and this one the better guess. Of several objectives it is
-        one of ``study.best_trials``, of finite values if there is any: the best by posterior means with equal weights,
-        see ``Scalarization``. Where completed trials differ in their parameters or ranges, those with the parameters
-        of ``study.best_trial`` alone are compared, and a warning says so, once.
+        Of several objectives it is one of ``study.best_trials``, of finite values if there is any: the best by
+        posterior means with equal weights, see ``Scalarization``. Where completed trials differ in their parameters or
+        ranges, those with the parameters of ``study.best_trial`` alone are compared, and a warning says so, once.
 
         Raises:
             EmptyHistoryError: if no trial is completed, or they have no parameters in common.
             InfeasibleError: if none is likely feasible.
         """
-        trials = study.get_trials(deepcopy=False, states=_STARTED)
-        parameters, completed = space_of(_completed(study)), _completed(study)
-        finished = [trial for trial in trials if trial.state.is_finished()]
-        with self._lock:
-            if all(map(parameters.has_all_of, completed)):
-                found = self._following(study, parameters, trials) if parameters.distributions else None
-            else:
-                space = _searched((study.best_trials or completed)[0])
-                finished = [trial for trial in finished if _searched(trial) == space]
+        trials, completed = study.get_trials(deepcopy=False, states=_STARTED), _completed(study)
+        finished, parameters = [trial for trial in trials if trial.state.is_finished()], space_of(completed)
+        with self._lock.held:
+            if not all(searched(trial).items() <= parameters.distributions.items() for trial in completed):
+                parameters = ConditionalSpace(searched((study.best_trials or completed)[0]))
+                finished = [trial for trial in finished if searched(trial) == parameters.distributions]
                 self._warn_once(
                     "",
                     f"The {len(completed)} completed trials differ in their parameters or ranges. Compared are the "
                     f"{len(finished)} with those of study.best_trial.",
                 )
-                found = self._new_study(Objectives.of(study, trials), ConditionalSpace(space)) if space else None
+            found = self._following(study, parameters, trials) if parameters.distributions else None
             if found is not None:
                 found.learn(finished)
             if found is None or not found.bandit.num_observations:
@@ -226,36 +207,36 @@ class KernelBanditSampler(BaseSampler):
 
     def _following(self, study: Study, parameters: ConditionalSpace, trials: Sequence[FrozenTrial]) -> StudyBandit:
         """Return the bandit on a space that follows these trials the furthest; a new one if none does."""
-        finished = {trial.number: trial for trial in trials if trial.state.is_finished()}
-        objectives = Objectives.of(study, trials)
+        finished, objectives = (
+            {each.number: each for each in trials if each.state.is_finished()},
+            Objectives.of(study, trials),
+        )
         following = [
             each
             for each in self._studies
-            if each.parameters == parameters and each.reader.objectives == objectives and each.follows(finished)
+            if each.parameters == parameters and each.objectives == objectives and each.follows(finished)
         ]
-        found = max(following, key=lambda each: len(each.read), default=None) or self._new_study(objectives, parameters)
+        found = max(following, key=lambda each: len(each.read), default=None)
+        if found is None:
+            bandit = self._bandit_on(parameters.space(), objectives)
+            found = StudyBandit(parameters, objectives, bandit, self._pruned, self._num_initial, self._safe)
         self._studies = [*(each for each in self._studies if each is not found), found][-_REMEMBERED:]
         return found
 
-    def _new_study(self, objectives: Objectives, parameters: ConditionalSpace) -> StudyBandit:
-        """Return a bandit on a space that was told nothing."""
-        bandit, reader = self._bandit_on(parameters.space(), objectives), TrialReader(objectives, self._pruned)
-        return StudyBandit(parameters, bandit, reader, self._num_initial, self._safe)
-
     def _bandit_on(self, space: ParameterSpace, objectives: Objectives) -> Bandit:
         """Return a bandit on a space that was told nothing."""
-        kernel, names = self._kernel, objectives.value_names
-        if not (kernel is None or isinstance(kernel, Kernel)):
+        kernel: Any = self._kernel
+        if callable(kernel) and not isinstance(kernel, Kernel):
             kernel = kernel(space.dimension)
         prior = tuning_prior(LearnedPrior(kernel, clip=self._clip, num_initial=self._num_initial))
-        unclipped = replace(prior, clip=False)
+        unclipped, others = replace(prior, clip=False), objectives.others
         words: dict[str, Any] = self._words | {
-            "outcomes": [Outcome(name, prior) for name in names]
-            + [Outcome(name, unclipped) for name in objectives.limit_names],
-            "constraints": [self._limit(name, space) for name in objectives.limit_names],
-            "objective": Scalarization(dict.fromkeys([REWARD, *names], "maximize")) if names else None,
+            "outcomes": [Outcome(name, prior) for name in others]
+            + [Outcome(name, unclipped) for name in objectives.limits],
+            "constraints": [self._limit(name, space) for name in objectives.limits],
+            "objective": Scalarization(dict.fromkeys([REWARD, *others], "maximize")) if others else None,
         }
-        algorithm = self._algorithm or (_SEVERAL if names else _ONE)
+        algorithm = self._algorithm or ("gp-ucb" if others else "gp-ei")
         if "beta" in registry.signature(algorithm).parameters or self._beta is not None:
             words["beta"] = _BETA if self._beta is None else self._beta
         return tuning_bandit(algorithm, Configurations(space), prior, seed=self._seed, **words)
@@ -274,23 +255,6 @@ class KernelBanditSampler(BaseSampler):
             message = f"{message} If that is intended, say warn_independent_sampling=False."
             warnings.warn(message, KernelBanditWarning, stacklevel=3)
 
-    def _forget_studies(self) -> None:
-        self._lock = threading.RLock()
-        self._studies: list[StudyBandit] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all but what follows from the trials of a study."""
-        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_studies")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._forget_studies()
-
 
 def _completed(study: Study) -> list[FrozenTrial]:
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-
-def _searched(trial: FrozenTrial) -> dict[str, BaseDistribution]:
-    """Return the parameters of a trial that have several values."""
-    return {name: each for name, each in trial.distributions.items() if not each.single()}

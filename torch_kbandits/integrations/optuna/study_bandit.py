@@ -2,46 +2,89 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
+from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InfeasibleError, InputError
 from torch_kbandits.integrations.optuna.conditional_space import ConditionalSpace
-from torch_kbandits.integrations.optuna.objectives import TrialReader
 from torch_kbandits.integrations.tuning import is_spread
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import Scalarization
 
+#: What becomes of trials that were pruned.
+Use = Literal["learn", "ignore"]
+
 #: By so much of the range of the front the reference of its scalarisation lies below the worst of it.
 _MARGIN = 0.1
 
 
+@dataclass(frozen=True)
+class Objectives:
+    """What a study seeks. The first value is the reward, the others are outcomes; so are constraints.
+
+    Attributes:
+        signs: for each value 1 where the study maximises, -1 where it minimises.
+        constraints: the names of those that finished trials have, in alphabetical order.
+    """
+
+    signs: tuple[float, ...] = (1.0,)
+    constraints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, study: Study, trials: Iterable[FrozenTrial] = ()) -> "Objectives":
+        """Return what a study seeks, as far as its finished trials say."""
+        signs = (1.0 if direction == StudyDirection.MAXIMIZE else -1.0 for direction in study.directions)
+        return cls(
+            tuple(signs), tuple(sorted({n for each in trials if each.state.is_finished() for n in each.constraints}))
+        )
+
+    @property
+    def others(self) -> list[str]:
+        """The outcomes that values beside the first one are."""
+        return [f"objective {number}" for number in range(1, len(self.signs))]
+
+    @property
+    def limits(self) -> list[str]:
+        """The outcomes that constraints are."""
+        return [f"constraint {name}" for name in self.constraints]
+
+
+@dataclass(eq=False)
 class StudyBandit:
     """A bandit that was told the finished trials of a study, as far as they lie in one search space.
 
     Trials are told in the order in which they ended. So a bandit that follows a study is that of one who reads all its
-    trials at once, and nothing else has to be stored. The bandit is made with nothing told; ``num_initial`` trials are
-    learned before it chooses, and with ``safe_params`` constraints are kept safely.
+    trials at once, and nothing else has to be stored.
+
+    Attributes:
+        parameters: the search space.
+        objectives: what is sought.
+        bandit: made with nothing told.
+        pruned: what becomes of pruned trials.
+        num_initial: trials that are learned before the bandit chooses.
+        safe: parameters of trials that are known to be feasible; then constraints are kept safely.
     """
 
-    def __init__(
-        self,
-        parameters: ConditionalSpace,
-        bandit: Bandit,
-        reader: TrialReader,
-        num_initial: int,
-        safe_params: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self.parameters, self.bandit, self.reader = parameters, bandit, reader
-        self._num_initial, self._safe = num_initial, safe_params
-        self._space = parameters.space()
+    parameters: ConditionalSpace
+    objectives: Objectives
+    bandit: Bandit
+    pruned: Use
+    num_initial: int
+    safe: Sequence[Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        self._space = self.parameters.space()
+        #: The trials that were read, and the rewards of those that were completed, by number; the numbers of all told.
         self.read: dict[int, FrozenTrial] = {}
+        self._completed: dict[int, float] = {}
         self._numbers: list[int] = []
 
     def follows(self, finished: Mapping[int, FrozenTrial]) -> bool:
@@ -56,20 +99,18 @@ class StudyBandit:
         """
         new = [trial for trial in finished if trial.number not in self.read]
         new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
-        placed = ((trial, self._point(trial)) for trial in new)
-        read = [(trial, point, self.reader.read(trial)) for trial, point in placed if point is not None]
-        found = [(trial, point, *result) for trial, point, result in read if result is not None]
+        placed = [(trial, point) for trial in new if (point := self._point(trial)) is not None]
+        found = [(trial, point, *result) for trial, point in placed if (result := self._result(trial)) is not None]
         if self.bandit.num_observations == 0 and len(found) > 1:
-            X, names = torch.cat([point for _, point, _, _ in found]), self.bandit.outcomes
-            Y = X.new_tensor([reward for _, _, reward, _ in found])
+            X, names = torch.cat([point for _, point, *_ in found]), self.bandit.outcomes
+            Y = X.new_tensor([reward for *_, reward, _ in found])
             columns = X.new_tensor([[outcomes.get(name, math.nan) for name in names] for *_, outcomes in found])
             rounds = torch.arange(len(found))
             self.bandit.replay(History(X, Y, rounds, times=rounds.double(), outcomes=columns if names else None))
             self._numbers += [trial.number for trial, *_ in found]
             found = []
         for trial, point, reward, outcomes in found:
-            words: dict[str, Any] = {"failed": True} if math.isnan(reward) else {"y": reward}
-            self.bandit.tell(point, outcomes=outcomes or None, **words)
+            self.bandit.tell(point, reward, outcomes=outcomes or None, failed=math.isnan(reward))
             self._numbers.append(trial.number)
             self.read[trial.number] = trial
         self.read |= {trial.number: trial for trial in new}
@@ -83,10 +124,10 @@ class StudyBandit:
         """
         self.bandit.forget()
         self.learn(other for other in trials if other.state.is_finished())
-        if self._safe and not self.reader.objectives.limits:
-            safe = self._safe[trial.number % len(self._safe)]
+        if self.safe and not self.objectives.constraints:
+            safe = self.safe[trial.number % len(self.safe)]
             return {name: value for name, value in safe.items() if name in self._space.parameters}
-        if not self._safe and is_spread(trial.number, self.bandit.num_observations, self._num_initial):
+        if not self.safe and is_spread(trial.number, self.bandit.num_observations, self.num_initial):
             return self._spread(trial)
         others = [other for other in trials if not other.state.is_finished() and other.number != trial.number]
         points = [point for other in others if (point := self._point(other, suggested.get(other.number))) is not None]
@@ -95,7 +136,7 @@ class StudyBandit:
         try:
             return self.bandit.ask()[0]
         except InfeasibleError:
-            if self._safe:
+            if self.safe:
                 raise
             return self._spread(trial)
 
@@ -110,8 +151,7 @@ class StudyBandit:
         rows = [row for row in succeeded if self._numbers[row] in front]
         if rows:
             return self._numbers[rows[int(self._worth(history.X[rows]).argmax())]]
-        best = self.bandit.recommend()
-        played = self.bandit.candidates.actions(history.X)
+        best, played = self.bandit.recommend(), self.bandit.candidates.actions(history.X)
         return next(self._numbers[row] for row in succeeded if played[row] == best)
 
     def _worth(self, X: Tensor) -> Tensor:
@@ -127,8 +167,7 @@ class StudyBandit:
         return objective.value(means, objective.sought(), worst - _MARGIN * (best - worst))
 
     def _spread(self, trial: FrozenTrial) -> dict[str, Any]:
-        """Return one of the configurations that cover the space evenly."""
-        # By the trial's number: if its evaluation fails, the next one is elsewhere.
+        """Return one of the configurations that cover the space evenly, by the number of a trial."""
         first = self._space.sample(1, generator_for(self.bandit.seed, 0, "first trials"), first=trial.number)
         return self._space.decode(first)[0]
 
@@ -145,3 +184,28 @@ class StudyBandit:
             return self._space.encode([self.parameters.values_of(known, trial.distributions)])
         except InputError:  # one is missing, or an enqueued value is outside its range, which Optuna lets pass
             return None
+
+    def _result(self, trial: FrozenTrial) -> tuple[float, dict[str, float]] | None:
+        """Return the reward of a finished trial, NaN of a failure, and its outcomes; None if nothing is learned of it.
+
+        A pruned trial is no better than the median of those completed before, and no worse than the worst of them.
+        """
+        is_pruned = trial.state == TrialState.PRUNED
+        limits = zip(self.objectives.constraints, self.objectives.limits, strict=True)
+        outcomes = {limit: float(trial.constraints[name]) for name, limit in limits if name in trial.constraints}
+        values = [sign * value for sign, value in zip(self.objectives.signs, trial.values or (), strict=False)]
+        failed = trial.state == TrialState.FAIL or math.inf in outcomes.values()
+        if not (failed or values) or (is_pruned and self.pruned == "ignore"):
+            return None
+        reward = math.nan
+        if not failed and all(map(math.isfinite, values)):
+            reward, *others = values
+            if is_pruned and not self._completed:
+                return None
+            if is_pruned:
+                earlier = sorted(self._completed.values())
+                reward = min(max(reward, earlier[0]), earlier[(len(earlier) - 1) // 2])
+            else:
+                self._completed[trial.number] = reward
+                outcomes |= dict(zip(self.objectives.others, others, strict=True))
+        return reward, {name: value for name, value in outcomes.items() if math.isfinite(value)}

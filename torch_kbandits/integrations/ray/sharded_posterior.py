@@ -128,7 +128,7 @@ class ShardedFantasy(GaussianFantasy):
         """Return the arm (1, d) of the highest score.
 
         Raises:
-            InputError: if the rule needs all arms in one process, or draws and there are no waves of the kernel.
+            InputError: if the rule needs all arms in one process, or draws functions that the kernel has none of.
             ShardLostError: if a worker was lost and cannot be replaced.
         """
         surrogate, avoided = self.surrogate, None if domain is None else domain.avoided
@@ -143,7 +143,7 @@ class ShardedFantasy(GaussianFantasy):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = surrogate.draws.waves(seed)
+            _, correction = surrogate.draws.function(seed)
         words = surrogate.column, incumbent, correction, avoided
         choice = Choice(rule, beta.numpy(), seed, surrogate._bound, surrogate.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)

@@ -1,16 +1,20 @@
-"""What is measured in a search of scikit-learn that chooses in the light of what was found."""
+"""What is measured in a search of scikit-learn that chooses in the light of what was found, and its file."""
 
+import json
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from numbers import Integral
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
 from sklearn.exceptions import FitFailedWarning
+from torch import Tensor
 
-from torch_kbandits.errors import InputError, StateMismatchError
+from torch_kbandits.bandit.saving import read, write
+from torch_kbandits.errors import DamagedFileError, FileError, InputError, KernelBanditWarning, StateMismatchError
 
 #: How scikit-learn begins what it says, and raises, when every fit of a batch failed.
 _ALL_FAILED = re.compile(r"\s*All the \d+ fits failed")
@@ -20,97 +24,110 @@ Row = dict[str, Any]
 
 
 class Evaluations:
-    """The configurations evaluated in a search, batch by batch, and what was measured of them; the splits as well.
+    """The configurations evaluated in a search, batch by batch, and what was measured of them.
 
     All configurations meet the same splits, also those of a splitter that would draw others each time, and a batch in
-    which every fit fails does not end the search.
+    which every fit fails does not end the search. ``KernelBanditSearchCV.fit`` has the errors of the file.
 
     Args:
-        search: the ``BaseSearchCV``.
-        evaluate: what it evaluates configurations with.
-        context: the search as a task of scikit-learn's callbacks, whose parts are the fits of all batches.
+        search: the ``BaseSearchCV``; ``evaluate`` and ``context`` are what its ``_run_search`` is given.
+        settings: returns what must agree between the search that wrote the file and the one that goes on with it.
 
     Attributes:
-        measured: the rows of all fits that were made here.
+        batches: encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
+        measured: the rows of all fits that were made in this process.
         table: ``cv_results_``, empty until ``finish``.
-        digest: of the splits, once they were drawn; it must be the one that is ``expected``, if any.
     """
 
-    def __init__(self, search: Any, evaluate: Callable[..., Any], context: Any) -> None:
+    def __init__(
+        self, search: Any, evaluate: Callable[..., Any], context: Any, settings: Callable[[], Mapping[str, Any]]
+    ) -> None:
         self._search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
-        if isinstance(search.scoring, (list, tuple, dict)):
-            self._check_maximised(search.refit if isinstance(search.refit, str) else None, search.scoring)
+        self.batches: list[tuple[Tensor, list[Row]]] = []
         self.measured: list[Row] = []
         self.table: dict[str, Any] = {}
-        self.digest = ""
-        self.expected: str | None = None
         self._splits: list[Any] | None = None
-        self._candidates: list[Any] = []
-        self._rows: list[Row | None] = []
-        self._begun, self._failure = 0, ValueError("No configuration was evaluated.")
-        most = search.n_iter * self._num_splits if isinstance(search.n_iter, Integral) else None
-        self._context = context.subcontext(task_name="search", max_subtasks=most, sequential_subtasks=False)
+        self._digest: str | None = None
+        self._failure = ValueError("No configuration was evaluated.")
+        self._context = context.subcontext(task_name="search", max_subtasks=None)
         self._context.call_on_fit_task_begin(estimator=search)
+        self._path, self._settings = search.checkpoint, dict[str, str]()
+        if self._path is None:
+            return
+        if not isinstance(self._path, (str, PathLike)):
+            raise InputError(f"checkpoint must be the path of a file or None, got {self._path!r}.")
+        self._settings = {name: digest(value) for name, value in settings().items()}
+        if Path(self._path).exists():
+            self._read()
+        else:
+            self._write()  # says now, and not after hours, that this cannot be done
 
     def __reduce__(self) -> Any:
         return object, ()  # joblib's workers are sent the search, and look at nothing of this
 
     def split(self, X: Any, y: Any = None, **settings: Any) -> Iterator[Any]:
-        """Yield the rows to train and to test on, the same in every call.
-
-        Raises:
-            StateMismatchError: if they are not those that are expected.
-        """
+        """Yield the rows to train and to test on, the same in every call and as they were when the file was written."""
         if self._splits is None:
             splitter = self._search._checked_cv_orig
             splits = list(splitter.split(X, y, **settings))
-            self.digest = str(joblib.hash([np.asarray(part) for split in splits for part in split]))
-            if self.expected not in (None, self.digest):
+            found = str(joblib.hash([np.asarray(part) for split in splits for part in split]))
+            if self._digest not in (None, found):
                 raise StateMismatchError(
                     f"{splitter!r} draws other splits than it did when the checkpoint was written, so scores cannot be "
                     "compared. Give cv a random_state, or another checkpoint=."
                 )
-            self._splits = splits
+            self._splits, self._digest = splits, found
         return iter(self._splits)
 
-    def add(self, candidates: list[Any], rows: list[Row] | None = None) -> tuple[np.ndarray, list[Row]]:
-        """Have n configurations evaluated, or take over the rows that an earlier process measured of them.
+    def add(self, points: Tensor) -> list[Row]:
+        """Evaluate configurations, given by their encodings (q, d), and keep what was measured, which is returned.
 
-        Returns:
-            Mean test scores (n,), and rows, one for each fit; NaN and no rows if all fits failed.
+        Nothing is written before a fit succeeded: a search of which all failed is to fail again.
         """
-        rows = self._fitted(candidates) if rows is None else rows
-        self._candidates += candidates
-        self._rows += rows or [None] * (len(candidates) * self._num_splits)
-        scores: Any = [row["test_scores"] for row in rows] or [np.nan] * len(candidates)
+        rows = self._fitted(self._search.space_.decode(points))
+        self.batches.append((points, rows))
+        if self._path is not None and any(rows for _, rows in self.batches):
+            try:
+                self._write()
+            except FileError as error:
+                message = f"The search goes on without its checkpoint: {error}"
+                warnings.warn(message, KernelBanditWarning, stacklevel=2)
+        return rows
+
+    def scores(self, rows: list[Row], size: int) -> np.ndarray:
+        """Return the mean test scores (size,) of configurations by the rows of their fits; NaN where all failed."""
+        scores: Any = [row["test_scores"] for row in rows] or [np.nan] * size
         if isinstance(scores[0], dict):
-            self._check_maximised(name := self._search.refit, scores[0])
+            name = self._search.refit
+            if not isinstance(name, str) or name not in scores[0]:
+                hint = "with several metrics refit must be the name of that one"
+                raise InputError(f"{type(self._search).__name__} maximises one score: {hint}, got refit={name!r}.")
             scores = [each[name] for each in scores]
-        return np.array(scores, dtype=float).reshape(len(candidates), -1).mean(axis=1), rows
+        return np.array(scores, dtype=float).reshape(size, -1).mean(axis=1)
 
     def finish(self, format_results: Callable[..., dict[str, Any]]) -> None:
         """Fill the table with what scikit-learn makes of the rows; raise its error if every fit failed."""
-        succeeded = [number for number, row in enumerate(self._rows) if row is not None and row["fit_error"] is None]
+        candidates = [each for points, _ in self.batches for each in self._search.space_.decode(points)]
+        listed = [rows or [None] * (len(points) * self._num_splits) for points, rows in self.batches]
+        rows: list[Any] = [row for each in listed for row in each]
+        succeeded = [number for number, row in enumerate(rows) if row is not None and row["fit_error"] is None]
         if not succeeded:
             raise self._failure
-        rows: list[Any] = self._rows
         quickest = min(succeeded, key=lambda number: rows[number]["fit_time"])
-        # What ``fit`` goes on with is what is evaluated here, so that something must be.
-        if not self.measured and not self._fitted([self._candidates[quickest // self._num_splits]]):
+        # What ``fit`` goes on with is what is evaluated in this process, so that something must be.
+        if not self.measured and not self._fitted([candidates[quickest // self._num_splits]]):
             raise self._failure
         nothing = rows[quickest] | {"fit_time": np.nan, "score_time": np.nan}
         for part in nothing.keys() & {"test_scores", "train_scores"}:
             scores, error = nothing[part], self._search.error_score
             nothing[part] = dict.fromkeys(scores, error) if isinstance(scores, dict) else error
-        filled = [nothing if row is None else row for row in rows]
-        self.table.update(format_results(self._candidates, self._num_splits, filled))
+        self.table.update(format_results(candidates, self._num_splits, [row or nothing for row in rows]))
         self._context.call_on_fit_task_end(estimator=self._search)
 
     def _fitted(self, candidates: list[Any]) -> list[Row]:
         """Return the rows of configurations that are evaluated now, none if every fit fails."""
         size = len(candidates) * self._num_splits
-        context = _Numbered(self._context, self._begun)
-        self._begun += size
+        context = self._context.subcontext(task_name="batch", max_subtasks=size, sequential_subtasks=False)
         try:
             self._evaluate(candidates, cv=self, callback_ctx=context)
         except ValueError as error:
@@ -121,21 +138,31 @@ class Evaluations:
             return []
         return self.measured[-size:]
 
-    def _check_maximised(self, name: Any, scores: Any) -> None:
-        """Refuse several metrics of which none is named that is maximised."""
-        if not isinstance(name, str) or name not in scores:
-            raise InputError(
-                f"{type(self._search).__name__} maximises one score: with several metrics refit must be the name of "
-                f"that one, got refit={self._search.refit!r}."
+    def _write(self) -> None:
+        batches = [[points, json.loads(json.dumps(rows, default=float))] for points, rows in self.batches]
+        write(self._path, "search", {"settings": self._settings, "splits": self._digest, "batches": batches})
+
+    def _read(self) -> None:
+        name = repr(fspath(self._path))
+        try:
+            content = read(self._path, "search")
+            saved, self._digest = content["settings"], content["splits"]
+            self.batches = [(points, rows) for points, rows in content["batches"]]
+        except (DamagedFileError, KeyError, TypeError) as error:
+            raise DamagedFileError(
+                f"{name} is no checkpoint of a search that can be read: {error} Give another checkpoint=, or remove it."
+            ) from error
+        here = self._settings
+        if others := [name for name in {**saved, **here} if saved.get(name) != here.get(name)]:
+            raise StateMismatchError(
+                f"{name} is the checkpoint of another search, which differs in {', '.join(others)}. Give the same "
+                "words and data to go on with it, or another checkpoint=."
             )
 
 
-class _Numbered(NamedTuple):
-    """The context of a search for one batch, whose fits scikit-learn counts from 0 and which begin at ``first``."""
-
-    context: Any
-    first: int
-
-    def subcontext(self, *, task_id: int, **words: Any) -> Any:
-        """Return the context of a fit."""
-        return self.context.subcontext(task_id=self.first + task_id, **words)
+def digest(value: Any) -> str:
+    """Return what tells a setting or data from others; the name of its type where it cannot be pickled."""
+    try:
+        return str(joblib.hash(value))
+    except Exception:  # pickling raises many kinds
+        return getattr(value, "__qualname__", type(value).__name__)

@@ -1,12 +1,12 @@
 """The search over parameters that a kernelized bandit makes.
 
-``_run_search`` is documented in scikit-learn as the hook for searches that choose in the light of what was found, in a
-class, ``BaseSearchCV``, that has no public name; what fit, scorers, fit parameters, routing, refitting and delegation
-do is then exactly what ``RandomizedSearchCV`` does.
+``_run_search`` is scikit-learn's documented hook for searches that choose in the light of what was found, of a class,
+``BaseSearchCV``, that has no public name; all else is then exactly what ``RandomizedSearchCV`` does.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -18,12 +18,12 @@ from sklearn.utils import check_random_state
 
 from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
+from torch_kbandits.bandit.saving import settings_of
 from torch_kbandits.confidence import Width
 from torch_kbandits.errors import InputError, KernelBanditWarning
-from torch_kbandits.integrations.sklearn.checkpoint import SearchCheckpoint, described
 from torch_kbandits.integrations.sklearn.distributions import SearchSpace
-from torch_kbandits.integrations.sklearn.evaluations import Evaluations, Row
-from torch_kbandits.integrations.sklearn.untried import Untried, UntriedCube
+from torch_kbandits.integrations.sklearn.evaluations import Evaluations, Row, digest
+from torch_kbandits.integrations.sklearn.untried import UntriedCube
 from torch_kbandits.integrations.tuning import is_spread, tuning_bandit
 from torch_kbandits.priors import LearnedPrior, default_kernel
 
@@ -31,11 +31,10 @@ from torch_kbandits.priors import LearnedPrior, default_kernel
 class KernelBanditSearchCV(BaseSearchCV):
     """A search over parameters by cross-validation, in which a kernelized bandit chooses what to evaluate.
 
-    It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations fill the space
-    evenly, and so does every eighth one later. The others are chosen by a bandit whose prior is learned from mean test
-    scores, see ``LearnedPrior``, ``batch_size`` of them at a time. No configuration is evaluated twice. One of whose
-    fits one failed, or whose score is not finite, is told as a play that failed. Scores far below the others count as
-    less far below.
+    It is used as ``RandomizedSearchCV`` is and leaves the same attributes. The first configurations, and every eighth
+    one later, fill the space evenly. The others are chosen by a bandit whose prior is learned from mean test scores,
+    see ``LearnedPrior``. No configuration is evaluated twice. One of whose fits one failed, or whose score is not
+    finite, is told as a play that failed.
 
     Args:
         estimator: what is tuned.
@@ -48,8 +47,7 @@ class KernelBanditSearchCV(BaseSearchCV):
         beta: multiplier of the standard deviation, or a ``Width``; 2 unless given, where the algorithm takes one.
         num_initial: configurations that fill the space, all evaluated at once; by default 10, or a third of ``n_iter``
             if that is less, but at least 2.
-        batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers. The
-            result depends on it, and on ``n_jobs`` only through it.
+        batch_size: configurations evaluated at once from then on; by default as many as ``n_jobs`` has workers.
         bandit_options: further words: ``kernel`` and ``clip`` of ``LearnedPrior``, and those of the algorithm. A
             dictionary that can be capped stops at 400 points unless ``max_dictionary`` (None for no cap) and
             ``when_full`` say otherwise.
@@ -103,20 +101,29 @@ class KernelBanditSearchCV(BaseSearchCV):
             InputError: if a word does not fit.
             FileError: if the checkpoint cannot be read, or none can be written at its path.
             DamagedFileError: if it is cut, changed or no checkpoint's.
-            StateMismatchError: if it is of another search or other data; the message names each difference.
+            StateMismatchError: if it is of another search or other data; the message names what differs.
         """
         data = {} if self.checkpoint is None else {"X": X, "y": y, **params}
-        self._data = {name: described(value) for name, value in data.items()}  # small: workers are sent this object
-        try:
-            return super().fit(X, y, **params)
-        finally:
-            del self._data
+        self._data = {name: digest(value) for name, value in data.items()}  # small: workers are sent this object
+        return super().fit(X, y, **params)
 
     def _run_search(self, evaluate_candidates: Callable[..., Any], *, callback_ctx: Any = None) -> None:
-        self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx)
+        """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
+        if self.checkpoint is not None and self.random_state is None:
+            raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
+        self.space_ = SearchSpace(self.param_distributions)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        cube = UntriedCube(self.space_.space) if self.space_.space.dimension else None
+        sizes = self._sizes(1 if cube is None else cube.count)
+        self.bandit_ = None if cube is None else self._bandit(cube, max(2, sizes[1]), seed)
+        settings = partial(self._settings, sizes, seed)
+        evaluations = self._evaluations = Evaluations(self, evaluate_candidates, callback_ctx, settings)
         try:
-            self._search(self._evaluations)
-            self._evaluations.finish(super()._format_results)
+            if self.bandit_ is not None and cube is not None:
+                _play(self.bandit_, cube, sizes, evaluations)
+            elif not evaluations.batches:
+                evaluations.add(torch.zeros(1, 0, dtype=torch.float64))
+            evaluations.finish(super()._format_results)
         finally:
             del self._evaluations
 
@@ -125,48 +132,14 @@ class KernelBanditSearchCV(BaseSearchCV):
         self._evaluations.measured = out
         return self._evaluations.table
 
-    def _search(self, evaluations: Evaluations) -> None:
-        """Evaluate a design that fills the space, then what the bandit asks for, batch by batch."""
-        if self.checkpoint is not None and self.random_state is None:
-            raise InputError("checkpoint= needs a random_state, by which the search is known when it goes on.")
-        self.space_ = SearchSpace.of(self.param_distributions)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        untried = Untried(self.space_.space, seed)
-        sizes = size, num_initial, batch_size = self._sizes(untried.count)
-        bandit = self.bandit_ = self._bandit(untried, max(2, num_initial), seed)
-        checkpoint = SearchCheckpoint(self.checkpoint, {} if self.checkpoint is None else self._settings(sizes, seed))
-        earlier, evaluations.expected = iter(checkpoint.batches), checkpoint.splits
-        scores = np.zeros(0)
-        while (told := len(scores)) < size:
-            stop = min(size, told + batch_size if told >= num_initial else num_initial)
-            points = _chosen(bandit, range(told, stop), num_initial, untried)
-            if (batch := next(earlier, None)) is None:
-                found, rows = evaluations.add(self.space_.decode(points))
-                checkpoint.keep(points, rows, evaluations.digest)
-            else:
-                known, rows = batch
-                if not torch.equal(points, known):
-                    _warn(
-                        f"The search chooses other configurations than those in {self.checkpoint!r}, as it may with "
-                        "other versions of its packages. It goes on with what was evaluated."
-                    )
-                    untried.tried = torch.cat([untried.tried[:told], known])
-                    if bandit is not None:
-                        bandit.forget()
-                found, _ = evaluations.add(self.space_.decode(known), rows)
-            scores = np.append(scores, found)
-            if bandit is not None and len(scores) >= num_initial and bool(np.isfinite(scores).any()):
-                new = slice(bandit.num_observations, None)
-                fails = ~np.isfinite(scores[new])
-                bandit.tell(untried.tried[new], np.where(fails, np.nan, scores[new]), failed=fails)
-
     def _settings(self, sizes: tuple[int, int, int], seed: int) -> dict[str, Any]:
         """Return what must agree between a search and the one that goes on with it, by name."""
         settings: dict[str, Any] = dict(zip(("n_iter", "num_initial", "batch_size"), sizes, strict=True))
         settings |= {"random_state": seed, "n_splits": self.n_splits_, "estimator": type(self.estimator)}
-        settings |= {f"param_distributions {name}": each for name, each in self.space_.settings().items()}
         settings |= {f"estimator__{name}": value for name, value in self.estimator.get_params().items()}
-        names = "algorithm", "beta", "bandit_options", "scoring", "cv", "error_score", "return_train_score"
+        settings |= {"beta": settings_of("", self.beta), "bandit_options": settings_of("", self.bandit_options or {})}
+        settings["param_distributions"] = self.space_.settings()
+        names = "algorithm", "scoring", "cv", "error_score", "return_train_score"
         settings |= {name: getattr(self, name) for name in names}
         if isinstance(self.refit, str):  # the score that is maximised
             settings["refit"] = self.refit
@@ -177,41 +150,47 @@ class KernelBanditSearchCV(BaseSearchCV):
         wanted = checks.positive_integer("n_iter", self.n_iter)
         size = int(min(wanted, count))
         if size < wanted:
-            _warn(
+            message = (
                 f"There are only {size} different configurations, fewer than n_iter={wanted}; each is evaluated once."
             )
+            warnings.warn(message, KernelBanditWarning, stacklevel=2)
         num_initial = min(10, max(2, size // 3))
         if self.num_initial is not None:
             num_initial = checks.whole_number("num_initial", self.num_initial, least=2)  # a fit needs two scores
         batch_size = effective_n_jobs(self.n_jobs) if self.batch_size is None else self.batch_size  # pyright: ignore[reportArgumentType]
         return size, min(num_initial, size), checks.positive_integer("batch_size", batch_size)
 
-    def _bandit(self, untried: Untried, num_initial: int, seed: int) -> Bandit | None:
-        """Return a bandit that was told nothing; None where there is nothing to choose."""
-        space = untried.space
-        if space.dimension == 0:
-            return None
+    def _bandit(self, cube: UntriedCube, num_initial: int, seed: int) -> Bandit:
+        """Return a bandit that was told nothing."""
         options: dict[str, Any] = {"kernel": None, "clip": True, **(self.bandit_options or {})}
         kernel, clip = options.pop("kernel"), options.pop("clip")
-        kernel = default_kernel(space.dimension, space.groups) if kernel is None else kernel
-        cube = UntriedCube(space.dimension, snap=untried, continuous=space.continuous, neighbours=space.neighbours)
+        kernel = default_kernel(cube.dimension, cube.space.groups) if kernel is None else kernel
         prior = LearnedPrior(kernel, clip=clip, num_initial=num_initial)
         return tuning_bandit(self.algorithm, cube, prior, seed=seed, beta=self.beta, **options)
 
 
-def _chosen(bandit: Bandit | None, numbers: Iterable[int], num_initial: int, untried: Untried) -> torch.Tensor:
-    """Return the different points (q, d) of the evaluations of q numbers, pending; each knows of those before it."""
-    before = len(untried.tried)
-    for number in numbers:
-        if bandit is not None and not is_spread(number, bandit.num_observations, num_initial):
-            x = bandit.ask()
+def _play(bandit: Bandit, cube: UntriedCube, sizes: tuple[int, int, int], evaluations: Evaluations) -> None:
+    """Evaluate batch after batch, after those that were evaluated by an earlier process, and tell the bandit all."""
+    size, num_initial, batch_size = sizes
+    earlier, scores, num_spread = iter(list(evaluations.batches)), np.zeros(0), 0
+    while (told := len(scores)) < size:
+        points, rows = next(earlier, (None, None))
+        stop = min(size, told + batch_size if told >= num_initial else num_initial)
+        for number in range(told, stop):
+            spreads = is_spread(number, bandit.num_observations, num_initial)
+            if points is None:
+                x = cube.spread(bandit.seed, num_spread) if spreads else bandit.ask()
+                if spreads and bandit.num_observations:
+                    bandit.mark_pending(x)
+                cube.tried = torch.cat([cube.tried, x])
+            num_spread += spreads
+        if points is None or rows is None:
+            points = cube.tried[told:]
+            rows = evaluations.add(points)
         else:
-            x = untried.sample()
-            if bandit is not None and bandit.num_observations:
-                bandit.mark_pending(x)
-        untried.tried = torch.cat([untried.tried, x])
-    return untried.tried[before:]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, KernelBanditWarning, stacklevel=3)
+            cube.tried = torch.cat([cube.tried, points])
+        scores = np.append(scores, evaluations.scores(rows, len(points)))
+        if len(scores) >= num_initial and bool(np.isfinite(scores).any()):
+            new = slice(bandit.num_observations, None)
+            fails = ~np.isfinite(scores[new])
+            bandit.tell(cube.tried[new], np.where(fails, np.nan, scores[new]), failed=fails)

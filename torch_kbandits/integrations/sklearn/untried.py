@@ -17,37 +17,31 @@ _LISTED, _NUMBERS = 4096, 2**22
 _DRAWS = 32
 
 
-class Untried:
-    """Takes points of the cube to configurations that were not tried: ``snap`` of a ``UnitCube``.
+class UntriedCube(UnitCube):
+    """The configurations of a space as points of the cube; what was tried is not played again, and may be recommended.
 
-    A small space is searched whole, whatever the points are. In a larger one points whose configurations were all
-    tried are taken to these nevertheless. ``tried`` has the encodings, (n, d), and ``count`` is the number of
+    A small space is searched whole, whatever points a search looks at. In a larger one points whose configurations were
+    all tried are taken to these nevertheless. ``tried`` has the encodings, (n, d), and ``count`` is the number of
     configurations, infinite where they are not listed. Cost: O(n d) for the points and those tried.
     """
 
-    def __init__(self, space: ParameterSpace, seed: int) -> None:
-        self.space, self._seed, self._num_sampled = space, seed, 0
-        self.tried = torch.zeros(0, space.dimension, dtype=torch.float64)
+    def __init__(self, space: ParameterSpace) -> None:
+        self.space, self.tried = space, torch.zeros(0, space.dimension, dtype=torch.float64)
         self._listed = _listed(space)
         self.count = math.inf if self._listed is None else len(self._listed)
+        super().__init__(space.dimension, snap=self.untried, continuous=space.continuous, neighbours=space.neighbours)
 
-    def __call__(self, points: Tensor) -> Tensor:
+    def untried(self, points: Tensor) -> Tensor:
         """Return encodings (m, d) of configurations, those not tried if there are any among those considered."""
         points = self.space.snap(points) if self._listed is None else self._listed
         fresh = ~among(points, self.tried)
         return points[fresh] if bool(fresh.any()) else points
 
-    def sample(self) -> Tensor:
-        """Return the encoding (1, d) of a configuration; those of one call after another are evenly spread."""
-        generator = generator_for(self._seed, 0, "design")
-        drawn = self.space.sample(_DRAWS, generator, first=self._num_sampled)
-        self._num_sampled += 1
-        others = self(drawn)
+    def spread(self, seed: int, number: int) -> Tensor:
+        """Return the encoding (1, d) of a configuration; those of one number after another are evenly spread."""
+        drawn = self.space.sample(_DRAWS, generator_for(seed, 0, "design"), first=number)
+        others = self.untried(drawn)
         return others[[int((others - drawn[0]).square().sum(-1).argmin())]]
-
-
-class UntriedCube(UnitCube):
-    """A cube whose ``snap`` is ``Untried``: what was tried is not played again, and may be recommended."""
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) that all may be used in the end, (n,) bool: each is of a configuration."""
@@ -56,13 +50,11 @@ class UntriedCube(UnitCube):
 
 def _listed(space: ParameterSpace) -> Tensor | None:
     """Return the encodings of all configurations of a space, (n, d); None where they are too many."""
-    found = latest = space.sample(1, torch.Generator().manual_seed(0))
-    if not space.dimension:
-        return found
     parameters = space.parameters.values()
     counts = [parameter.count for parameter in parameters if not parameter.when]  # others may be there or not
     if math.prod(counts) > _LISTED or any(parameter.count > _LISTED for parameter in parameters):
         return None
+    found = latest = space.sample(1, torch.Generator().manual_seed(0))
     while len(latest) and len(found) <= _LISTED and found.numel() <= _NUMBERS:
         near = space.neighbours(latest).unique(dim=0)
         latest = near[~among(near, found)]

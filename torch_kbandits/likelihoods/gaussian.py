@@ -1,11 +1,16 @@
-"""Noise that grows with age."""
+"""Gaussian noise that grows with age, or that is given for some observations."""
 
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, Self, cast
 
 import torch
+from botorch.models.model import Model
+from botorch.sampling.pathwise.paths import GeneralizedLinearPath
+from botorch.sampling.pathwise.update_strategies import GaussianUpdate
+from botorch.sampling.pathwise.utils import get_train_inputs
 from gpytorch.constraints import Interval, Positive
+from gpytorch.likelihoods import GaussianLikelihood
 from gpytorch.likelihoods.gaussian_likelihood import _GaussianLikelihoodBase
 from gpytorch.likelihoods.noise_models import Noise
 from gpytorch.models import ExactGP
@@ -15,7 +20,7 @@ from torch.nn import Module, Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.kernels.base import bounded
+from torch_kbandits.kernels.temporal import bounded
 from torch_kbandits.memory import Growth, ages, negligible
 
 
@@ -107,9 +112,7 @@ class AgeingNoise(Noise):
             return self.times
         column = cast(int, self.time_column)
         if X is None:
-            raise InputError(
-                "The time is a column of the inputs, so the inputs must be given: likelihood(f, X), mll(f, targets, X)."
-            )
+            raise InputError("The time is a column of the inputs: give them, likelihood(f, X), mll(f, targets, X).")
         if not -X.shape[-1] <= column < X.shape[-1]:
             raise InputError(f"time_column is {column} and the inputs are {checks.describe(X)}.")
         return X[..., column]
@@ -118,27 +121,24 @@ class AgeingNoise(Noise):
         value = self.growth_parameter
         lower, upper = self._growth.bounds
         if not bool(((value >= lower) & (value <= upper)).all()):
-            raise InputError(
-                f"The {self._growth.parameter} must be at least {lower:g} and at most {upper:g}, got {value.tolist()}. "
-                "If an optimiser went there, give a growth_constraint that maps to the inside."
-            )
+            hint = f"must be at least {lower:g} and at most {upper:g}, by a growth_constraint that maps to the inside"
+            raise InputError(f"The {self._growth.parameter} {hint}; got {value.tolist()}.")
         return value
 
 
 class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
     """Gaussian noise whose variance grows with the age of an observation: what is old counts less.
 
-    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``. It fits
-    any exact GP of GPyTorch or BoTorch, and ``OnlineGP`` and ``NystromGP``, as ``likelihood``. A fresh observation,
-    such as one predicted for ``now``, has variance λ.
-
-    Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
+    An observation made at time s has at time ``now`` the variance ``growth.noise(now − s, λ)``, a fresh one, as one
+    predicted for ``now``, λ. It is a ``likelihood`` of any exact GP of GPyTorch or BoTorch, ``OnlineGP`` and
+    ``NystromGP``. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
 
     λ and the number of the growth are learned with the other hyperparameters; ``noise_covar.requires_grad_(False)``
-    fixes them. To move ``now`` use ``at_time(model, now)``: models of GPyTorch keep what they computed.
+    fixes them. With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times``
+    predictions are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on
+    points made now.
 
-    With ``time_column`` the variance is a function of the inputs, for predictions as well. With ``times`` predictions
-    are of fresh observations, and ``OnlineGP`` and ``NystromGP`` alone can be conditioned further, on points made now.
+    Source: Mauduit et al., 2025, Eq. (10); Brunzema, von Rohr and Trimpe, CDC 2022; Deng et al., AISTATS 2022.
 
     Args:
         growth: ``QuadraticGrowth``, ``LinearGrowth`` or ``ExponentialGrowth``.
@@ -152,10 +152,6 @@ class UncertaintyInjectionLikelihood(_GaussianLikelihoodBase):
         growth_constraint: of the rate or η; by default its range as a bound, which ``fit_gpytorch_mll`` keeps. A loop
             of your own over an optimiser needs one that maps to the inside: ``Positive()``, ``Interval(0.0, 1.0)``.
         batch_shape: of λ and of the growth's number: (o,) for o outputs.
-
-    Raises:
-        InputError: if an argument is not what it says, or ``now`` is before one of ``times``. When used: if a time is
-            after ``now``, if inputs are missing, or if there is not a time for each training point.
     """
 
     noise_covar: AgeingNoise
@@ -280,3 +276,59 @@ def at_time(model: Module, now: float) -> None:
     for part, likelihood in ageing:
         likelihood.now = value
         part._clear_cache()
+
+
+class GivenNoiseLikelihood(GaussianLikelihood):
+    """Gaussian noise of variance λ, but for the observations that came with a variance of their own.
+
+    What is predicted has variance λ. GPyTorch passes the inputs of observations as a list, or in training mode.
+
+    Args:
+        noise_covar: the model of λ; shared, not copied.
+        given: the variances of the observations (..., n), NaN for one that has λ.
+    """
+
+    given: Tensor
+
+    def __init__(self, noise_covar: Noise, given: Tensor) -> None:
+        _GaussianLikelihoodBase.__init__(self, noise_covar)
+        self.register_buffer("given", given, persistent=False)  # data, which no state dict has
+        self.train(noise_covar.training)
+
+    def observation_noise(self, X: Tensor) -> Tensor:
+        """Return the variances (..., n) of the observations, which were made at X (..., n, d)."""
+        return self._shaped_noise_covar(X.shape[:-1], [X]).diagonal(dim1=-1, dim2=-2)
+
+    def _shaped_noise_covar(self, base_shape: torch.Size, *params: Any, **kwargs: Any) -> Tensor | LinearOperator:
+        usual = super()._shaped_noise_covar(base_shape, *params, **kwargs)
+        of_predictions = bool(params) and isinstance(params[0], Tensor) and not self.training
+        if of_predictions or "noise" in kwargs:
+            return usual
+        if not params and not self.training:
+            raise InputError(
+                "Observations have noise of their own, so say of what the noise is: likelihood(f, X) of predictions,"
+                " likelihood(f, [X]) of the observations; for BoTorch's loo_cv take the model's leave_one_out()."
+            )
+        return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
+
+
+@GaussianUpdate.register(ExactGP, (UncertaintyInjectionLikelihood, GivenNoiseLikelihood))
+def update_with_observation_noise(
+    model: ExactGP,
+    likelihood: UncertaintyInjectionLikelihood | GivenNoiseLikelihood,
+    *,
+    points: Tensor | None = None,
+    noise_covariance: Tensor | LinearOperator | None = None,
+    **kwargs: Any,
+) -> GeneralizedLinearPath:
+    """Return BoTorch's update of prior paths, with the noise that the posterior counts.
+
+    BoTorch's own rule asks a likelihood for noise without inputs, which say when observations were made or that
+    observations are meant, and may do so in training mode, where nothing that is old is cut off.
+    """
+    if points is None:
+        points = cast(Tensor, get_train_inputs(cast(Model, model), transformed=True)[0])
+    if noise_covariance is None:
+        noise_covariance = DiagLinearOperator(likelihood.observation_noise(points))
+    update = GaussianUpdate.dispatch(ExactGP, _GaussianLikelihoodBase)
+    return update(model, likelihood, points=points, noise_covariance=noise_covariance, **kwargs)
