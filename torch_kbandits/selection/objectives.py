@@ -1,6 +1,6 @@
 """Several objectives, each with a posterior of its own, and what is chosen when they are weighed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -38,6 +38,11 @@ def moments_at(surrogate: Surrogate, where: Where) -> tuple[Tensor, Tensor]:
         return surrogate.moments(where)
     offer = surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
     return offer.mean, offer.variance
+
+
+def parts_of(where: Where) -> Iterable[Tensor]:
+    """Return points (k, d) part by part."""
+    return [where] if isinstance(where, Tensor) else where.parts()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
