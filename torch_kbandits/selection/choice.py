@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_kbandits.candidates import Arms, Box, Candidates, Configurations, ContextualActions, Timed, UnitCube
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory
+from torch_kbandits.memory import Stationary
 from torch_kbandits.numerics.random import tie_rank
 from torch_kbandits.selection.base import Surrogate
 from torch_kbandits.selection.filtered import FilteredArms, filter_rate
@@ -25,12 +25,8 @@ COVARIANCE_LIMIT = 512
 def surrogate_over(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
     """Return the surrogate before any observation. ``surrogate_over.register`` takes that of candidates of your own.
 
-    Args:
-        candidates: what may be played.
-        terms: what the surrogate is to be.
-
     Raises:
-        InputError: if nothing is known of such candidates, or they do not go with the memory.
+        InputError: if nothing is known of such candidates.
     """
     raise InputError(
         f"There is no surrogate over {type(candidates).__name__}: give Arms, a Box or ContextualActions, or register "
@@ -69,8 +65,10 @@ def _over_points(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
         cube = kind.space if isinstance(kind, Configurations) else kind
         search = SearchConfig.on_cube(cube, terms.seed, in_contexts=candidates.is_contextual)
         example = example if search.probes is None else search.probes
-    rate = filter_rate(terms.kernel) if terms.exact and keeps_all(terms.memory) and are_few(kind) else None
-    if rate is None or not candidates.is_timed:
+    memory = terms.memory or Stationary()
+    counts_all = memory.keeps_noise and memory.num_latest is None and not memory.forgets
+    rate = filter_rate(terms.kernel) if candidates.is_timed and terms.exact and counts_all and are_few(kind) else None
+    if rate is None:
         return GaussianSurrogate(example, terms, search)
     joint = GaussianSurrogate(example, replace(terms, outcomes=()), search)
     return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
@@ -81,8 +79,3 @@ def are_few(candidates: Candidates) -> bool:
     if not isinstance(candidates, Arms) or candidates.source.tensor is None:
         return False
     return candidates.source.dtype == torch.float64 and 0 < len(candidates.source) <= COVARIANCE_LIMIT
-
-
-def keeps_all(memory: Memory | None) -> bool:
-    """Say whether all observations count for ever with noise λ, whatever the prior says of them."""
-    return memory is None or (memory.keeps_noise and memory.num_latest is None and not memory.forgets)

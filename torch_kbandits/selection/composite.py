@@ -154,13 +154,8 @@ class CompositeFantasy(FantasyPosterior):
 class EnsembleSurrogate(CompositeSurrogate):
     """A surrogate under each of K hypotheses, all of which learn all rewards, and what each has shown.
 
-    Args:
-        parts: the surrogates, before any reward.
-        rule: between the hypotheses.
-        width: the confidence width, read under each hypothesis on its own.
-        keeps_all: whether all rewards count in full under every hypothesis.
-
-    Cost of a reward: that of each of the K surrogates.
+    A rule decides between them; the width is read under each on its own. ``keeps_all`` says whether all rewards count
+    in full under every hypothesis. Cost of a reward: that of each of the K surrogates.
     """
 
     shares_all = True
@@ -285,12 +280,8 @@ class StagedSurrogate(CompositeSurrogate):
     """A surrogate of everything told, which leads, and one for each stage, of the rewards of points that it chose.
 
     Each has a dictionary of its own and forgets what the memory says. If posteriors are exact the gain and the
-    effective dimension of everything are at least those of every stage.
-
-    Args:
-        parts: the surrogate of everything told and those of the stages, before any reward.
-        num_latest: how many of the latest rewards of all stages count; then the memory of each is ``LastObservations``,
-            and its time the number of its own among them. None where times decide.
+    effective dimension of everything are at least those of every stage. Where so many of the latest rewards of all
+    stages count, the memory of each is ``LastObservations``, and its time the number of its own among them.
 
     Cost of a reward: that of everything, and that of its stage.
     """
