@@ -31,7 +31,6 @@ nitpick_ignore = [
     for name in (
         "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
-        "bandit.adaptation.BlockScores",
         "bandit.config.Advice",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",

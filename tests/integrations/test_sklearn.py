@@ -573,7 +573,7 @@ def test_damaged_files_and_bad_paths_are_refused(started, tmp_path):
     write(path, "search", {"words": {}})
     with pytest.raises(DamagedFileError, match="no checkpoint of a search"):
         kept(path)
-    path.write_bytes(started.replace(b"search 4", b"search 9"))
+    path.write_bytes(started.replace(b"search 5", b"search 9"))
     with pytest.raises(StateMismatchError, match="has format 9"):
         kept(path)
     with pytest.raises(FileError, match="Make its directory first"):

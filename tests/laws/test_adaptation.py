@@ -17,10 +17,6 @@ from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
     ResidualTrigger,
-    block_windows,
-    default_memories,
-    exploration_rate,
-    probabilities,
 )
 from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Stationary, UncertaintyInjection
 
@@ -189,20 +185,19 @@ def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_
 WINDOWS = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf))
 
 
-def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, shares_history=True, **settings):
-    chooser = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
-    return make(memories=chooser, **settings)
+def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, **settings):
+    return make(memories=BanditOverBandit(memories, block_size, exploration), **settings)
 
 
-def exp3_by_hand(means, drawn, num_options, exploration, bounds):
+def exp3_by_hand(means, drawn, num_options, exploration):
     """The probabilities in each block, from the definition: every gain is scaled anew in every block."""
     told = []
     for block in range(len(means) + 1):
         past = means[:block]
-        low, high = bounds or ((min(past), max(past)) if past else (0.0, 0.0))
+        low, high = (min(past), max(past)) if past else (0.0, 0.0)
         estimates = np.zeros(num_options)
         for number, mean in enumerate(past):
-            gain = (np.clip(mean, low, high) - low) / (high - low) if high > low else 0.0
+            gain = (mean - low) / (high - low) if high > low else 0.0
             estimates[drawn[number]] += gain / told[number][drawn[number]]
         weights = np.exp(exploration / num_options * estimates)
         told.append((1.0 - exploration) * weights / weights.sum() + exploration / num_options)
@@ -212,19 +207,17 @@ def exp3_by_hand(means, drawn, num_options, exploration, bounds):
 @given(
     st.lists(st.floats(-100.0, 100.0).map(lambda value: round(value, 3)), max_size=15),
     st.floats(0.05, 1.0),
-    st.sampled_from([None, (-1.0, 2.0)]),
     st.integers(0, 5),
 )
-def test_probabilities_are_those_of_the_plain_formula(means, exploration, bounds, seed):
-    chooser = BanditOverBandit(WINDOWS, 5, exploration, bounds)
+def test_probabilities_are_those_of_the_plain_formula(means, exploration, seed):
+    chooser = BanditOverBandit(WINDOWS, 5, exploration)
     choices = [chooser.choice(means[:number], seed) for number in range(len(means) + 1)]
     drawn = [WINDOWS.index(choice.memory) for choice in choices]
-    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration, bounds), strict=True):
+    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration), strict=True):
         np.testing.assert_allclose(choice.probabilities, expected, rtol=1e-6)
         assert min(choice.probabilities) >= exploration / 3 - 1e-12
-    if bounds is None:  # scaling and shifting rewards changes nothing
-        moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)
-        np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
+    moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)  # scaling and shifting changes nothing
+    np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
 
 
 def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
@@ -235,30 +228,25 @@ def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
         for row, memory in enumerate(WINDOWS):
             expected = sum(choice.probabilities[row] for choice in choices)
             assert abs(sum(choice.memory is memory for choice in choices) - expected) < 5.0 * math.sqrt(2000 / 4)
-    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150), (0.0, 1.0)), []
+    learning, means = BanditOverBandit(WINDOWS, 5, 0.12), []
     for _ in range(150):
         means.append(float(learning.choice(means, 0).memory is WINDOWS[1]))
     assert learning.choice(means, 0).probabilities[1] > 0.9
-    assert probabilities([1e6, 0.0], 0.1) == pytest.approx([0.95, 0.05])  # and not an overflow
 
 
-def test_grids_rates_and_means_of_blocks():
-    assert [memory.size for memory in block_windows(100)] == [1, 2, 6, 15, 39, 100]
-    assert [memory.size for memory in default_memories(32, 1000)] == [32, 128, 512, math.inf]
-    assert (exploration_rate(1, 10), exploration_rate(5, 1)) == (0.0, 1.0)
-    assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
+def test_windows_exploration_and_means_of_blocks():
+    chosen = kb.algorithms.BOBGPUCB(**WORDS, horizon=1000).memories
+    assert [memory.size for memory in chosen.memories] == [32, 128, 512, math.inf]
+    assert chosen.exploration == pytest.approx(math.sqrt(4 * math.log(4) / ((math.e - 1) * 32)))
+    for windows, exploration in (([9], 0.0), ([9, 12, 13, 14, 15], 1.0)):
+        assert kb.algorithms.BOBGPUCB(**WORDS, horizon=3, windows=windows).memories.exploration == exploration
     Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
     chooser = BanditOverBandit(WINDOWS, 2, 0.5)
     for number, expected in ((9, (1.0, 4.5, 7.5)), (8, (1.0, 4.5))):
         assert chooser.summaries(kb.History(Y[:number, None], Y[:number], rounds[:number]), (), None) == expected
 
 
-def test_blocks_may_start_anew_and_a_restart_is_not_undone():
-    anew = over_bandits(shares_history=False)
-    for t in range(20):
-        play(anew, 1)
-        assert anew.num_since_restart == (t + 1) % 5
-        assert anew.model.num_observations == min(anew.num_since_restart, anew.memory.size)
+def test_a_restart_is_not_undone_by_a_new_block():
     restarted = play(over_bandits(), 7)
     restarted.restart()
     for number in range(1, 20):
@@ -351,8 +339,8 @@ NAN = math.nan
 BAD = [
     (lambda: make(trigger=0.1), "trigger must be RestartTrigger or None"),
     *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
-    *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
-    (lambda: over_bandits(shares_history=1), "shares_history"),
+    (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
+    *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),

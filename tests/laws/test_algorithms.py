@@ -222,7 +222,9 @@ REMEMBERING = {
 def test_what_counts_is_what_the_memory_says_and_a_second_memory_is_refused(name, memory):
     """What follows from these noises is in ``test_posterior``; who plays a point again takes no prior on time."""
     if name in REMEMBERING or (name == "mini-gp-ucb" and memory.needs_time_column):
-        with pytest.raises(InputError, match=r"Leave out memory: here .* says what an observation counts for|plays a point"):
+        with pytest.raises(
+            InputError, match=r"Leave out memory: here .* says what an observation counts for|plays a point"
+        ):
             make(name, memory=memory)
         return
     bandit = make(name, memory=memory)

@@ -117,8 +117,8 @@ def test_a_state_is_refused_where_other_parameters_of_the_kernel_are_free():
         return learner(kb.LearnedPrior(kernel))
 
     for saved, here, said in (
-        ([scale], [], f"prior.kernel.fixed: saved {scale}, here nothing"),
-        ([], [length], "prior.kernel.base_kernel.fixed: saved nothing, here raw_lengthscale"),
+        ([scale], [], f"prior.kernel.{scale}.requires_grad: saved False, here True"),
+        ([], [length], f"prior.kernel.{length}.requires_grad: saved True, here False"),
     ):
         state = bandit(saved).state_dict()
         bandit(saved).load_state_dict(state)

@@ -95,7 +95,7 @@ def test_ageing_without_a_limit_drops_what_counts_nothing_and_memories_are_value
 def test_bad_settings_are_refused():
     for make_one, words in (
         (lambda: SlidingWindow(5, "rounds"), '"time" or "observations"'),
-        (lambda: make(UncertaintyInjection(LinearGrowth(0.1), 0.01)), "as soon as it is made"),
+        (lambda: make(UncertaintyInjection(LinearGrowth(0.1), 0.01)), "drops what is told at noise variance"),
     ):
         with pytest.raises(kb.InputError, match=words):
             make_one()

@@ -433,7 +433,6 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (told, "acquisition", {}),
     (told, "recommend", {}),
     (told, "health", {}),
-    (told, "log_health", {}),
     (told, "load_state_dict", {"state": {}}),
     (told, "save", {"path": "no/such/place"}),
     (told, "load", {"path": "no/such/place"}),

@@ -10,7 +10,7 @@ from gpytorch.kernels import Kernel
 from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import Believe, Choice, MemoryChoice
+from torch_kbandits.bandit.adaptation import Choice, MemoryChoice, PosteriorOf
 from torch_kbandits.bandit.config import Advice
 from torch_kbandits.confidence import InformationGain, RealizedGain, SparQWidth, sparq_cutoff, sparq_questions
 from torch_kbandits.dictionaries import sample_k_dpp
@@ -98,7 +98,7 @@ class SparQCutoff(MemoryChoice):
     regularization: float
     block_size: int = 1
 
-    def summaries(self, history: History, known: tuple[int, ...], believe: Believe) -> tuple[int, ...]:
+    def summaries(self, history: History, known: tuple[int, ...], posterior_of: PosteriorOf) -> tuple[int, ...]:
         """Return the number of rounds."""
         return (history.next_round,)
 

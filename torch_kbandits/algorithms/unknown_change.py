@@ -7,19 +7,11 @@ from typing import Literal, Unpack
 from torch_kbandits import checks
 from torch_kbandits.algorithms.arguments import Arguments, DictionaryWords, GainWords, WidthWords, described
 from torch_kbandits.bandit import Bandit
-from torch_kbandits.bandit.adaptation import (
-    BanditOverBandit,
-    DynamicModelSelection,
-    ResidualTrigger,
-    block_windows,
-    default_discounts,
-    default_memories,
-    exploration_rate,
-)
+from torch_kbandits.bandit.adaptation import BanditOverBandit, DynamicModelSelection, ResidualTrigger
 from torch_kbandits.confidence import IGPUCBWidth, TVGPUCBWidth
 from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Memory, SlidingWindow, TemporalPrior
+from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary, TemporalPrior
 from torch_kbandits.selection import are_few
 
 
@@ -35,11 +27,11 @@ class BOBGPUCB(Bandit):
         horizon: T, the planned number of rounds, of which the defaults below are functions. At λ < 1 the theorem's
             width holds in all of them at once.
         windows: w of each SW-GP-UCB, in observations, infinite for one that keeps all; or memories of any kind. None
-            for ``default_memories``, or ``block_windows`` where blocks share no history.
+            for H, 4 H, 16 H and so on below T, and one that keeps all: few, since EXP3 tries each about as often as any
+            other until it knows, and a shorter one could not pay within a block.
         block_size: H, rounds of a block; None for ⌈√T⌉.
-        exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for the theorem's.
-        reward_bounds: see ``BanditOverBandit``, like the next; the original has bounds and shares no history.
-        shares_history: whether a block goes on with what was told before it.
+        exploration: γ in [0, 1], the share of blocks whose window is drawn uniformly; None for that of Auer et al.,
+            SIAM J. Comput. 2002, Corollary 3.2: min(1, √(K ln K / ((e − 1) N))) of K windows and N blocks.
 
     Cost of a round: as SW-GP-UCB with the window in force, and once a block O(u³) to change it.
     """
@@ -51,25 +43,22 @@ class BOBGPUCB(Bandit):
         windows: Sequence[float | Memory] | None = None,
         block_size: int | None = None,
         exploration: float | None = None,
-        reward_bounds: tuple[float, float] | None = None,
-        shares_history: bool = True,
         dictionary: DictionaryRule | None = None,
         **words: Unpack[GainWords],
     ) -> None:
         given = Arguments(GainWords, words, forgets_by="windows")
         horizon = checks.positive_integer("horizon", horizon)
-        shares_history = checks.flag("shares_history", shares_history)
-        block_size = math.ceil(math.sqrt(horizon)) if block_size is None else block_size
+        size = checks.optional(checks.positive_integer)("block_size", block_size) or math.ceil(math.sqrt(horizon))
         if windows is None:
-            memories = default_memories(block_size, horizon) if shares_history else block_windows(block_size)
-        else:
-            if not (several := checks.entries("windows", windows)):
-                raise InputError("windows must be one or more, got none.")
-            memories = tuple(w if isinstance(w, Memory) else SlidingWindow(w, "observations") for w in several)
+            windows = [size * 4**power for power in range(horizon.bit_length()) if size * 4**power < horizon]
+            windows.append(math.inf)
+        if not (several := checks.entries("windows", windows)):
+            raise InputError("windows must be one or more, got none.")
+        memories = tuple(w if isinstance(w, Memory) else SlidingWindow(w, "observations") for w in several)
         if exploration is None:
-            num_blocks = math.ceil(horizon / checks.positive_integer("block_size", block_size))
-            exploration = exploration_rate(len(memories), num_blocks)
-        choice = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
+            number, num_blocks = len(memories), math.ceil(horizon / size)
+            exploration = min(1.0, math.sqrt(number * math.log(number) / ((math.e - 1.0) * num_blocks)))
+        choice = BanditOverBandit(memories, size, exploration)
         theory = given.theorem_at(IGPUCBWidth, forgets=True, num_bounds=horizon)
         super().__init__(**given.under(theory, memories=choice, dictionary=dictionary))
 
@@ -100,7 +89,7 @@ class DMSGPUCB(Bandit):
         **words: Unpack[DictionaryWords],
     ) -> None:
         given = Arguments(DictionaryWords, words, forgets_by="memories")
-        several = default_discounts() if memories is None else memories
+        several = (*map(Discount, (0.9, 0.95, 0.98, 0.99)), Stationary()) if memories is None else memories
         choice = DynamicModelSelection(several, block_size, score_discount)  # pyright: ignore[reportArgumentType]
         theory = given.theorem_at(IGPUCBWidth, forgets=True)
         super().__init__(**given.under(theory, memories=choice))

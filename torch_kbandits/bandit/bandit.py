@@ -1,6 +1,5 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
-import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
+from torch_kbandits.bandit.health import LAST_CALLS
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
@@ -201,7 +200,6 @@ class Bandit(BanditReports):
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
-        self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
@@ -365,11 +363,8 @@ class Bandit(BanditReports):
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
 
-        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
-        not looked for and checked again, which is a part of a round where rounds are short.
-
         Args:
-            pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
+            pull: given what ``ask`` returns, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing.
             rounds: how many.
@@ -389,17 +384,19 @@ class Bandit(BanditReports):
         number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
         while len(played) < number:
-            start = perf_counter()
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            state, domain = self._now(*(words.get(name) for name in _BROUGHT))
-            X, ahead = self._chosen(state, domain, 1)
-            state = self._asked_for(X, state, ahead)
-            words, pulled = self._pulled(pull, X, start)
-            pending, last = state.ledger.pending, [len(state.ledger.pending.ids) - 1]
-            told, is_over = self._round(state, X, last, **words)
-            self._cached_fantasy = CachedFantasy(state, ahead)
-            self._learn(state, told, pending.without_rows(last) if is_over else pending, pulled)
-            played.append(X)
+            before = self._state
+            try:
+                actions, ids = self.ask(return_ids=True, **words)
+                asked = self._state.ledger
+                played.append(asked.pending.points[-1:])
+                told, now = pull(actions), self._state.ledger
+                if now.pending is not asked.pending or now.num_forgotten != asked.num_forgotten:
+                    raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+                self.tell(ids=ids, **(_named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}))
+            except BaseException:
+                self._become(before)
+                raise
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -438,24 +435,6 @@ class Bandit(BanditReports):
         ``forget`` those that were played on the function that was.
         """
         self._become(restarted(self._config, self._state))
-
-    def log_health(
-        self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
-    ) -> None:
-        """Write the health to a logger from now on: a line of JSON, with the value as the record's ``health``.
-
-        It is written once in so many rounds, and at once as a warning when it is flagged first. It is no part of the
-        state: a bandit that was loaded writes nothing until it is told to.
-
-        Args:
-            every: rounds, at least 1; None to stop.
-            logger: or its name; None for ``torch_kbandits.health``.
-            level: of the records.
-
-        Raises:
-            InputError: if an argument does not fit.
-        """
-        self._health_log = None if every is None else HealthLog(every, logger, level)
 
     # ---------------------------------------------------------------- saving
 
@@ -557,18 +536,6 @@ class Bandit(BanditReports):
             return None
         return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
 
-    def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
-        """Return what the caller returns for a point (1, d), and when; its choice began at a time in seconds."""
-        then, asked = self._state, perf_counter()
-        told = pull(self.candidates.actions(X.clone()))
-        pulled, now = perf_counter(), self._state
-        if now is not then:  # who only looked has put its history together
-            same = now.told is then.told and now.ledger.pending is then.ledger.pending
-            if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
-                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
-        self._seconds["ask"].append(asked - start)
-        return _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
-
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""
         state = self._state
@@ -655,8 +622,6 @@ class Bandit(BanditReports):
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
         self._seconds["tell"].append(perf_counter() - start)
-        if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._config, after, self._seconds))
         self._become(after, ahead if stays and after.told is state.told else None)
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import Batches
-from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
+from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
     due_fit,
@@ -115,7 +115,7 @@ def _judged(config: BanditConfig, state: State, told: Round, number: int) -> Sta
     If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
     """
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if not is_measured_throughout(told.Y, told.outcomes, number):
+    if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
         return _apart(own, known)
     part = cast(Round, own_round(config, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
@@ -180,15 +180,13 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(config, after, restarts=not config.memories.shares_history)
+        after = with_memory(config, after)
     if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
-    forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.spec is not state.spec or forgot:
-        starts_anew = forgot or after.spec.prior is not state.spec.prior
-        after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after)
+    if after.spec is not state.spec:
+        is_refitted = after.spec.prior is not state.spec.prior
+        return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
     surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):

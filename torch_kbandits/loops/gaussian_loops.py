@@ -47,7 +47,7 @@ def observed(mean: Array, cov: Array, z: Array, row: Array, at: Array) -> float:
 
 @compiled
 def count(places: Array, more: Array, values: Array, counts: Array, sums: Array) -> None:
-    """Add to counts (u,) and sums (k, u) what is told of places (q,), or taken back; what is nothing is zero."""
+    """Add to counts (u,) and sums (k, u) what is told of places (q,), or downdated; what is nothing is zero."""
     for q in range(places.shape[0]):
         place = places[q]
         counts[place] += more[q]

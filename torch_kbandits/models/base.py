@@ -20,7 +20,7 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.data import Learned, ObservedGP, Observations, checked_variances
+from torch_kbandits.models.data import Learned, Observations, ObservedGP, checked_variances
 from torch_kbandits.models.normal import unrounded
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.shallow import changed

@@ -31,7 +31,7 @@ _MANY = 64
 
 
 class Observations(NamedTuple):
-    """Points as the kernel sees them (..., n, d), rewards less the prior mean and noise variances (..., n); by output."""
+    """By output: points as the kernel sees them (..., n, d), rewards less the prior mean, noise variances (..., n)."""
 
     inputs: Tensor
     residuals: Tensor
@@ -50,9 +50,9 @@ class Observations(NamedTuple):
             residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
             with np.errstate(all="ignore"):  # the posterior looks whether it is finite
                 posterior = posterior.learned(*merged(places, sign * posterior.prior.noise / variances[0], residuals))
-        if sign < 0.0 and len(posterior.told) > _MANY:
-            if 4 * np.count_nonzero(posterior.told.counts) < len(posterior.told):
-                posterior, _ = posterior.without_forgotten()
+        told = posterior.told
+        if sign < 0.0 and len(told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            posterior, _ = posterior.without_forgotten()
         return posterior
 
 

@@ -42,8 +42,9 @@ class NystromGP(FactoredGP):
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Defaults differ from those of ``SingleTaskGP`` as in ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound
-    at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the dictionary is all points.
+    Defaults differ from those of ``SingleTaskGP`` as in ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias'
+    collapsed bound at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the
+    dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.

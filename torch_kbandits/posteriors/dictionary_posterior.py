@@ -134,12 +134,13 @@ class DictionaryPosterior(Posterior):
         """Places of the points of the dictionary, those that the others span among them, ascending."""
         return np.flatnonzero(self.is_in_dictionary)
 
-    def at_dictionary(self, places: Places, *, settles: bool = True) -> Self:
+    def at_dictionary(self, places: Places, *, settles: bool = True, refits: bool = True) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
 
         Args:
             places: (m,).
             settles: whether the arms follow at once; else with what is ``learned`` next.
+            refits: whether the posterior is that of the rewards at once; where not, ``learned`` must come next.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -156,11 +157,11 @@ class DictionaryPosterior(Posterior):
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
-            return self._rebuilt(places, settles=settles)
+            return self._rebuilt(places, refits=refits)
         try:
             after = self._changed(leaves, back, joining)
         except _RoundingError:
-            return self._rebuilt(places, settles=settles)
+            return self._rebuilt(places, refits=refits)
         return after._settled() if settles else after._checked()
 
     def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
@@ -288,7 +289,7 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- telling
 
-    @np.errstate(all="ignore")  # it is looked at whether all is finite
+    @np.errstate(all="ignore")  # whether all is finite is checked
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
         """Return the posterior once more counts of some points, or less; the dictionary stays."""
         told, noise = self.told.told(places, counts, sums), self.prior.noise
@@ -326,16 +327,17 @@ class DictionaryPosterior(Posterior):
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
         arms, known = self.arms, self.known
         if arms is not None:
-            arms = arms.followed(self.waiting, told.points) if self.waiting.columns else arms
+            new = self._points_of(self.waiting)
+            arms = arms if new is None else arms.followed(self.waiting, new)
             arms = arms.refitted(gaussian, self.void)
         if self.follows:
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
-    def _rebuilt(self, places: Places, *, settles: bool) -> Self:
+    def _rebuilt(self, places: Places, *, refits: bool) -> Self:
         """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²).
 
-        Unless it settles only coordinates are, and the rest with what is learned next.
+        Unless it refits only coordinates are, and the rest with what is learned next.
         """
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
@@ -356,7 +358,7 @@ class DictionaryPosterior(Posterior):
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
         words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": CHECK}
         after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
-        return after.refitted() if settles else after
+        return after.refitted() if refits else after
 
     # ---------------------------------------------------------------- what is not spanned
 

@@ -67,7 +67,7 @@ class ExactPosterior(Posterior):
     def _with_points(self, after: Self, X: Tensor) -> Self:
         return changed(after, place_in_basis=np.concatenate((self.place_in_basis, np.full(len(X), -1))))
 
-    @np.errstate(all="ignore")  # it is looked at whether all is finite
+    @np.errstate(all="ignore")  # whether all is finite is checked
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
         """Return the posterior once more counts of some points, or less; see ``Posterior``."""
         told = self.told.told(places, counts, sums)

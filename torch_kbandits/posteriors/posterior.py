@@ -158,10 +158,9 @@ class Arms:
             column = column - (1.0 - root * self.roots()) * self.less(point, inside)
         return self.steps.bordered(before, below, column, corner)
 
-    def followed(self, update: Update, known: Tensor) -> Self:
-        """Return them after an update, given the points (u, d) that are known. Cost: one read of the features."""
-        new = [column.place for column in update.columns]
-        return changed(self, table=self.table.followed(update, self.values(known[new]) if new else None))
+    def followed(self, update: Update, new: Tensor | None) -> Self:
+        """Return them after an update, given the points (c, d) of new coordinates. Cost: one read of the features."""
+        return changed(self, table=self.table.followed(update, None if new is None else self.values(new)))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return them with moments computed afresh from their features; see ``Table.refitted``."""
@@ -394,8 +393,13 @@ class Posterior(ABC):
         """Return the posterior, changed, once the arms followed all that they wait for, in one pass."""
         waiting, arms = self.waiting, self.arms
         if arms is not None and waiting.moves:
-            arms = arms.followed(waiting, self.told.points)
+            arms = arms.followed(waiting, self._points_of(waiting))
         return changed(self, arms=arms, waiting=NO_UPDATE, **changes)._checked()
+
+    def _points_of(self, update: Update) -> Tensor | None:
+        """Return the points (c, d) of new coordinates; None for none."""
+        places = [column.place for column in update.columns]
+        return self.told.points[places] if places else None
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.

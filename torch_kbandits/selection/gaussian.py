@@ -33,9 +33,10 @@ from torch_kbandits.selection.search import SearchConfig
 
 Array = NDArray[Any]
 
-Rule, Generator = DictionaryRule | None, torch.Generator | None
+Rule = DictionaryRule | None
+Generator = torch.Generator | None
 
-#: Places of known points (n,), weights (n,) of what is told of them or taken back, and that less its prior mean (n, k).
+#: Places of known points (n,), weights (n,) of what is told of them or downdated, and that less its prior mean (n, k).
 Statistics = tuple[Places, Array, Array]
 NOTHING: Statistics = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))
 
@@ -259,7 +260,7 @@ class GaussianSurrogate(Surrogate):
         return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
 
     def _weigh(self, weights: Array) -> Statistics:
-        """Give the observations other weights (n,), and return what is still to be taken back: of those without any."""
+        """Give the observations other weights (n,), and return what is still to be downdated: those without any."""
         counted, before = self._counted, self._counted.weights.array
         if np.array_equal(weights, before):
             return NOTHING
@@ -288,7 +289,7 @@ class GaussianSurrogate(Surrogate):
     def learned(self, told: History, rule: Rule, generator: Generator, until: float | None = None) -> Self:
         """Return the surrogate conditioned on more rewards, made now if they have no times; see ``Surrogate``.
 
-        What no longer counts at the later time is taken back together with it, unless a rule has to choose before.
+        What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
         """
         other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), NOTHING
         if told.times is not None:
@@ -338,7 +339,7 @@ class GaussianSurrogate(Surrogate):
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
-                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False)
+                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False, refits=False)
         self._condition(posterior, X, Y, (times, weights, places), selection, gone)
 
     def _condition(
@@ -349,7 +350,7 @@ class GaussianSurrogate(Surrogate):
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
-                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False)
+                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False, refits=False)
             self._dictionary = selection
         rests = Y - posterior.told.expected.array[places]
         self.posterior, news = posterior, (places, weights, rests)
