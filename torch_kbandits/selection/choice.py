@@ -22,7 +22,7 @@ COVARIANCE_LIMIT = 512
 
 
 @singledispatch
-def surrogate_over(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
+def surrogate_over(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
     """Return the surrogate before any observation. ``surrogate_over.register`` takes that of candidates of your own.
 
     Raises:
@@ -35,42 +35,42 @@ def surrogate_over(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
 
 
 @surrogate_over.register
-def _over_arms(candidates: Arms, terms: PosteriorConfig) -> Surrogate:
+def _over_arms(candidates: Arms, config: PosteriorConfig) -> Surrogate:
     """Return a posterior that the arms follow."""
     source = candidates.source
-    rank = tie_rank(len(source), terms.seed).to(source.device)
-    return GaussianSurrogate(source.block(0, 0).cpu(), terms, SearchConfig(source, rank))
+    rank = tie_rank(len(source), config.seed).to(source.device)
+    return GaussianSurrogate(source.block(0, 0).cpu(), config, SearchConfig(source, rank))
 
 
 @surrogate_over.register
-def _over_a_box(candidates: Box, terms: PosteriorConfig) -> Surrogate:
+def _over_a_box(candidates: Box, config: PosteriorConfig) -> Surrogate:
     """Return a posterior that is searched by gradients."""
-    search = SearchConfig.on_box(candidates, terms.seed)
-    return GaussianSurrogate(cast(Tensor, search.probes), terms, search)
+    search = SearchConfig.on_box(candidates, config.seed)
+    return GaussianSurrogate(cast(Tensor, search.probes), config, search)
 
 
 @surrogate_over.register(UnitCube)
 @surrogate_over.register(Configurations)
 @surrogate_over.register(ContextualActions)
 @surrogate_over.register(Timed)
-def _over_points(candidates: Candidates, terms: PosteriorConfig) -> Surrogate:
+def _over_points(candidates: Candidates, config: PosteriorConfig) -> Surrogate:
     """Return a posterior over a cube, searched by gradients and exchanges, or over points that know more.
 
     Arms that know the time keep the order in which ties are broken.
     """
     kind, search, example = untimed(candidates), SearchConfig(), candidates.example
     if isinstance(kind, Arms):
-        search = SearchConfig(tie_rank=tie_rank(len(kind.source), terms.seed))
+        search = SearchConfig(tie_rank=tie_rank(len(kind.source), config.seed))
     elif isinstance(kind, (UnitCube, Configurations)):
         cube = kind.space if isinstance(kind, Configurations) else kind
-        search = SearchConfig.on_cube(cube, terms.seed, in_contexts=candidates.is_contextual)
+        search = SearchConfig.on_cube(cube, config.seed, in_contexts=candidates.is_contextual)
         example = example if search.probes is None else search.probes
-    memory = terms.memory or Stationary()
+    memory = config.memory or Stationary()
     counts_all = memory.keeps_noise and memory.num_latest is None and not memory.forgets
-    rate = filter_rate(terms.kernel) if candidates.is_timed and terms.exact and counts_all and are_few(kind) else None
+    rate = filter_rate(config.kernel) if candidates.is_timed and config.exact and counts_all and are_few(kind) else None
     if rate is None:
-        return GaussianSurrogate(example, terms, search)
-    joint = GaussianSurrogate(example, replace(terms, outcomes=()), search)
+        return GaussianSurrogate(example, config, search)
+    joint = GaussianSurrogate(example, replace(config, outcomes=()), search)
     return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
 
 

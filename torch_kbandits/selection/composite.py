@@ -194,7 +194,7 @@ class EnsembleSurrogate(CompositeSurrogate):
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
     def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
-        """Return the surrogate with more rewards, which all hypotheses learn."""
+        """Return the surrogate with more rewards, which all hypotheses learn, without those that these refute."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
         parts = self._learned(told, rule, generator)
         for number, (part, after, (mean, variance)) in enumerate(zip(self.parts, parts, before, strict=True), 1):
@@ -203,17 +203,14 @@ class EnsembleSurrogate(CompositeSurrogate):
             score = self._score(told, part, after, residual, variance)
             amounts = own.sum(), Y[own].sum(), deviation[own].sum(), residual[own].sum(), score
             news.append([float(amount) for amount in amounts])
-        after = self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
-        return after if until is None else after.at(until)
-
-    def _after(self, news: Tensor, told: History) -> Trials:
-        """Return the trials once sums (K, 5) are added to them, without those that these refute."""
-        old = self.sums[:, :-1]
-        old[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
-        sums = zip(_SUMS, (old + news).nan_to_num().unbind(-1), strict=False)  # of the largest rewards none is finite
-        after = replace(self.trials, **dict(sums), number=self.trials.number + len(told.X))
+        sums = self.sums[:, :-1]
+        sums[:, -1] *= self.rule.score_discount ** len(told.rounds.unique())
+        sums = (sums + sums.new_tensor(news)).nan_to_num()  # of the largest rewards none is finite
+        number = self.trials.number + len(told.X)
+        trials = replace(self.trials, **dict(zip(_SUMS, sums.unbind(-1), strict=False)), number=number)
         noise = torch.stack([part.regularization.double().cpu() for part in self.parts])
-        return replace(after, active=self.rule.kept(after, noise))
+        after = self._with(parts, trials=replace(trials, active=self.rule.kept(trials, noise)))
+        return after if until is None else after.at(until)
 
     def _score(self, told: History, before: Surrogate, after: Surrogate, residual: Tensor, variance: Tensor) -> Tensor:
         """Return log p(y | what was told before) of rewards (q,), 0-dim, from the surrogates before them and after.
