@@ -41,8 +41,7 @@ class Outcome:
         if not isinstance(self.name, str) or not self.name:
             raise InputError(f"the name of an outcome must be a non-empty string, got {checks.shown(self.name)}.")
         checks.instance(f"prior of outcome {self.name!r}", self.prior, (Prior, LearnedPrior), "a Prior or LearnedPrior")
-        if self.memory is not None:
-            checks.instance(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory or None")
+        checks.absent_or(f"memory of outcome {self.name!r}", self.memory, Memory, "a memory")
 
 
 @dataclass(frozen=True, eq=False)

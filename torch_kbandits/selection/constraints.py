@@ -22,7 +22,7 @@ from torch_kbandits.selection.objectives import (
     moments_at,
     parts_of,
 )
-from torch_kbandits.selection.search import BoxCube
+from torch_kbandits.selection.search import BoxCube, cube_of
 
 _LATEST = 64  # of the points played so many, the latest, are where a search of what is allowed starts
 _SPREAD = 1024  # points of a cube or box that stand for all
@@ -219,7 +219,7 @@ def _constrained(domain: Domain, constraints: ConstraintSet) -> tuple[Domain, Co
     model, first = constraints.feasibility, 0 if domain.context is None else len(domain.context)
     if domain.cube is None and domain.bounds is None and model is not None and not constraints.outcomes:
         return replace(domain, avoided=model.avoided()), constraints  # nobody has all arms
-    cube = BoxCube(cast(Tensor, domain.bounds)[:, first:]) if domain.cube is None else domain.cube
+    cube = cube_of(domain)
     known = [each.known.actions for each in constraints.outcomes if each.limit.is_safe]
     likely = torch.cat([*known, constraints.likely[-_LATEST:, first:].flip(0)])
     if model is not None:  # an even spread of actions and those that are likely stand for all

@@ -25,7 +25,7 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
-from torch_kbandits.selection.search import BoxCube, found
+from torch_kbandits.selection.search import cube_of, found
 
 _MARGIN = 0.1  # by so much of the range of the front the reference lies below its worst
 #: Points (n, d), or a round's domain of n arms.
@@ -222,10 +222,8 @@ class ScalarizedFantasy:
 
     def _searched(self, domain: Domain, seed: int) -> Domain:
         """Return a domain with the best point played as a start, and in the place of a box a cube."""
-        if domain.bounds is not None:
-            first = 0 if domain.context is None else len(domain.context)
-            domain = replace(domain, cube=BoxCube(domain.bounds[:, first:]), bounds=None)
-        if (cube := domain.cube) is None:
+        if domain.is_listed:
             return domain
+        cube = cube_of(domain)
         best = self.objectives.best_played(seed, domain, lambda X: X[cube.allows(X[:, -cube.dimension :])])
-        return replace(domain, starts=best)
+        return replace(domain, cube=cube, bounds=None, starts=best)

@@ -88,6 +88,12 @@ def found(
     return domain.joint(cube.playable(torch.cat([actions, cube.rolled(ends)])))
 
 
+def cube_of(domain: Domain) -> Cube:
+    """Return the cube of a domain, or its box of actions as one."""
+    first = 0 if domain.context is None else len(domain.context)
+    return BoxCube(cast(Tensor, domain.bounds)[:, first:]) if domain.cube is None else domain.cube
+
+
 class BoxCube:
     """A box of bounds (2, d) as a ``Cube`` whose points keep their own units."""
 
