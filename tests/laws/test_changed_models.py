@@ -148,8 +148,7 @@ def test_each_observations_noise_and_the_time_are_seen():
         return OnlineGP(X, Y, torch.full((14, 1), 0.05, dtype=DOUBLE), covar_module=kernel())
 
     def ageing():
-        times = torch.arange(14, dtype=DOUBLE)
-        likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.1), regularization=0.03, now=14.0, times=times)
+        likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.1), regularization=0.03, now=14.0, time_column=0)
         return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
 
     for made, change in (

@@ -264,15 +264,6 @@ def test_step_diagonal_by_hand():
     assert {float(lonely.best_mean(number)) for number in range(300)} == {0.0, 0.5, 1.0}
 
 
-def test_a_problem_may_follow_the_seed():
-    one, same, other = (environments.bump(problem_seed=None, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.actions, same.actions)
-    assert not torch.equal(one.actions, other.actions)
-    assert not torch.equal(one.function.args[2], other.function.args[2])
-    assert len(one.actions.unique()) == 10
-    assert environments.bump(problem_seed=None, seed=-3).actions.shape == (10, 1)
-
-
 def test_the_kernel_is_gaussian_on_joint_points():
     for name, lengthscale in (("bump", 1.0), ("chessboard", 0.1), ("step-diagonal", 0.1), ("bump", 0.3)):
         env = environments.build(name, lengthscale=lengthscale, seed=0)

@@ -198,7 +198,6 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
     **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
-    "sample_k_dpp": {"num_swaps": 0},
     "synthetic_function": {"function": "rosenbrock"},
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
@@ -210,7 +209,7 @@ LEFT_OUT = {
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
     "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
+    "hpolib", "negligible", "prior_of", "probabilities", "refusal",
     "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
@@ -455,7 +454,7 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
 CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert"}
 FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds, or steps.
-MEANT = {("run", "rounds", "billion"), ("sample_k_dpp", "num_swaps", "billion")}
+MEANT = {("run", "rounds", "billion")}
 #: What no argument takes, and what none takes that is a number.
 HOPELESS = {"far points", "sparse", "sparse rows", "meta", "meta number", "nested", "complex tensor", "complex"}
 HOPELESS |= {"object", "rude"}

@@ -330,7 +330,7 @@ class FactoredGP(ObservedGP):
         batch_shape = torch.broadcast_shapes(points.shape[:-2], conditioned.train_targets.shape[:-1])
         conditioned.train_inputs = (points.expand(*batch_shape, *points.shape[-2:]),)
         if isinstance(likelihood, UncertaintyInjectionLikelihood):
-            conditioned.likelihood = likelihood.joined_by(targets.shape[-1], noise)
+            conditioned.likelihood = likelihood.get_fantasy_likelihood(noise=noise)
         else:
             own = self._joined_noise(targets.shape[-1], noise)
             conditioned.likelihood = deepcopy(likelihood, memo={id(self._own_noise()): None})

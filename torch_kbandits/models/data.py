@@ -276,15 +276,10 @@ class ObservedGP(SingleTaskGP):
         dictionary = self._buffers.get("inducing_points")
         return any(part.dim() > 2 + outputs for part in parts) or (dictionary is not None and dictionary.dim() > 2)
 
-    def _require_change(self, *, of_observations: bool = True) -> None:
+    def _require_change(self) -> None:
         """Refuse to change a model in place that cannot."""
         if self._is_batch():
             raise InputError("Only models without batch dimensions change in place. Use condition_on_observations.")
-        is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
-        if of_observations and is_ageing and self.likelihood.time_column is None:
-            raise InputError(
-                "tell and remove need times among the inputs: make the likelihood with time_column instead of times."
-            )
 
     def _check_time_column(self, train_X: Tensor) -> None:
         """Refuse an input transform that changes the times from which a likelihood takes ages."""

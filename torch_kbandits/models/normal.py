@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
-from botorch.posteriors.posterior import Posterior
 from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.mlls import InducingPointKernelAddedLossTerm
 from linear_operator import settings as linear_operator_settings
@@ -27,7 +26,7 @@ class UnroundedPosterior(GPyTorchPosterior):
         return diagonal.unflatten(-1, (shape[-1], shape[-2])).mT.expand(shape)
 
 
-def unrounded(posterior: Posterior) -> Posterior:
+def unrounded(posterior: Any) -> Any:
     """Return a posterior, of GPyTorch's in the end, with variances that are those of its distribution."""
     if isinstance(posterior, TransformedPosterior):
         posterior._posterior = unrounded(posterior._posterior)

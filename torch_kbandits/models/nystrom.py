@@ -201,7 +201,7 @@ class NystromGP(FactoredGP):
         Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-        self._require_change(of_observations=False)
+        self._require_change()
         learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):
             self.eval()
