@@ -51,20 +51,22 @@ class ArmPosterior(Protocol):
 
 
 class SomeOf:
-    """Some rows (k,) of an ``ArmPosterior`` as one, with another incumbent if one is given."""
+    """Some rows (k,) of an ``ArmPosterior`` times a factor as one, with another incumbent if one is given."""
 
-    def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
-        self.mean, self.variance = posterior.mean[rows], posterior.variance[rows]
-        self._posterior, self._rows, self._incumbent = posterior, rows, incumbent
+    def __init__(
+        self, posterior: ArmPosterior, rows: Tensor | slice, incumbent: Tensor | None = None, factor: Any = 1.0
+    ) -> None:
+        self.mean, self.variance = factor * posterior.mean[rows], factor * factor * posterior.variance[rows]
+        self._posterior, self._rows, self._incumbent, self._factor = posterior, rows, incumbent, factor
 
     @property
     def incumbent(self) -> Tensor:
         """What is to be improved on, 0-dim."""
-        return self._posterior.incumbent if self._incumbent is None else self._incumbent
+        return self._factor * self._posterior.incumbent if self._incumbent is None else self._incumbent
 
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean at the rows, (k,)."""
-        return self._posterior.deviation(seed)[self._rows]
+        return self._factor * self._posterior.deviation(seed)[self._rows]
 
 
 class AcquisitionRule(ABC):

@@ -73,9 +73,7 @@ class ShardedPosterior(GaussianSurrogate):
     """
 
     def __init__(self, example: Tensor, source: ArmSource, workers: Workers, config: PosteriorConfig) -> None:
-        names = "exact", "online", "memory", "mean", "full_at", "outcomes"
-        words: dict[str, Any] = {name: getattr(config, name) for name in names}
-        super().__init__(example, config.kernel, config.regularization, SearchConfig(), **words)
+        super().__init__(example, config, SearchConfig())
         self.source, self.tie_seed, self._workers = source, config.seed, workers
         self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((new_version(),))))
         self._kernel_bound = self._number(max(self.asked(Shard.kernel_bound)))
