@@ -22,7 +22,6 @@ MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_200, 404
 BY_HAND = {
     "integrations/optuna/sampler.py": "an object is unpickled",
     "integrations/ray/workers.py": "actors are ended",
-    "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
@@ -35,7 +34,6 @@ DEFAULTS = {
     | {"UncertaintyInjection.with_horizon"},
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
-    "models": {"NystromGP.condition_on_observations"},
 }
 
 #: Private words and phrases for which the field has terms.
