@@ -77,7 +77,7 @@ BATCHES = {
         [PrecomputedKernel(table, **SENSOR) for table in (covariance(), 2.0 * covariance(rank=3))],
     ),
     "precomputed, expanded": lambda: (
-        PrecomputedKernel(covariance(), **TWO, **SENSOR),
+        PrecomputedKernel(covariance().expand(2, -1, -1), **SENSOR),
         [PrecomputedKernel(covariance(), **SENSOR)] * 2,
     ),
     "per action": lambda: (

@@ -59,11 +59,12 @@ class TimeKernel(Kernel):
         self.initialize(**{f"raw_{name}": inverse(self._checked(exact))})
 
     def _checked(self, value: Tensor) -> Tensor:
-        if not bool(((value >= 0.0) & (value < self._below)).all()):
-            limits = "finite and at least 0" if math.isinf(self._below) else f"at least 0 and below {self._below:g}"
+        name, below = self._number, self._below
+        if not bool(((value >= 0.0) & (value < below)).all()):
+            limits = "finite and at least 0" if math.isinf(below) else f"at least 0 and below {below:g}"
             raise InputError(
-                f"{self._number} must be {limits}, got {value.flatten().tolist()}. If an optimiser went there, give a "
-                f"{self._number}_constraint that maps to the inside, such as Interval(0.0, 1.0) or Positive()."
+                f"{name} must be {limits}, got {value.flatten().tolist()}. If an optimiser went there, give a "
+                f"{name}_constraint that maps to the inside, such as Interval(0.0, 1.0) or Positive()."
             )
         return value
 
