@@ -26,10 +26,9 @@ def bounded(lower: float, upper: float) -> Interval:
 
 
 class TimeKernel(Kernel):
-    """A kernel on one column of time with one number, learned with the other hyperparameters.
+    """A kernel on one column of time with one number, learned with the others unless ``requires_grad_(False)``.
 
-    ``requires_grad_(False)`` fixes it. It is kept in double precision until ``.to`` or a model casts it: GPyTorch's own
-    setters round it to single. Cost: O(n m) for n times against m.
+    It is kept in double precision until ``.to`` or a model casts it. Cost: O(n m) for n times against m.
     """
 
     #: The name of the number, and below what it lies from 0.
@@ -132,7 +131,7 @@ def _exponential(kernel: ForgettingKernel, columns: Array) -> Terms:
 class WienerKernel(TimeKernel):
     """rate · (min(t, t') − origin) on one column of time: a random walk in continuous time.
 
-    Times a spatial kernel it is the drift of a function. One that has variance before it drifts is a sum::
+    Times a spatial kernel it is the drift of a function, of which the sum has variance before it drifts::
 
         space = MaternKernel(active_dims=(0, 1))
         space + WienerKernel(0.1, active_dims=(2,)) * space
