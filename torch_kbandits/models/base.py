@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, Self, cast
 
 import torch
 from botorch import settings as botorch_settings
-from botorch.cross_validation import CVResults
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
-from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
+from gpytorch.distributions import MultivariateNormal
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
@@ -94,38 +93,6 @@ class FactoredGP(ObservedGP):
         """Return the posterior means at the observations, (..., n), in (transformed) reward units. Cost: O(n m²)."""
         strategy, X, z, _ = self._at_observations()
         return prior_mean(self.mean_module, X) + self._number(strategy.mean_at(z))
-
-    @torch.no_grad()
-    def leave_one_out(self, *, observation_noise: bool = True) -> CVResults:
-        """Return what the model says of each observation without it, as BoTorch's ``loo_cv``, n x 1 x o. Cost: O(n m²).
-
-        With h the variance that observations at x could take away, of which a share 1 − h/λ is left without this one,
-        the mean is y − (y − m) / (1 − h/λ), and h becomes h / (1 − h/λ). Hyperparameters and dictionary stay as they
-        are, and variances are those of DTC: of the mean rewards, or with ``observation_noise`` of the rewards.
-
-        Source: Rasmussen and Williams, 2006, Eq. (5.12), by the matrix inversion lemma.
-
-        Raises:
-            NumericalError: if the noise is too small for what an observation adds to be more than rounding.
-        """
-        strategy, X, z, prior = self._at_observations()
-        Y, noise, reducible = self.train_targets, self._noise(X), strategy.reducible(prior, z)
-        share = 1.0 - reducible / noise
-        if not bool((share > 0.0).all()):
-            raise NumericalError("The noise is too small to tell what an observation adds: use a larger one.")
-        means = Y - (Y - prior_mean(self.mean_module, X) - strategy.mean_at(z)) / share
-        variances = strategy.own_variance(prior, z) - reducible + reducible / share
-        variances = variances + noise if checks.flag("observation_noise", observation_noise) else variances
-        parts = [self._number(part.expand(Y.shape)).unsqueeze(-1) for part in (means, variances, Y, noise)]
-        joint = MultivariateNormal(parts[0], DiagLinearOperator(parts[1]))
-        if self.num_outputs > 1:
-            joint = MultitaskMultivariateNormal.from_batch_mvn(joint, task_dim=-2)
-        posterior: Any = GPyTorchPosterior(joint)
-        told, noise = (part if self.num_outputs == 1 else part.squeeze(-1).mT for part in parts[2:])
-        noise = None if self._own_noise() is None else noise
-        if (transform := getattr(self, "outcome_transform", None)) is not None:
-            posterior, (told, noise) = transform.untransform_posterior(posterior), transform.untransform(told, noise)
-        return CVResults(self, posterior, told.unsqueeze(-2), None if noise is None else noise.unsqueeze(-2))
 
     def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
         """Return how the model predicts, and the points observed with their coordinates and prior variances."""

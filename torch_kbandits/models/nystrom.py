@@ -124,7 +124,7 @@ class NystromGP(FactoredGP):
         if not self.training:
             raise UnsupportedError(
                 "A Nyström posterior does not follow from the prior and the observations alone. For the prior: with "
-                "gpytorch.settings.prior_mode(): model(X). For BoTorch's loo_cv: model.leave_one_out()."
+                "gpytorch.settings.prior_mode(): model(X). For loo_cv: remove rows from copies."
             )
         if x.shape[-2] == 0:
             raise EmptyHistoryError("There is nothing to fit: the model has no observations.")
