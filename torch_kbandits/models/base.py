@@ -150,15 +150,15 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def _told(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> Self:
         """Return the model with more observations, as ``_checked`` returns them."""
-        learned, first = self._learned(), self.num_observations
-        X, targets = torch.cat([self._given_inputs(), X]), torch.cat([self.train_targets, targets], -1)
-        other = self._with_data(X, targets, self._joined_noise(targets.shape[-1] - first, noise))
-        new = other._observations(slice(first, None))
+        learned, own = self._learned(), self._joined_noise(len(X), noise)
+        everything = torch.cat([self._given_inputs(), X])
+        other = self._with_data(everything, torch.cat([self.train_targets, targets], -1), own)
+        new = other._observations(slice(self.num_observations, None))
         return other._keeping(new.told(learned) if learned is not None and new.are_shared else None)
 
     @torch.no_grad()
     def remove(self, rows: Tensor | list[int]) -> None:
-        """Forget observations of this model, rows of those told, each once; its dictionary stays.
+        """Forget observations, rows of those told, each once; the dictionary stays.
 
         Raises:
             InputError: if a row is no observation, or the model has batch dimensions; then it is as it was.
@@ -238,8 +238,8 @@ class FactoredGP(ObservedGP):
         """
         given = self._given_inputs()
         X = checks.points("X", X, dimension=given.shape[-1], like=given)
-        data = (*self.train_inputs, self.train_targets, *self._buffers.values())
-        other = deepcopy(self, memo={id(part): part for part in data})
+        shared = [*self.train_inputs, self.train_targets, *self._buffers.values()]
+        other = deepcopy(self, memo={id(part): part for part in shared})
         other._pending = X if self._pending is None else joined(self._pending, X, -2)
         with torch.no_grad():
             kept = self.eval()._current()

@@ -1,5 +1,6 @@
 """The Nyström–DTC posterior as a BoTorch model."""
 
+import math
 from typing import Any, Self, cast
 
 import torch
@@ -109,7 +110,8 @@ class NystromGP(FactoredGP):
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
         self.register_buffer("inducing_points", inducing_points.detach().clone())
-        is_full = dictionary is not None and _is_full(dictionary, inducing_points)
+        full_at = None if dictionary is None else dictionary.full_at
+        is_full = inducing_points.shape[-2] >= (full_at or math.inf)
         self.learns_residual = is_full if learns_residual is None else learns_residual
 
     inducing_points: Tensor
@@ -192,7 +194,7 @@ class NystromGP(FactoredGP):
         learns_residual = self.eval().learns_residual
         if isinstance(dictionary, DictionaryRule):
             points = self._chosen_again(dictionary, generator)
-            learns_residual, dictionary = _is_full(dictionary, points), points
+            learns_residual, dictionary = len(points) >= (dictionary.full_at or math.inf), points
         train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
         if dictionary.dim() != 2 or len(dictionary) == 0 < self.num_observations:
@@ -207,11 +209,13 @@ class NystromGP(FactoredGP):
         return other._keeping(None if learned is None else at_dictionary(learned, other._dictionary()))
 
     def _extend(self, conditioned: Self, inputs: Tensor, targets: Tensor, given: Tensor | None) -> None:
-        transform = getattr(self, "input_transform", None)
-        X = inputs if given is None and transform is None else given
-        X = cast(InputTransform, transform).untransform(inputs) if X is None else X
-        conditioned.inducing_points = joined(self.inducing_points, X, -2)
+        """Let the points join the dictionary, where they are as they were told."""
+        if given is None:
+            transform = cast(InputTransform | None, getattr(self, "input_transform", None))
+            given = inputs if transform is None else transform.untransform(inputs)
+        conditioned.inducing_points = joined(self.inducing_points, given, -2)
 
+    @torch.no_grad()
     def _unspanned(self, points: Tensor) -> list[int]:
         """Return which points (k, d), as they are told, are spanned by no dictionary nor by those before."""
         strategy, X, rows = self._strategy(), self._seen(points), list[int]()
@@ -269,8 +273,3 @@ class NystromGP(FactoredGP):
         if saved is not None:
             self.inducing_points = self.inducing_points.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-
-def _is_full(rule: DictionaryRule, points: Tensor) -> bool:
-    """Say whether a dictionary (..., m, d) that a rule chose is as large as it may be."""
-    return rule.full_at is not None and points.shape[-2] >= rule.full_at

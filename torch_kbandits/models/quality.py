@@ -64,7 +64,7 @@ class DictionaryQuality:
         """The factor within which all ratios are, at whatever point: 1 + (ρ + √(ρ² + 4ρ))/2, ρ the projection error.
 
         With P the projection on the dictionary's span, PFP <= (1 + a)F + (1 + 1/a)ρλ and the same with F and PFP
-        exchanged, for every a > 0; the best a is the root of a = (1 + 1/a)ρ. Infinite where the residual is learned.
+        exchanged, for every a > 0, best where a = (1 + 1/a)ρ. Infinite where the residual is learned.
         """
         return math.inf if self.learns_residual else _factor(self.projection_error)
 
@@ -89,8 +89,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     """Compare the variances of a Nyström model with the exact ones of the same observations, kernel and noise.
 
     The exact posterior is that of the dictionary of the points that pivoted Cholesky takes one after another until they
-    span all, to rounding, or until there are ``max_reference``, at least 1. By how much it may be off then, by the
-    bound of ``DictionaryQuality.bound``, is its ``margin``.
+    span all, to rounding, or until there are ``max_reference``; by how much it may be off then is its ``margin``.
 
     Args:
         model: with one output and no batch dimensions; it stays as it is.
@@ -120,8 +119,8 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     one, prior = torch.ones_like(precision), ours.prior_variance(U)
     tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
     pivots = greedy_pivots(PlayedPoints(U, ours.kernel, one, one), max_reference, tolerance)
-    exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
-    spanned = ours.inside(ours.features(U))
+    exact = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
+    z, spanned = exact.features(U), ours.inside(ours.features(U))
     left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
     return DictionaryQuality(
         size=len(model._dictionary()),
