@@ -77,7 +77,7 @@ BATCHES = {
         [PrecomputedKernel(table, **SENSOR) for table in (covariance(), 2.0 * covariance(rank=3))],
     ),
     "precomputed, expanded": lambda: (
-        PrecomputedKernel(covariance().expand(2, -1, -1), **SENSOR),
+        PrecomputedKernel(covariance(), **TWO, **SENSOR),
         [PrecomputedKernel(covariance(), **SENSOR)] * 2,
     ),
     "per action": lambda: (
@@ -191,7 +191,7 @@ def test_what_is_no_covariance_and_no_arm_index_is_named():
     for X, message in (
         (points(0.5), "whole numbers from 0 to 5, got 0.5"),
         (points(0.0, 6.0), "got 6.0"),
-        (torch.zeros(2, 2, dtype=DOUBLE), r"must be \(n, 1\)"),
+        (torch.zeros(2, 2, dtype=DOUBLE), "one column"),
         (torch.zeros(2, 1), "arm indices must have dtype torch.float64"),
     ):
         with pytest.raises(InputError, match=message):

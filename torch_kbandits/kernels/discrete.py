@@ -28,11 +28,12 @@ class PrecomputedKernel(Kernel):
 
     Args:
         covariance: (A, A), in reward units squared; symmetric and positive semi-definite up to rounding, which is
-            averaged away. Leading dimensions are a batch: ``covariance.expand(o, A, A)`` for o outputs.
+            averaged away. Leading dimensions are a batch of covariances.
+        batch_shape: of the kernel; that of the covariance by default, which it may expand.
         kwargs: of every GPyTorch kernel: ``active_dims``.
 
     Raises:
-        InputError: if it is not a finite, symmetric (..., A, A) tensor with A >= 1.
+        InputError: if it is not a finite, symmetric (..., A, A) tensor with A >= 1, or of another batch shape.
         NotPositiveDefiniteError: if it has a clearly negative eigenvalue.
 
     Cost: O(A³) once, for the check; then a look-up an entry. O(A²) memory.
@@ -40,7 +41,9 @@ class PrecomputedKernel(Kernel):
 
     covariance: Tensor
 
-    def __init__(self, covariance: Tensor, **kwargs: Any) -> None:
+    def __init__(
+        self, covariance: Tensor, batch_shape: torch.Size | tuple[int, ...] | None = None, **kwargs: Any
+    ) -> None:
         covariance = checks.finite("covariance", checks.floating_tensor("covariance", covariance)).detach()
         if covariance.dim() < 2 or covariance.shape[-2] != covariance.shape[-1] or covariance.numel() == 0:
             raise InputError(f"covariance must be (A, A) with A >= 1, got {checks.describe(covariance)}.")
@@ -49,6 +52,11 @@ class PrecomputedKernel(Kernel):
             raise InputError(f"covariance must be symmetric, entries differ by up to {float(asymmetry.max()):.6g}.")
         covariance = (covariance + covariance.mT) / 2.0
         jittered_cholesky(covariance)
+        if batch_shape is not None:
+            try:
+                covariance = covariance.expand(*checks.batch_shape(batch_shape), *covariance.shape[-2:])
+            except RuntimeError:
+                raise InputError(f"batch_shape must expand {tuple(covariance.shape)}, got {batch_shape}.") from None
         super().__init__(batch_shape=covariance.shape[:-2], **kwargs)
         self.register_buffer("covariance", covariance)
 
@@ -68,7 +76,7 @@ class PrecomputedKernel(Kernel):
     def _indices(self, X: Tensor) -> Tensor:
         checks.same_kind("arm indices", X, self.covariance)
         if X.shape[-1] != 1:
-            raise InputError(f"arm indices must be (n, 1), named by active_dims=(i,); got {checks.describe(X)}.")
+            raise InputError(f"arm indices must be one column, named by active_dims=(i,); got {checks.describe(X)}.")
         values, size = X.squeeze(-1), self.covariance.shape[-1]
         known = (values >= 0) & (values < size) & (values == values.round())
         if not bool(known.all()):

@@ -119,8 +119,8 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     one, prior = torch.ones_like(precision), ours.prior_variance(U)
     tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
     pivots = greedy_pivots(PlayedPoints(U, ours.kernel, one, one), max_reference, tolerance)
-    exact = PredictionStrategy.nystrom(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
-    z, spanned = exact.features(U), ours.inside(ours.features(U))
+    exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
+    spanned = ours.inside(ours.features(U))
     left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))
     return DictionaryQuality(
         size=len(model._dictionary()),

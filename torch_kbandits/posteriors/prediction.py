@@ -118,7 +118,14 @@ class PredictionStrategy:
     def nystrom(
         cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
     ) -> Self:
-        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d); the others as for ``exact``.
+        """Return the Nyström–DTC posterior at a dictionary Z (..., m, d); the others as for ``exact``."""
+        return cls.nystrom_with_features(kernel, Z, X, targets, noise, learns_residual=learns_residual)[0]
+
+    @classmethod
+    def nystrom_with_features(
+        cls, kernel: Kernel, Z: Tensor, X: Tensor, targets: Tensor, noise: Tensor, *, learns_residual: bool = False
+    ) -> tuple[Self, Tensor]:
+        """Return the same, and z of the points X (..., n, d), (..., m, n).
 
         With V = I + Σ_s z_s z_sᵀ / λ_s: cov = V⁻¹, mean = V⁻¹ Σ_s z_s y_s / λ_s.
 
@@ -135,7 +142,7 @@ class PredictionStrategy:
         root = _inverse(factor)
         cov = root.mT @ root
         mean = _times(cov, _times(weighted, targets.double()))
-        return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual)
+        return cls(kernel, Z, white, mean, cov, _log_det(factor), learns_residual=learns_residual), z
 
     def conditioned(self, X: Tensor, targets: Tensor, noise: Tensor) -> Self:
         """Return the exact posterior with k more observations at points (..., k, d), as ``exact`` takes them.
