@@ -131,10 +131,10 @@ class SpaceTimeKernel(BatchedKernel):
         checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
         for part in space_kernel.modules():
             if isinstance(part, (SpaceTimeKernel, TimeKernel)):
+                names = f"{type(part).__name__} in {type(space_kernel).__name__}"
                 raise InputError(
-                    f"space_kernel must be on space alone: {type(part).__name__} in {type(space_kernel).__name__} would"
-                    " take a column of space for the time. For a sum with a kernel on time leave out a TemporalPrior, "
-                    "give candidates=Timed(...) and SpaceTimeKernel(space, ForgettingKernel(ε)) + on_time."
+                    f"space_kernel must be on space alone: {names} would take a column of space for the time. For a sum "
+                    "leave out a TemporalPrior and give candidates=Timed(...)."
                 )
         super().__init__(**kwargs)
         self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)

@@ -71,9 +71,8 @@ class TimeKernel(Kernel):
         """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
         for X in (x1, x2):
             if X.shape[-1] != 1:
-                raise InputError(
-                    f"A kernel on time takes one column, the time; got {checks.describe(X)}. Name it: active_dims=(i,)."
-                )
+                got = checks.describe(X)
+                raise InputError(f"A kernel on time takes one column, named by active_dims=(i,); got {got}.")
             checks.precise_times(X)
         number = self._checked(self._value()).to(x1)
         if diag:
@@ -91,8 +90,6 @@ class ForgettingKernel(TimeKernel):
     Times a spatial kernel it is the prior of TV-GP-UCB, a function of which each unit of time replaces a share ε::
 
         ForgettingKernel(0.03, active_dims=(2,)) * MaternKernel(active_dims=(0, 1))
-
-    ε is learned with the other hyperparameters. Gradients with respect to times are 0 where two times agree.
 
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, §2.2; times need not be whole numbers.
 

@@ -63,30 +63,30 @@ class FactoredGP(ObservedGP):
     @torch.no_grad()
     def effective_dimension(self) -> Tensor:
         """Return Σ_s τ(x_s), (...,): Tr K(K + Σ)⁻¹, or its estimate at a dictionary. Cost: O(m³), or O(n m²) there."""
-        strategy = self._strategy()
+        strategy = self.kept.strategy
         return self._number(strategy.effective_dimension()) if strategy.is_exact else self.leverage_scores().sum(-1)
 
     @torch.no_grad()
     def projection_error(self) -> Tensor:
         """Return Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, (...,): what the dictionary does not span; 0 if exact. O(n m²)."""
-        if self._strategy().is_exact:
+        if self.kept.strategy.is_exact:
             return torch.zeros_like(self.information_gain())
         strategy, X, z, prior = self._at_observations()
         return self._number(((prior - strategy.spanned(z)).clamp_min(0.0) / self._noise(X)).sum(-1))
 
     def information_gain(self) -> Tensor:
         """Return ½ log det(I + Σ^-½ Q Σ^-½), (...,), in nats, with Q = K_XZ K_ZZ⁻¹ K_ZX, at most that of K, or K."""
-        return self._number(0.5 * self._strategy().log_det)
+        return self._number(0.5 * self.kept.strategy.log_det)
 
     @torch.no_grad()
     def kernel_bound(self) -> Tensor:
         """Return the largest prior variance k(x, x) over the observations, 0-dim; 0 if there are none. Cost: O(n)."""
-        variance = self._strategy().prior_variance(self._points())
+        variance = self.kept.strategy.prior_variance(self._points())
         return self._number(variance.max() if variance.numel() else variance.new_zeros(()))
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm ‖μ‖_k of the posterior mean less the prior mean, (...,), in reward units."""
-        return self._number(self._strategy().mean_norm())
+        return self._number(self.kept.strategy.mean_norm())
 
     @torch.no_grad()
     def observed_means(self) -> Tensor:
@@ -96,7 +96,7 @@ class FactoredGP(ObservedGP):
 
     def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
         """Return how the model predicts, and the points observed with their coordinates and prior variances."""
-        strategy, X = self._strategy(), self._points()
+        strategy, X = self.kept.strategy, self._points()
         return strategy, X, strategy.features(X), strategy.prior_variance(X)
 
     def _number(self, values: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class FactoredGP(ObservedGP):
         return lambda mll, **_: mll.eval()
 
     def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
-        """Make this model predict by a posterior of its observations, for one of the numbers told; return it.
+        """Return this model, which from now on predicts by a posterior of its observations, of one of the numbers told.
 
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
         """
@@ -249,10 +249,7 @@ class FactoredGP(ObservedGP):
     def get_fantasy_model(
         self, inputs: Tensor, targets: Tensor, noise: Tensor | None = None, given: Tensor | None = None, **kwargs: Any
     ) -> Self:
-        """Return a copy with more observations, all already transformed, of noise ``regularization`` unless given.
-
-        Before any transform their points are those ``given``, else what the transform says that they are.
-        """
+        """Return a copy with more observations, already transformed; points to be told are those given, if they are."""
         inputs = checks.within_reach("inputs", inputs.unsqueeze(-1) if inputs.dim() == 1 else inputs)
         # Shared instead of copied: the copy gets its own below, and tensors that carry a graph cannot be copied.
         shared = [*self.train_inputs, self.train_targets, self._own_noise(), *self._buffers.values()]
@@ -282,14 +279,10 @@ class FactoredGP(ObservedGP):
         """What is kept of the posterior as it is now: another object once anything that it follows from has changed."""
         return self.eval()._current()
 
-    def _strategy(self) -> PredictionStrategy:
-        return self.kept.strategy
-
     def _current(self) -> Cache:
         """Return what is kept of the posterior, computed again where what it follows from is not as it was.
 
-        Also where gradients are asked for and it has none. Points observed that ask for a gradient, as fantasies do in
-        a search, get all of it.
+        Also where it has no graph and gradients are asked for, as points observed do that are fantasies of a search.
         """
         kept = cast(Cache | None, self.prediction_strategy)
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
@@ -305,9 +298,7 @@ class FactoredGP(ObservedGP):
         learned, strategy = (None, posterior) if isinstance(posterior, PredictionStrategy) else (posterior, None)
         strategy = strategy or PredictionStrategy.of(cast(Learned, learned), learns_residual=self.learns_residual)
         if not strategy.is_finite():
-            raise NumericalError(
-                "The rewards add up to more than the dtype holds, or the kernel is not finite: take another unit."
-            )
+            raise NumericalError("The rewards add up to more than the dtype holds, or the kernel is not finite.")
         if self._pending is not None:
             with torch.no_grad():
                 pending, noise = self._seen(self._pending), self.regularization.unsqueeze(-1)
@@ -367,10 +358,7 @@ class OnlineGP(FactoredGP):
 
     @property
     def num_distinct(self) -> int:
-        """Number u of distinct points among the observations: what the posterior's cost depends on.
-
-        With batch dimensions, several outputs or gradients nothing is merged, and every observation counts.
-        """
+        """Number u of distinct points among the observations; in a batch, where nothing is merged, that of all."""
         X = self.train_inputs[0]
         return self.num_observations if self._is_batch() else len(distinct(X if self.num_outputs == 1 else X[0])[0])
 

@@ -150,11 +150,8 @@ class ObservedGP(SingleTaskGP):
         return subset
 
     def _points(self) -> Tensor:
-        """Return the observed points (..., n, d) as the kernel sees them now, once where rewards of a batch share them.
-
-        GPyTorch's own conditioning, which model lists use, does not have new points as they were given.
-        """
-        given = self._original_train_inputs
+        """Return the observed points (..., n, d) as the kernel sees them now, once where a batch shares them."""
+        given = self._original_train_inputs  # of model lists, which GPyTorch conditions, they may not be all
         if self._has_transformed_inputs and given is not None and given.shape[-2] == self.num_observations:
             with torch.no_grad():
                 inputs = self._preprocess(given)
@@ -209,11 +206,7 @@ class ObservedGP(SingleTaskGP):
         return deepcopy(self.likelihood, {id(known): own} | {id(each): each for each in self.parameters()})
 
     def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
-        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``.
-
-        Raises:
-            InputError: if that cannot be, since the likelihood says what the noise is, or nothing does.
-        """
+        """Return the variances (..., n + k) that observations have of their own once k more came with ``noise``."""
         own, likelihood = self._own_noise(), self.likelihood
         if noise is None and own is None:
             return None
@@ -250,10 +243,8 @@ class ObservedGP(SingleTaskGP):
         found = [*self.train_inputs, self.learns_residual]
         for module in self.modules():
             values = [*module._parameters.values(), *module._buffers.values(), *vars(module).values()]
-            found += [
-                type(module),
-                *(each for each in values if isinstance(each, Tensor) or type(each) in (int, float)),
-            ]
+            found.append(type(module))
+            found += [each for each in values if isinstance(each, Tensor) or type(each) in (int, float)]
         return found
 
     def _requires_grad(self) -> bool:

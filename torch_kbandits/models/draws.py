@@ -34,7 +34,7 @@ class PosteriorDraws:
     def __init__(self, model: FactoredGP, points: Tensor) -> None:
         model.eval()
         with torch.no_grad():
-            self._strategy = model._strategy()
+            self._strategy = model.kept.strategy
             basis = self._strategy.basis.to(points)
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
@@ -67,7 +67,7 @@ def draw_nystrom_paths(
     Cost: O(s (m² + m F)) for s samples of F features; then O(m + F) an evaluation.
     """
     model.eval()
-    strategy = model._strategy()
+    strategy = model.kept.strategy
     dictionary = strategy.basis.to(model.train_targets)
     with delattr_ctx(model, "outcome_transform"):
         prior_paths = cast(GeneralizedLinearPath, prior_sampler(model, sample_shape))

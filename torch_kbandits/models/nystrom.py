@@ -33,16 +33,15 @@ _TRACE_TERM = "nystrom_trace_term"
 class NystromGP(FactoredGP):
     """A BoTorch model whose posterior is the Nyström–DTC one at a dictionary of m points.
 
-    The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary as the subset of
-    regressors does. With all played points as dictionary the posterior is the exact one.
+    The variance keeps the exact prior term k(x, x), so it does not starve far from the dictionary. With all played
+    points as dictionary the posterior is the exact one.
 
     Source: Calandriello et al., COLT 2019, §3.1; Zenati et al., AISTATS 2022, Prop. 4.2. Differs: variances are in
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Defaults differ from those of ``SingleTaskGP`` as in ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias'
-    collapsed bound at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the
-    dictionary is all points.
+    Defaults are those of ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound at the dictionary,
+    O(n m²) an evaluation, which is the exact marginal likelihood when the dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
@@ -218,7 +217,7 @@ class NystromGP(FactoredGP):
     @torch.no_grad()
     def _unspanned(self, points: Tensor) -> list[int]:
         """Return which points (k, d), as they are told, are spanned by no dictionary nor by those before."""
-        strategy, X, rows = self._strategy(), self._seen(points), list[int]()
+        strategy, X, rows = self.kept.strategy, self._seen(points), list[int]()
         prior, z = strategy.prior_variance(X), strategy.inside(strategy.features(X))
         left, least = gram(strategy.kernel, X.to(z)) - z.mT @ z, SPANNED[points.dtype] * prior
         non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)

@@ -112,7 +112,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
     X = None if X is None else checks.points("X", X, dimension=given.shape[-1], like=given)
     if X is not None and (X.dim() != 2 or len(X) == 0):
         raise InputError(f"X must be points (k, d) with k >= 1, got {checks.describe(X)}.")
-    ours, seen = model._strategy(), model._points()
+    ours, seen = model.kept.strategy, model._points()
     U, places = distinct_in_order(seen.double())
     precision = torch.zeros_like(U[:, 0]).index_add(0, places, 1.0 / model._noise(seen).double())
     at = U if X is None else model._preprocess(X).double()
