@@ -118,11 +118,9 @@ class ForgettingKernel(TimeKernel):
 
 
 def _exponential(kernel: ForgettingKernel, columns: Array) -> Terms:
-    """Return it as an exponential of distances in time."""
-    forgetting = float(kernel.forgetting)
-    if len(columns) != 1 or not 0.0 <= forgetting < 1.0:
-        raise ValueError("It is not on one column, or its share is out of range.")
-    return [(1.0, [factor(EXPONENTIAL, -0.5 * math.log1p(-forgetting), columns)])]
+    if len(columns) != 1:
+        raise ValueError("It is not on one column.")
+    return [(1.0, [factor(EXPONENTIAL, -0.5 * math.log1p(-float(kernel.forgetting)), columns)])]
 
 
 class WienerKernel(TimeKernel):
