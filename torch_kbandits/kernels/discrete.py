@@ -95,8 +95,6 @@ class PerActionLinearKernel(BatchedKernel):
     Args:
         context_dim: c >= 0, the number of context columns, the first of a joint point; the others are the action.
         kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
-
-    Cost: O(n n' d).
     """
 
     def __init__(self, context_dim: int, **kwargs: Any) -> None:
@@ -114,7 +112,6 @@ class PerActionLinearKernel(BatchedKernel):
 
 
 def _per_action(kernel: PerActionLinearKernel, columns: Array) -> Terms:
-    """Return 1[a = a'] + ⟨x, x'⟩ · 1[a = a']."""
     context, action = columns[: kernel.context_dim], columns[kernel.context_dim :]
     same = factor(EQUAL, 1.0, action)
     return [(1.0, [same]), (1.0, [factor(LINEAR, 1.0, context), same])]

@@ -115,10 +115,8 @@ def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
 def covariance_root(covariance: Tensor) -> Tensor:
     """Return the symmetric R (n, n) with R R = covariance; eigenvalues that rounding made negative become 0.
 
-    Draws by it move by no more than the root of rounding, as by a triangular root they may not. Cost: O(n³).
-
-    Raises:
-        NumericalError: if the covariance has NaN or infinite entries.
+    Draws by it move by no more than the root of rounding, as by a triangular root they may not. ``NumericalError`` if
+    the covariance is not finite. Cost: O(n³).
     """
     if not bool(torch.isfinite(covariance).all()):
         raise NumericalError("The covariance to draw from is not finite: check the kernel and the inputs.")

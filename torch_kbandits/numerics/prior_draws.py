@@ -64,8 +64,8 @@ class RandomFourierFeatures:
     So a draw that is conditioned on data has the posterior's mean and covariance, but heavier tails than a normal
     distribution where the data leave a small part of the prior variance.
 
-    Source: Rahimi and Recht, NeurIPS 2007; Sutherland and Schneider, UAI 2015 (the error); BoTorch's frequencies.
-    Differs: a sine and a cosine with normal weights are one cosine with a random amplitude and phase.
+    Source: Rahimi and Recht, NeurIPS 2007; Sutherland and Schneider, UAI 2015 (the error). Differs: frequencies are
+    BoTorch's; a sine and a cosine with normal weights are one cosine with a random amplitude and phase.
 
     Attributes:
         frequencies: ω, in turns for each unit of x, (d, J); J is a power of two.
@@ -161,7 +161,7 @@ class PriorDraws:
         if self._spectrum is not None:
             return RandomFourierFeatures.drawn(self._spectrum, generator).quickly_at(self.points)
         sizes = len(self._root), len(self.points) if self.is_for_first else 0
-        parts = [torch.randn(size, generator=generator, dtype=torch.float64, device="cpu") for size in sizes]
+        parts = (torch.randn(size, generator=generator, dtype=torch.float64, device="cpu") for size in sizes)
         joint, own = (part.to(self.points) for part in parts)
         return joint @ self._root + self._deviation * own if self.is_for_first else joint @ self._root
 
