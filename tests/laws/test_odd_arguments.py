@@ -445,7 +445,6 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (online, "tell", {"X": X[:2], "Y": Y[:2]}),
     (online, "remove", {"rows": [0]}),
     (online, "condition_on_observations", {"X": X[:2], "Y": Y[:2]}),
-    (online, "leave_one_out", {}),
     (nystrom, "tell", {"X": X[:2], "Y": Y[:2]}),
     (nystrom, "remove", {"rows": [0]}),
     (nystrom, "set_dictionary", {"dictionary": X[:2]}),

@@ -21,7 +21,6 @@ MOST_FILES, MOST_LINES, MOST_CLASSES = 31, 36_200, 404
 #: Who undoes something after an interrupt, or fills itself, and why that is no value that is swapped.
 BY_HAND = {
     "integrations/ray/workers.py": "actors are ended",
-    "models/base.py": "noise variances are kept in a likelihood, which may have other owners",
     "observations/experts.py": "counts of questions are taken from a saved state",
 }
 DEFAULTS = {
@@ -34,7 +33,6 @@ DEFAULTS = {
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},
     "spaces": {f"{kind}.{name}" for kind in ("Float", "Integer") for name in ("_cells", "_centres")},
-    "models": {"NystromGP.condition_on_observations"},
 }
 
 #: Private words and phrases for which the field has terms.

@@ -251,7 +251,7 @@ class GivenNoiseLikelihood(GaussianLikelihood):
         if not params and not self.training:
             raise InputError(
                 "Observations have noise of their own, so say of what the noise is: likelihood(f, X) of predictions,"
-                " likelihood(f, [X]) of the observations; for BoTorch's loo_cv take the model's leave_one_out()."
+                " likelihood(f, [X]) of the observations; for loo_cv remove rows from copies of the model."
             )
         return DiagLinearOperator(torch.where(self.given.isnan(), usual.diagonal(dim1=-1, dim2=-2), self.given))
 

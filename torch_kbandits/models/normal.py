@@ -48,8 +48,7 @@ class TraceTerm(InducingPointKernelAddedLossTerm):
 class LowRankNormal(MultivariateNormal):
     """A normal distribution whose log density uses the low rank of its covariance: O(n m²) instead of O(n³).
 
-    BoTorch switches ``fast_computations.log_prob`` off for the whole process, since for other covariances it means
-    conjugate gradients. For low rank plus diagonal it is the Woodbury identity, which is exact.
+    BoTorch switches that off for the whole process: else it means conjugate gradients, here the Woodbury identity.
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -60,9 +59,4 @@ class LowRankNormal(MultivariateNormal):
 
 def deviation_of(variance: Tensor) -> Tensor:
     """Return the deviations of variances, with a finite gradient."""
-    return variance.clamp_min(least_variance(variance.dtype)).sqrt()
-
-
-def least_variance(dtype: torch.dtype) -> float:
-    """Return ``MIN_VARIANCE``, or what is representable in its place."""
-    return max(MIN_VARIANCE, 100.0 * torch.finfo(dtype).tiny)
+    return variance.clamp_min(max(MIN_VARIANCE, 100.0 * torch.finfo(variance.dtype).tiny)).sqrt()

@@ -247,9 +247,9 @@ class MarginalPosterior:
         for climb in range(_MOST_CLIMBS):
             if climb >= climbs and highest > -math.inf:
                 break
-            start = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
+            first = self._near(given, bounds, generator_for(seed, climb, "fit")) if climb else given
             try:
-                result = scipy_minimize(closure, self.parameters, bounds, x0=start, options={"maxiter": 200})
+                result = scipy_minimize(closure, self.parameters, bounds, x0=first, options={"maxiter": 200})
             except NumericalError:  # some line searches look far away
                 continue
             if result.status != OptimizationStatus.FAILURE and -result.fval > highest:
