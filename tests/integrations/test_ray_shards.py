@@ -382,7 +382,7 @@ def break_(workers, failure):
         Breaking.left = 3
     else:
         workers.lose(1)
-        workers.refuses.add(1) if failure == "no worker" else setattr(workers, "start", lambda numbers: None)
+        workers.refuses, workers.dies_on_receipt = ({1}, set()) if failure == "no worker" else (set(), [1] * 9)
 
 
 @pytest.mark.parametrize(("failure", "memory"), [*((name, "none") for name in FAILURES), ("half way", "observations")])
@@ -401,8 +401,7 @@ def test_what_cannot_be_mended_is_raised_and_nothing_is_lost(failure, memory):
         ours.ask(3)
     assert same(ours.state_dict(), before)
     both(bandits, some_arms()[:4])  # nothing that was told meanwhile is lost
-    workers.refuses = set()
-    vars(workers).pop("start", None)
+    workers.refuses = workers.dies_on_receipt = set()
     rounds(bandits, 2, 3)
     assert_alike(bandits)
     assert (1 in workers.starts) == (failure != "an error")
