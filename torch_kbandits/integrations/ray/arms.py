@@ -97,7 +97,7 @@ class ShardedArms(LastingCandidates):
 
 @dataclass(frozen=True, eq=False)
 class RemoteArms:
-    """What a posterior tells ``Arms``, for workers; ``versions`` names what was before the first change and after each."""
+    """What a posterior tells ``Arms``, for workers; ``versions`` names what was before the changes and after each."""
 
     versions: tuple[int, ...]
     changes: tuple[Change, ...] = ()
