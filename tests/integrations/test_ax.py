@@ -43,7 +43,7 @@ from torch_kbandits import (
 )
 from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.integrations.ax import kernel_bandit_strategy, recommend
-from torch_kbandits.integrations.ax.storage import value_classes
+from torch_kbandits.integrations.ax.strategy import value_classes
 from torch_kbandits.memory import TemporalPrior, UncertaintyInjection
 from torch_kbandits.priors import default_kernel
 

@@ -19,8 +19,7 @@ from gpytorch.settings import min_fixed_noise
 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError, InputError
 from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment, check_fixed, rows_matching
-from torch_kbandits.integrations.ax.trial_bandit import Settings, TrialBandit
-from torch_kbandits.integrations.ax.trials import read
+from torch_kbandits.integrations.ax.trials import Settings, TrialBandit, read
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors import Prior

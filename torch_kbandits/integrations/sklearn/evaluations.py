@@ -27,23 +27,16 @@ class Evaluations:
     """The configurations evaluated in a search, batch by batch, and what was measured of them.
 
     All configurations meet the same splits, also those of a splitter that would draw others each time, and a batch in
-    which every fit fails does not end the search. ``KernelBanditSearchCV.fit`` has the errors of the file.
-
-    Args:
-        search: the ``BaseSearchCV``; ``evaluate`` and ``context`` are what its ``_run_search`` is given.
-        settings: returns what must agree between the search that wrote the file and the one that goes on with it.
-
-    Attributes:
-        batches: encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
-        measured: the rows of all fits that were made in this process.
-        table: ``cv_results_``, empty until ``finish``.
+    which every fit fails does not end the search.
     """
 
     def __init__(
         self, search: Any, evaluate: Callable[..., Any], context: Any, settings: Callable[[], Mapping[str, Any]]
     ) -> None:
         self._search, self._evaluate, self._num_splits = search, evaluate, search.n_splits_
+        #: Encodings (q, d) of configurations evaluated together, and the rows of their fits, none if all failed.
         self.batches: list[tuple[Tensor, list[Row]]] = []
+        #: The rows of all fits that were made in this process, and ``cv_results_``, empty until ``finish``.
         self.measured: list[Row] = []
         self.table: dict[str, Any] = {}
         self._splits: list[Any] | None = None
@@ -80,12 +73,10 @@ class Evaluations:
         return iter(self._splits)
 
     def add(self, points: Tensor) -> list[Row]:
-        """Evaluate configurations, given by their encodings (q, d), and keep what was measured, which is returned.
-
-        Nothing is written before a fit succeeded: a search of which all failed is to fail again.
-        """
+        """Evaluate configurations, given by their encodings (q, d), and keep what was measured, which is returned."""
         rows = self._fitted(self._search.space_.decode(points))
         self.batches.append((points, rows))
+        # A search of which all fits failed is to fail again.
         if self._path is not None and any(rows for _, rows in self.batches):
             try:
                 self._write()

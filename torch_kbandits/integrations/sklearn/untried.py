@@ -21,8 +21,7 @@ class UntriedCube(UnitCube):
     """The configurations of a space as points of the cube; what was tried is not played again, and may be recommended.
 
     A small space is searched whole, whatever points a search looks at. In a larger one points whose configurations were
-    all tried are taken to these nevertheless. ``tried`` has the encodings, (n, d), and ``count`` is the number of
-    configurations, infinite where they are not listed. Cost: O(n d) for the points and those tried.
+    all tried are taken to these nevertheless. ``count`` is infinite where configurations are not listed.
     """
 
     def __init__(self, space: ParameterSpace) -> None:
