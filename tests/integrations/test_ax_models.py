@@ -16,23 +16,19 @@ from ax.exceptions.core import UnsupportedError
 from ax_clients import (
     BRANIN,
     GRID,
-    MIXED,
     UNIT,
     branin,
     client_of,
     fitted,
     play,
-    pool_of,
     posterior_model,
     tell,
-    validation_error,
 )
 from problems import rbf
 
 from torch_kbandits import (
     FixedDictionary,
     GreedyDictionary,
-    InputError,
     LearnedPrior,
     LinearGrowth,
     Prior,
@@ -211,13 +207,4 @@ def test_predictions_are_those_of_the_model_and_looking_at_an_experiment_changes
     assert len(looked.summarize()) == 6
     recommend(looked)
     recommend(looked, {"x": 0.5})
-    assert fitted(looked).feature_importances("score") == {"x": pytest.approx(1.0)}
     assert plain.get_next_trials(2) == looked.get_next_trials(2)
-    client = client_of(MIXED, "-score", candidates=pool_of(50))
-    play(client, validation_error, 2, parallel=3)
-    shares = fitted(client).feature_importances("score")
-    assert (list(shares), sum(shares.values())) == (["rate", "depth", "loss"], pytest.approx(1.0))
-    client = client_of(MIXED, "-score", prior=LearnedPrior(rbf(0.5, 1.0)), initialization_trials=3)
-    play(client, validation_error, 1, parallel=3)
-    with pytest.raises(InputError, match=r"not one lengthscale for each of the parameters \['rate', 'depth', 'loss'\]"):
-        fitted(client).feature_importances("score")

@@ -25,17 +25,19 @@ Parameters = Mapping[str, Any]
 
 
 class TrialSpace:
-    """The parameterizations of a search space, some of their parameters fixed: in ``encoded`` these are held."""
+    """The parameterizations of a search space, some of their parameters fixed: in ``encoded`` these are held.
 
-    def __init__(self, space: SearchSpace, fixed: Parameters) -> None:
+    Where they are listed, by columns, ``rows`` are those that may be tried; none where all may.
+    """
+
+    def __init__(self, space: SearchSpace, fixed: Parameters, listed: Mapping[str, Sequence[Any]] | None) -> None:
         constant = {name: each.value for name, each in space.parameters.items() if isinstance(each, FixedParameter)}
         kinds = {name: _kind(each) for name, each in space.parameters.items() if name not in constant}
         limits = [LinearConstraint(each.constraint_dict, each.bound) for each in space.parameter_constraints]
         self.encoded = ParameterSpace(kinds, limits, {name: fixed[name] for name in kinds if name in fixed})
-        #: The parameters of several values, and whether something is left to choose.
-        self.names = [name for name, kind in kinds.items() if kind.count > 1]
-        self.is_free = not fixed.keys() >= {*self.names}
+        self.is_free = any(kind.count > 1 and name not in fixed for name, kind in kinds.items())
         self._parameters, self._given = list(space.parameters), {**constant, **fixed}
+        self.rows = [] if listed is None else _rows_matching(listed, fixed, space)
 
     def points(self, rows: Sequence[Parameters]) -> Tensor:
         """Return parameterizations as points (n, d), whatever is fixed now."""
@@ -103,7 +105,7 @@ def _within(who: str, row: Parameters, space: SearchSpace) -> dict[str, Any]:
     return found
 
 
-def rows_matching(
+def _rows_matching(
     candidates: Mapping[str, Sequence[Any]], fixed: Parameters, space: SearchSpace
 ) -> list[dict[str, Any]]:
     """Return the candidates, given by columns, that agree with fixed parameters and keep all constraints, as rows."""

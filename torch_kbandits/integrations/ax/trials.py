@@ -137,7 +137,7 @@ class Settings:
 
 
 class TrialBandit:
-    """A bandit that was told all trials, at the current time; of ``rows`` alone if there are any.
+    """A bandit that was told all trials, at the current time.
 
     With ``plainly`` what is best by the posterior means is sought, as for a recommendation. Of metrics by signature, of
     which the first is the reward, ``signs`` are -1 where the negative is told; ``memories`` are of the same.
@@ -148,13 +148,12 @@ class TrialBandit:
         settings: Settings,
         trials: Trials,
         space: TrialSpace,
-        rows: Sequence[Parameters],
         goals: OptimizationConfig,
         *,
         plainly: bool = False,
     ) -> None:
         self.settings, self.trials, self.space = settings, trials, space
-        self._rows = space.completed(rows)
+        self._rows = space.completed(space.rows)
         self._arms = space.points(self._rows)
         sought = {name: 1.0 if weight > 0.0 else -1.0 for name, weight in goals.objective.metric_weights}
         limited = {name for each in goals.outcome_constraints for name in each.metric_signatures}
@@ -174,7 +173,7 @@ class TrialBandit:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TheoryWarning)  # it would come with every trial
             self.bandit = Bandit(
-                candidates=Arms(self._arms) if rows else Configurations(space.encoded),
+                candidates=Arms(self._arms) if self._rows else Configurations(space.encoded),
                 prior=priors[first],
                 dictionary=settings.dictionary,
                 width=ConstantWidth(0.0) if plainly else settings.width,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from optuna.study import Study, StudyDirection
@@ -26,8 +26,7 @@ Use = Literal["learn", "ignore"]
 _MARGIN = 0.1
 
 
-@dataclass(frozen=True)
-class Objectives:
+class Objectives(NamedTuple):
     """What a study seeks: for each value 1 or -1, by direction, and the names of constraints that trials have.
 
     The first value is the reward, the others are outcomes; so are constraints.
