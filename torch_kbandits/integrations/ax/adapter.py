@@ -18,7 +18,7 @@ from ax.generators.base import Generator
 from gpytorch.settings import min_fixed_noise
 
 from torch_kbandits.errors import EmptyHistoryError, InfeasibleError
-from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment, check_fixed
+from torch_kbandits.integrations.ax.spaces import Parameters, TrialSpace, check_experiment
 from torch_kbandits.integrations.ax.trials import Settings, TrialBandit, read
 from torch_kbandits.models import NystromGP
 from torch_kbandits.numerics.random import generator_for
@@ -56,7 +56,7 @@ class BanditAdapter(Adapter):
         fixed_features: ObservationFeatures | None,
         model_gen_options: dict[str, Any] | None,
     ) -> GenResults:
-        fixed = check_fixed({} if fixed_features is None else fixed_features.parameters, self._search_space)
+        fixed: Parameters = {} if fixed_features is None else fixed_features.parameters
         waiting = max(pending_observations.values(), key=len, default=[])
         recommends = (model_gen_options or {}).get(RECOMMEND, False)
         if recommends and not self._trials.num_outcomes:
@@ -135,15 +135,15 @@ class BanditAdapter(Adapter):
         return made < settings.initialization_trials or self._trials.num_outcomes < needed
 
     def _bandit(self, fixed: Parameters, goals: OptimizationConfig | None, *, plainly: bool = False) -> TrialBandit:
-        space = TrialSpace(self._search_space, fixed, self.generator.settings.candidates)
-        return TrialBandit(self.generator.settings, self._trials, space, cast(Any, goals), plainly=plainly)
+        space, settings = self._space(fixed), self.generator.settings
+        return TrialBandit(settings, self._trials, space, cast(Any, goals), plainly=plainly)
+
+    def _space(self, fixed: Parameters) -> TrialSpace:
+        return TrialSpace(self._search_space, fixed, self.generator.settings.candidates)
 
     def _spread(self, n: int, fixed: Parameters, waiting: list[ObservationFeatures]) -> list[Parameters]:
         """Return n parameterizations that cover the space evenly, or are drawn from the candidates."""
-        seed, space = (
-            self.generator.settings.seed,
-            TrialSpace(self._search_space, fixed, self.generator.settings.candidates),
-        )
+        seed, space = self.generator.settings.seed, self._space(fixed)
         number = len(self._experiment.trials) + sum(each.trial_index is None for each in waiting)
         if rows := space.rows:
             tried = [arm.parameters for arm in self._experiment.arms_by_signature.values()]

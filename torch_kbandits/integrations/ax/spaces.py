@@ -31,6 +31,10 @@ class TrialSpace:
     """
 
     def __init__(self, space: SearchSpace, fixed: Parameters, listed: Mapping[str, Sequence[Any]] | None) -> None:
+        _within("fixed_parameters has", fixed, space)
+        for constraint in space.parameter_constraints:
+            if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
+                raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
         constant = {name: each.value for name, each in space.parameters.items() if isinstance(each, FixedParameter)}
         kinds = {name: _kind(each) for name, each in space.parameters.items() if name not in constant}
         limits = [LinearConstraint(each.constraint_dict, each.bound) for each in space.parameter_constraints]
@@ -77,15 +81,6 @@ def check_experiment(experiment: Experiment) -> None:
     sums += [list(each.metric_names) for each in goal.outcome_constraints if len(each.metric_names) > 1]
     if sums:
         raise InputError(f"Single metrics can be optimised and limited, not the sum of {sums[0]}: report it as one.")
-
-
-def check_fixed(fixed: Parameters, space: SearchSpace) -> Parameters:
-    """Return fixed parameters, or refuse those that are not of the search space or break a constraint."""
-    _within("fixed_parameters has", fixed, space)
-    for constraint in space.parameter_constraints:
-        if constraint.constraint_dict.keys() <= fixed.keys() and not constraint.check(dict(fixed)):
-            raise InputError(f"fixed_parameters {dict(fixed)} break the constraint {constraint}.")
-    return fixed
 
 
 def _within(who: str, row: Parameters, space: SearchSpace) -> dict[str, Any]:
