@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import sklearn
 import torch
+from joblib import parallel_config
 from problems import matern
 from scipy.stats import (
     beta,
@@ -169,6 +170,14 @@ class Flat(Tunable):
 
     def score(self, X, y):
         return 0.5
+
+
+@pytest.mark.slow
+def test_two_workers_give_what_batches_of_two_give():
+    words = {"n_iter": 6, "num_initial": 2}
+    with parallel_config(backend="loky"):
+        two = searched(n_jobs=2, **words)
+    assert table(two) == table(searched(batch_size=2, **words)) != table(searched(**words))
 
 
 def test_no_configuration_is_evaluated_twice_and_small_spaces_end():
