@@ -31,7 +31,6 @@ nitpick_ignore = [
     for name in (
         "acquisition.climbing.Rescaled",
         "bandit.adaptation.Choice",
-        "bandit.adaptation.BlockScores",
         "bandit.config.Advice",
         "bandit.residuals.Alternative",
         "bandit.residuals.Group",
@@ -46,6 +45,7 @@ nitpick_ignore = [
         "posteriors.gaussian.Gaussian",
         "priors.learned.LastFit",
         "priors.marginal.TrainingData",
+        "priors.units.Units",
         "spaces.kinds.Parameter",
     )
 ]

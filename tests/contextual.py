@@ -1,22 +1,16 @@
 """Contextual bandits to try laws on, and a dense picture of what each of them should believe and choose."""
 
-from functools import partial
-
-import numpy as np
-import oracles
 import torch
-from problems import DOUBLE, data, dense, rbf
+from problems import DOUBLE, data, rbf
 from torch import Tensor
 
 from torch_kbandits import ContextualActions, algorithms
 
 LAMBDA = 0.1
 BETA = 1.5
-KERNEL = oracles.rbf(0.6)
 ACTIONS = data(7, 2, seed=11)[0]
 CONTEXTS = data(400, 2, seed=12)[0]
 BOUNDS = torch.tensor([[0.0, -0.5], [1.0, 0.5]], dtype=DOUBLE)
-UPPER = ("cbbkb", "cbkb", "ek-ucb", "igp-ucb", "k-ucb")
 
 
 def make(name, candidates=None, **settings):
@@ -57,25 +51,3 @@ def play(bandit, rounds, first=0, actions_of=None):
         asked.append(joint(context, action))
         bandit.tell(action, reward(asked[-1]), context=context)
     return torch.cat(asked)
-
-
-def dense_moments(bandit, points: Tensor, pending: Tensor | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """μ and σ² at joint points (A, d) from what was told and the dictionary, and σ² given what is pending."""
-    history = bandit.history
-    n = bandit.model.num_observations
-    X, y, T = dense(history.X[:n], history.Y[:n], points)
-    outstanding = [history.X[n:], bandit.pending if pending is None else pending]
-    P, Z = dense(torch.cat(outstanding), bandit.inducing_points)
-    noise = np.full(n, LAMBDA)
-    if bandit.dictionary is None:
-        posterior = partial(oracles.exact, KERNEL, X, y, noise)
-    else:
-        posterior = partial(oracles.dtc, KERNEL, X, y, noise, Z)
-    found = oracles.with_pending(posterior, T, P, LAMBDA)
-    return found.mean, np.maximum(found.variance, 0.0)
-
-
-def dense_upper_bounds(bandit, points: Tensor, pending: Tensor | None = None) -> np.ndarray:
-    """μ + β σ at joint points (A, d); see ``dense_moments``."""
-    mean, variance = dense_moments(bandit, points, pending)
-    return mean + BETA * np.sqrt(variance)

@@ -5,6 +5,7 @@ import dataclasses
 import shutil
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import hypothesis
@@ -26,6 +27,12 @@ def in_a_file(arms: Tensor) -> np.memmap:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     np.save(f"{folder}/arms.npy", arms.numpy())
     return np.load(f"{folder}/arms.npy", mmap_mode="r")
+
+
+def write(path: Path, *lines: str) -> str:
+    """Write lines to a file, and return its path."""
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
 
 
 class KernelPair(NamedTuple):

@@ -16,16 +16,14 @@ from torch import Tensor
 
 from torch_kbandits.errors import InputError
 
-#: Signs of a value that a message shows.
-_LONGEST_SHOWN = 200
-#: Bits of a whole number: so many a float holds.
-LARGEST_BITS = 1023
+#: Signs of a value that a message shows; bits of a whole number that a float holds.
+_LONGEST_SHOWN, LARGEST_BITS = 200, 1023
 #: Whole numbers up to this are the same in double precision.
 LARGEST_EXACT = 2**53
 #: The most columns, points or repetitions that a number asks for: of more, memory or time would find no end.
 LARGEST_SIZE = 10**6
 #: How far points may lie from 0: squares of what is further, in length scales, and products of them, overflow.
-_REACH = {torch.float64: 1e50, torch.float32: 1e12}
+REACH = {torch.float64: 1e50, torch.float32: 1e12}
 #: Of an array that repeats fewer numbers, so many entries are copied at most.
 _MOST_EXPANDED = 2**27
 
@@ -34,6 +32,12 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) ->
     """Refuse a value that is no instance of ``kind``; the hint says what would be."""
     if not isinstance(value, kind):
         raise InputError(f"{name} must be {hint}, got {describe(value)}.")
+
+
+def absent_or(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
+    """Refuse a value that is neither None nor an instance of ``kind``; the hint says what would be."""
+    if value is not None:
+        instance(name, value, kind, f"{hint} or None")
 
 
 def describe(value: Any) -> str:
@@ -63,15 +67,39 @@ def keep(record: Any, **kinds: Callable[[str, Any], Any]) -> None:
         object.__setattr__(record, name, kind(name, getattr(record, name)))
 
 
-def flag(name: str, value: Any) -> bool:
-    """Return ``value``, of Python or NumPy, if it is True or False."""
-    instance(name, value, (bool, np.bool_), "True or False")
-    return bool(value)
-
-
 def optional(kind: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     """Return a check that lets None pass, too."""
     return lambda name, value: None if value is None else kind(name, value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return ``value``, of Python or NumPy, if it is True or False."""
+    if value is not True and value is not False:
+        instance(name, value, np.bool_, "True or False")
+    return bool(value)
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
+    """Return ``value`` if it is one of the words."""
+    if not isinstance(value, str) or value not in choices:
+        words = " or ".join(f'"{word}"' for word in choices)
+        raise InputError(f"{name} must be {words}, got {shown(value)}.")
+    return value
+
+
+def nearest_name(name: object, known: Iterable[object], cutoff: float = 0.6) -> str | None:
+    """Return the known name most like one that is not known, whatever its case, or None if none is like it."""
+    folded = {str(word).lower(): str(word) for word in known}
+    near = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=cutoff)
+    return folded[near[0]] if near else None
+
+
+def scalar(value: Any) -> Any:
+    """Return what a single number of another library holds; anything else as it is."""
+    try:
+        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+    except (RuntimeError, NotImplementedError, ValueError):  # a tensor that has no numbers in memory
+        return value
 
 
 def number(name: str, value: Any) -> float:
@@ -106,9 +134,7 @@ non_negative = _real("be a finite number of at least 0", lambda value: 0.0 <= va
 open_unit_interval = _real("lie strictly between 0 and 1", lambda value: 0.0 < value < 1.0)
 discount = _real("be above 0 and at most 1, where 1 forgets nothing", lambda value: 0.0 < value <= 1.0)
 share = _real("be at least 0 and below 1", lambda value: 0.0 <= value < 1.0)
-scale = _real(
-    "be a finite number above 0 and at most 1e150, if need be in another unit", lambda value: 0.0 < value <= 1e150
-)
+scale = _real("be a finite number above 0 and at most 1e150, or in another unit", lambda value: 0.0 < value <= 1e150)
 
 
 def whole_number(name: str, value: Any, least: int | None = None) -> int:
@@ -130,8 +156,9 @@ non_negative_integer = partial(whole_number, least=0)
 
 def size(name: str, value: Any, least: int = 1) -> int:
     """Return ``value`` as an int if it is a whole number of at least ``least`` of which so many fit into memory."""
-    whole = whole_number(name, value, least)
-    if whole > LARGEST_SIZE:
+    if type(value) is int and least <= value <= LARGEST_SIZE:
+        return value
+    if (whole := whole_number(name, value, least)) > LARGEST_SIZE:
         raise InputError(f"{name} must be at most {LARGEST_SIZE:,}, got {shown(value)}.")
     return whole
 
@@ -175,23 +202,9 @@ def batch_shape(value: Any) -> torch.Size:
     return torch.Size(size("batch_shape", each, least=0) for each in entries("batch_shape", value))
 
 
-def absent_or(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
-    """Refuse a value that is neither None nor an instance of ``kind``; the hint says what would be."""
-    if value is not None:
-        instance(name, value, kind, f"{hint} or None")
-
-
-def one_of(name: str, value: Any, choices: Collection[str]) -> Any:
-    """Return ``value`` if it is one of the words."""
-    if not isinstance(value, str) or value not in choices:
-        words = " or ".join(f'"{word}"' for word in choices)
-        raise InputError(f"{name} must be {words}, got {shown(value)}.")
-    return value
-
-
 def precision(name: str, value: Any) -> torch.dtype:
     """Return ``value`` if it is the dtype of double or single precision."""
-    if not isinstance(value, torch.dtype) or value not in (torch.float64, torch.float32):
+    if not isinstance(value, torch.dtype) or value not in REACH:
         raise InputError(f"{name} must be torch.float64 or torch.float32, got {shown(value)}.")
     return value
 
@@ -238,7 +251,7 @@ def _array(name: str, value: Any) -> np.ndarray | None:
             raise
         except Exception:  # tensors with gradients, lists whose lengths differ; other classes may raise what they like
             continue
-        return None if _is_expanded(array.size, array.strides) else array
+        return None if array.size > _MOST_EXPANDED and 0 in array.strides else array
     return None
 
 
@@ -249,9 +262,13 @@ def _plain(name: str, value: Any) -> Any:
     return [_plain(name, each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def _is_expanded(number: int, strides: Sequence[int]) -> bool:
-    """Say whether so many entries would take memory for the first time if they were copied, and much of it."""
-    return number > _MOST_EXPANDED and 0 in strides
+def in_memory(name: str, value: Tensor) -> None:
+    """Refuse tensors without dense numbers of their own: sparse, nested, meta, quantized and expanded ones."""
+    if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
+        hint = f"convert a sparse one with {name}.to_dense(), and give rows of equal length"
+        raise InputError(f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: {hint}.")
+    if value.numel() > _MOST_EXPANDED and 0 in value.stride():
+        raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
 
 
 def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor:
@@ -265,22 +282,48 @@ def floating_tensor(name: str, value: Any, like: Tensor | None = None) -> Tensor
         numbers = torch.tensor(real_numbers(name, value))
         return numbers if like is None else numbers.to(like)
     in_memory(name, value)
-    if value.dtype not in (torch.float64, torch.float32):
-        raise InputError(
-            f"{name} must have a floating dtype, float64 or float32, got {value.dtype}; "
-            f"convert it with {name}.double()."
-        )
+    if value.dtype not in REACH:
+        hint = "a floating dtype, float64 or float32"
+        raise InputError(f"{name} must have {hint}, got {value.dtype}; convert it with {name}.double().")
     return value
 
 
-def precise_times(times: Tensor) -> None:
-    """Refuse times in single precision that are so large that it leaves out whole numbers, such as dates."""
-    if times.dtype == torch.float32 and times.numel() and float(largest := times.detach().abs().max()) >= 2**24:
-        step = float(largest.nextafter(largest.new_tensor(torch.inf)) - largest)
-        raise InputError(
-            f"Times up to {float(largest):.10g} are {step:g} apart in single precision: give points that know the time "
-            "in double precision, X.double(), or count time from a later origin."
-        )
+def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Return rows (..., n, d) of numbers, which may not be finite, of ``dimension`` columns and ``like``'s dtype."""
+    value = floating_tensor(name, value, like)
+    shape = value.shape
+    if len(shape) < 2:
+        hint = f"got {describe(value)}. A single point is {name}.reshape(1, -1)"
+        raise InputError(f"{name} must have a row for each point and a column for each input, shape (n, d); {hint}.")
+    if shape[-1] == 0:
+        raise InputError(f"{name} must have at least one column, got {describe(value)}.")
+    if dimension is not None and shape[-1] != dimension:
+        raise InputError(f"{name} must have d = {dimension} columns, got {describe(value)}.")
+    is_alike = like is None or (value.dtype == like.dtype and value.device == like.device)
+    return value if is_alike else same_kind(name, value, like)  # pyright: ignore[reportArgumentType]
+
+
+def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
+    """Return points (..., n, d) within reach as a tensor, of ``dimension`` columns and ``like``'s dtype if given."""
+    return within_reach(name, rows(name, value, dimension=dimension, like=like))
+
+
+def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
+    """Return ``value`` if it has the dtype and the device of ``like``."""
+    if value.dtype != like.dtype or value.device != like.device:
+        got = f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})"
+        raise InputError(f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, {got}.")
+    return value
+
+
+def within_reach(name: str, value: Tensor) -> Tensor:
+    """Return coordinates of points if they are finite, and not so large that a posterior would not be."""
+    largest = value.detach().abs().amax().item() if value.numel() else 0.0
+    if not largest <= (reach := REACH[value.dtype]):
+        finite(name, value)
+        hint = "kernels square inputs, which overflow. Give it in another unit."
+        raise InputError(f"{name} must be within ±{reach:g}, got {largest:g}: {hint}")
+    return value
 
 
 def finite(name: str, value: Tensor) -> Tensor:
@@ -300,60 +343,12 @@ def all_finite(values: Tensor) -> bool:
     return math.isfinite(values.sum().item()) or bool(torch.isfinite(values).all())
 
 
-def points(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Return points (..., n, d) within reach as a tensor, of ``dimension`` columns and ``like``'s dtype if given."""
-    return within_reach(name, rows(name, value, dimension=dimension, like=like))
-
-
-def within_reach(name: str, value: Tensor) -> Tensor:
-    """Return coordinates of points if they are finite, and not so large that a posterior would not be."""
-    largest = value.detach().abs().amax().item() if value.numel() else 0.0
-    if not reaches(largest, value.dtype):
-        finite(name, value)
-        raise InputError(
-            f"{name} must be within ±{_REACH[value.dtype]:g}, got {largest:g}: kernels square inputs, which overflow. "
-            "Give it in another unit."
-        )
-    return value
-
-
-def reaches(largest: float, dtype: torch.dtype) -> bool:
-    """Say whether coordinates of a dtype, the largest without its sign being this or NaN, are within reach."""
-    return largest <= _REACH[dtype]
-
-
-def rows(name: str, value: Any, *, dimension: int | None = None, like: Tensor | None = None) -> Tensor:
-    """Return rows (..., n, d) of numbers, which may not be finite, in the same way."""
-    value = floating_tensor(name, value, like)
-    if value.dim() < 2:
-        raise InputError(
-            f"{name} must have a row for each point and a column for each input, shape (n, d); "
-            f"got {describe(value)}. A single point is {name}.reshape(1, -1)."
-        )
-    if value.shape[-1] == 0:
-        raise InputError(f"{name} must have at least one column, got {describe(value)}.")
-    if dimension is not None and value.shape[-1] != dimension:
-        raise InputError(f"{name} must have d = {dimension} columns, got {describe(value)}.")
-    if like is not None:
-        same_kind(name, value, like)
-    return value
-
-
-def nearest_name(name: object, known: Iterable[object], cutoff: float = 0.6) -> str | None:
-    """Return the known name most like one that is not known, whatever its case, or None if none is like it."""
-    folded = {str(word).lower(): str(word) for word in known}
-    near = difflib.get_close_matches(str(name).lower(), folded, n=1, cutoff=cutoff)
-    return folded[near[0]] if near else None
-
-
-def same_kind(name: str, value: Tensor, like: Tensor) -> Tensor:
-    """Return ``value`` if it has the dtype and the device of ``like``."""
-    if value.dtype != like.dtype or value.device != like.device:
-        raise InputError(
-            f"{name} must have dtype {like.dtype} on {like.device} like the rest of the data, "
-            f"got {value.dtype} on {value.device}; convert it with {name}.to({like.dtype})."
-        )
-    return value
+def precise_times(times: Tensor) -> None:
+    """Refuse times in single precision that are so large that it leaves out whole numbers, such as dates."""
+    if times.dtype == torch.float32 and times.numel() and float(largest := times.detach().abs().max()) >= 2**24:
+        step = float(largest.nextafter(largest.new_tensor(torch.inf)) - largest)
+        advice = "give points that know the time in double precision, or count time from a later origin"
+        raise InputError(f"Times up to {float(largest):.10g} are {step:g} apart in single precision: {advice}.")
 
 
 def bounds(value: Any) -> Tensor:
@@ -362,29 +357,7 @@ def bounds(value: Any) -> Tensor:
     if value.dim() != 2 or value.shape[0] != 2 or value.shape[1] == 0:
         raise InputError(f"bounds must have shape (2, d): lower bounds, then upper bounds; got {describe(value)}.")
     within_reach("bounds", value)
-    upside_down = (value[0] >= value[1]).nonzero().flatten().tolist()
-    if upside_down:
-        raise InputError(
-            f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: "
-            f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}."
-        )
+    if upside_down := (value[0] >= value[1]).nonzero().flatten().tolist():
+        got = f"lower {value[0, upside_down].tolist()}, upper {value[1, upside_down].tolist()}"
+        raise InputError(f"every lower bound must be below its upper bound; not so in column(s) {upside_down}: {got}.")
     return value
-
-
-def in_memory(name: str, value: Tensor) -> None:
-    """Refuse tensors without dense numbers: sparse, nested, meta and quantized ones."""
-    if value.is_nested or value.is_meta or value.layout != torch.strided or value.is_quantized:
-        raise InputError(
-            f"{name} must be a plain tensor of numbers in memory, got {describe(value)}: convert a sparse one with "
-            f"{name}.to_dense(), and give rows of equal length."
-        )
-    if _is_expanded(value.numel(), value.stride()):
-        raise InputError(f"{name} must have its own numbers, got {describe(value)} expanded from fewer.")
-
-
-def scalar(value: Any) -> Any:
-    """Return what a single number of another library holds; anything else as it is."""
-    try:
-        return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
-    except (RuntimeError, NotImplementedError, ValueError):  # a tensor that has no numbers in memory
-        return value

@@ -65,14 +65,15 @@ def list_(kind: str | None) -> None:
     """Show algorithms, environments, widths and kernels with their options and defaults: kbandits list widths."""
     from torch_kbandits.algorithms import registry as algorithms
     from torch_kbandits.environments import registry as environments
-    from torch_kbandits.experiments.pieces import KERNELS, WIDTHS, kernel_options, width_options
-    from torch_kbandits.experiments.spec import algorithm_options
+    from torch_kbandits.experiments.registry import KERNELS, WIDTHS, kernel_options, width_options
+    from torch_kbandits.experiments.spec import options_of
 
-    first = {name: (inspect.getdoc(width) or "").partition("\n")[0] for name, width in WIDTHS.items()}
     known: dict[str, list[tuple[str, str, dict[str, Any]]]] = {
-        "algorithms": [(name, algorithms.summary(name), algorithm_options(name)) for name in algorithms.names()],
+        "algorithms": [(name, algorithms.summary(name), options_of("algorithm", name)) for name in algorithms.names()],
         "environments": [(name, *environments.describe(name)) for name in environments.names()],
-        "widths": [(name, summary, width_options(name)) for name, summary in first.items()],
+        "widths": [
+            (name, str(inspect.getdoc(made)).split("\n")[0], width_options(name)) for name, made in WIDTHS.items()
+        ],
         "kernels": [(name, summary, kernel_options(name)) for name, summary in KERNELS.items()],
     }
     unknown = (None, inspect.Parameter.empty)  # what the problem gives, or must be given
@@ -80,8 +81,7 @@ def list_(kind: str | None) -> None:
         click.secho(f"{each.capitalize()}\n", bold=True)
         for name, summary, options in known[each]:
             shown = ", ".join(key if value in unknown else f"{key}={value!r}" for key, value in options.items())
-            click.echo(f"{name}: {summary}")
-            click.echo(click.wrap_text(f"{shown}\n", 110, "    ", "    "))
+            click.echo(f"{name}: {summary}\n{click.wrap_text(shown, 110, '    ', '    ')}\n")
 
 
 @main.command()
@@ -94,27 +94,18 @@ def run(spec: Path, directory: Path | None, workers: int | None, seeds: str | No
     """Make the runs of a TOML or JSON SPEC, or those that are not made yet: kbandits run quick.toml --workers 2.
 
     Each finished run is kept at once: after Ctrl-C or a crash the same command, or kbandits resume, goes on where it
-    was. A spec has
-
-    \b
-      rounds = 500
-      seeds = 5
-      [settings]
-      beta = 2.0
-      [[environments]]
-      name = "rkhs-function"
-      [[algorithms]]
-      name = "bkb"
-    """  # noqa: D301  (click reads the escape)
+    was. A small SPEC: rounds = 500 and seeds = 5, then [[environments]] with name = "rkhs-function", then
+    [[algorithms]] with name = "bkb" and beta = 2.0.
+    """
     from torch_kbandits import checks
 
-    experiment, changes = experiments.load_spec(spec), dict[str, Any]()
+    experiment = experiments.load_spec(spec)
     if seeds is not None:
-        changes["seeds"] = _seeds(seeds)
+        experiment = dataclasses.replace(experiment, seeds=_seeds(seeds))
     if rounds is not None:
-        changes["rounds"] = checks.positive_integer("--rounds", rounds)
+        experiment = dataclasses.replace(experiment, rounds=checks.positive_integer("--rounds", rounds))
     directory = directory or Path("runs") / experiment.name
-    _make(dataclasses.replace(experiment, **changes), directory, workers)
+    _make(experiment, directory, workers)
     click.echo(f"Records: {directory}. Figures: kbandits plot {directory}")
 
 
@@ -239,9 +230,6 @@ def serve(bandit: Path, token_file: Path | None, compact_after: int, **words: An
     server.serve(service, token=token, listening=lambda address: click.echo(f"Serving {bandit} at {address}"), **words)
 
 
-# ---------------------------------------------------------------- inside
-
-
 def _make(
     experiment: "experiments.ExperimentSpec", directory: Path, workers: int | None, baseline: str | None = None
 ) -> "list[experiments.Record]":
@@ -257,9 +245,7 @@ def _make(
     if outcome.skipped:
         click.echo(f"{outcome.skipped} run(s) were finished before.")
     if outcome.failures:
-        raise click.ClickException(
-            f"{len(outcome.failures)} run(s) failed; see above, and failures.log for the tracebacks."
-        )
+        raise click.ClickException(f"{len(outcome.failures)} run(s) failed; failures.log has the tracebacks.")
     return outcome.records
 
 

@@ -34,13 +34,7 @@ class StateMismatchError(KernelBanditError, ValueError):
 
 
 class FileError(KernelBanditError, OSError):
-    """A file cannot be read or written; ``errno`` and ``filename`` are those of the system's error.
-
-    Attributes:
-        errno: the system's number.
-        strerror: what is wrong and what to do.
-        filename: as it was given.
-    """
+    """A file cannot be read or written; ``errno`` and ``filename`` are the system's, ``strerror`` says what to do."""
 
     def __str__(self) -> str:
         return str(self.strerror)

@@ -22,11 +22,8 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
     """Put a file in place at once: a reader, also after a crash, sees the old one or the new one, never a part.
 
     The content goes to a file beside it, to the disk, and then to its name; where that is a link, to what it points to.
-    A process that is killed meanwhile may leave the file beside it, whose name begins with a dot.
-
-    Raises:
-        FileError: if it cannot be written; then the old file is as it was, and nothing is left beside it.
-        InputError: if that is no path.
+    A process that is killed meanwhile may leave the file beside it, whose name begins with a dot. Where it cannot be
+    written, ``FileError``, the old file is as it was, and nothing is left beside it.
     """
     path = checked_path(path)
     # Not ``absolute``: replacing a link would leave the file that others read under its own name as it was.
@@ -46,11 +43,7 @@ def write_whole(path: str | PathLike[str], content: bytes) -> None:
 
 
 def put_in_place(draft: Path, file: Path) -> None:
-    """Give a file that is on the disk the name of another beside it, at once, and let the disk have that.
-
-    Raises:
-        FileError: if that cannot be done; then both are as they were.
-    """
+    """Give a file that is on the disk the name of another beside it, at once, or leave both as they are."""
     try:
         _replace(draft, file)
     except OSError as error:
@@ -92,12 +85,7 @@ def read_whole(path: str | PathLike[str]) -> bytes:
 
 
 def locked(path: Path, refusal: str) -> FileLock:
-    """Return a lock that this process holds, and that the system frees with it, however that ends.
-
-    Raises:
-        InputError: with the message given, if another holds it.
-        FileError: if its file cannot be written.
-    """
+    """Return a lock that this process holds, and that the system frees with it; refuse, in these words, a held one."""
     lock = FileLock(path, timeout=0, thread_local=False)
     try:
         lock.acquire()

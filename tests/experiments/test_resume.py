@@ -16,7 +16,6 @@ from small_experiments import content, outcome, small
 from torch_kbandits import FileError, InputError
 from torch_kbandits.cli import main
 from torch_kbandits.experiments import load_experiment, load_spec, parse_spec, read_records, run_experiment, spec_in
-from torch_kbandits.experiments.directory import sole_writer
 
 
 def kbandits(*arguments):
@@ -48,7 +47,7 @@ def test_directories_that_cannot_be_resumed_or_written(tmp_path):
 
 def test_a_directory_has_one_writer_and_a_lock_file_that_nobody_holds_blocks_nobody(tmp_path):
     (tmp_path / ".lock").write_text("99999", encoding="utf-8")
-    with sole_writer(tmp_path), pytest.raises(InputError, match="Another run is writing to"):
+    with FileLock(tmp_path / ".lock"), pytest.raises(InputError, match="Another run is writing to"):
         run_experiment(small(rounds=2), tmp_path, workers=1)
     assert not (tmp_path / "records.jsonl").exists()
     with FileLock(tmp_path / ".lock", timeout=0):

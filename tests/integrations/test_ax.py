@@ -407,9 +407,7 @@ VALUES = [
     memory.UncertaintyInjection(kb.QuadraticGrowth(0.5), max_variance=4.0),
     kb.RidgeLeverageSampling(2.0, "coupled"),
     kb.ScaledWidth(kb.BKBWidth(0.1, 1.0, 0.1), 1.0 / 3.0),
-    confidence.IGPUCBWidth(
-        0.1, 1.0, 0.1, gain=confidence.SumGain((confidence.ConstantGain(2.0), confidence.ConstantGain(3.0)))
-    ),
+    confidence.IGPUCBWidth(0.1, 1.0, 0.1, gain=confidence.ConstantGain(2.0)),
 ]
 
 

@@ -2,18 +2,12 @@
 
 import mpmath
 import numpy as np
-import oracles
 import pytest
 import torch
 from gpytorch.kernels import Kernel
 from problems import rbf
 
 from torch_kbandits import Arms, Bandit, Box, ConstantWidth, ContextualActions, FixedDictionary, algorithms
-from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
-from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.posterior import Arms as FollowingArms
-from torch_kbandits.posteriors.posterior import Prior
-from torch_kbandits.posteriors.table import HOST
 
 #: Two fits may both be right to the last digit of double precision.
 FLOOR = 2.0**-46
@@ -77,28 +71,6 @@ def compared(found, X, y, T, lengthscale, noise, Z=None):
         assert np.abs(ours - exact).max() <= 10.0 * np.abs(double - exact).max() + FLOOR * scale
 
 
-def posterior_at(T, X, y, lengthscale, noise):
-    """Return the moments of arms that follow, and of the same points asked about, told one after the other."""
-    prior, arms = Prior.of(rbf(lengthscale), noise), torch.from_numpy(T)
-    following = FollowingArms.of(
-        lambda: [(0, arms)], prior.kernel, arms, prior.variance(arms), prior.expected(arms), HOST
-    )
-    known = ExactPosterior.of(prior, arms[:0], following)
-    for x, reward in zip(torch.from_numpy(X).split(1), y, strict=True):
-        known, places = known.knowing(x)
-        known = known.learned(places, np.ones(1), np.full((1, 1), reward))
-    mean, variance = known.moments(arms)
-    return (known.arm_mean()[0], known.arm_variance()), (mean[0], variance)
-
-
-@pytest.mark.parametrize("lengthscale", [1e-3, 0.3, 1e3])
-@pytest.mark.parametrize("noise", [1e-10, 1e-5, 1.0, 1e6])
-def test_arms_and_points_are_as_accurate_as_a_fresh_fit(lengthscale, noise):
-    X, y, T = points(lengthscale)
-    for found in posterior_at(T, X, y, lengthscale, noise):
-        compared(found, X, y, T, lengthscale, noise)
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("lengthscale", [1e-3, 0.3, 1e3])
 @pytest.mark.parametrize("noise", [1e-10, 1e-5, 1.0, 1e6])
@@ -138,37 +110,6 @@ def test_a_dictionary_is_as_accurate_as_a_fresh_fit(noise):
     compared((part.detach().flatten().numpy() for part in (shown.mean, shown.variance)), X, y, T, 0.3, noise, Z)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [ExactPosterior, DictionaryPosterior])
-def test_a_hundred_thousand_rounds_with_a_window_leave_no_trace(kind):
-    """Each round a reward is told and one is downdated; a point joins the dictionary and one leaves it."""
-    draw, prior, window, noise = np.random.default_rng(3), Prior.of(rbf(0.3), 0.01), 30, 0.01
-    arms = torch.from_numpy(draw.random((60, 2)))
-    following = FollowingArms.of(
-        lambda: [(0, arms)], prior.kernel, arms, prior.variance(arms), prior.expected(arms), HOST
-    )
-    known, rows = kind.of(prior, arms[:0], following), draw.integers(0, 60, 100_000)
-    rewards, held = draw.standard_normal(len(rows)), np.empty(0, np.int64)
-    for number, row in enumerate(rows):
-        known, (place,) = known.knowing(arms[row, None])
-        if kind is DictionaryPosterior:
-            held = np.unique(np.append(held[-20:] if number % 2 else held[:20], place))
-            known = known.at_dictionary(held)
-        known = known.learned(np.array([place]), np.ones(1), rewards[None, None, number])
-        if number >= window:
-            old = number - window
-            _, (place,) = known.knowing(arms[rows[old], None])
-            known = known.learned(np.array([place]), -np.ones(1), -rewards[None, None, old])
-    X, y, Z = arms[rows[-window:]].numpy(), rewards[-window:], known.told.points[held].numpy()
-    dense = oracles.rbf(0.3)
-    if kind is ExactPosterior:
-        expected = oracles.exact(dense, X, y, np.full(window, noise), arms.numpy())
-    else:
-        expected = oracles.dtc(dense, X, y, np.full(window, noise), Z, arms.numpy())
-    assert np.abs(known.arm_mean()[0] - expected.mean).max() < 1e-10
-    assert np.abs(known.arm_variance() - expected.variance).max() < 1e-10
-
-
 class Everywhere(Kernel):
     """1 everywhere, all of which is one number in memory."""
 
@@ -181,13 +122,12 @@ class Everywhere(Kernel):
 
 
 def test_kernel_values_that_share_memory_are_not_written_to():
-    prior, arms = Prior.of(Everywhere(), 0.1), torch.rand(700, 2, dtype=torch.float64)
-    following = FollowingArms.of(
-        lambda: [(0, arms)], prior.kernel, arms, prior.variance(arms), prior.expected(arms), HOST
-    )
-    known = ExactPosterior.of(prior, arms[:0], following)
-    for row in range(6):
-        known, places = known.knowing(arms[row, None])
-        known = known.learned(places, np.ones(1), np.ones((1, 1)))
-    assert np.abs(known.arm_mean() - 6.0 / 6.1).max() < 1e-12
-    assert np.abs(known.arm_variance() - (1.0 - 6.0 / 6.1)).max() < 1e-12
+    arms = torch.rand(700, 2, dtype=torch.float64)
+    bandit = Bandit(candidates=Arms(arms), kernel=Everywhere(), regularization=0.1, width=ConstantWidth(2.0), seed=0)
+    for x in arms[:6].split(1):
+        bandit.tell(x, 1.0)
+    bandit.mark_pending(arms[6:7])
+    shown = bandit.model.posterior(arms.unsqueeze(-2))
+    assert float((shown.mean - 6.0 / 6.1).abs().max()) < 1e-12
+    assert float((shown.variance - (1.0 - 6.0 / 6.1)).abs().max()) < 1e-12
+    assert bandit.pending_variance_ratio() == pytest.approx((1.0 - 6.0 / 6.1) / (1.0 - 7.0 / 7.1), rel=1e-9)

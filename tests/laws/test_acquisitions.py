@@ -5,21 +5,18 @@ import pickle
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction, UpperConfidenceBound
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Normalize, Standardize
 from botorch.optim import optimize_acqf
-from gpytorch.kernels import MaternKernel
 from gpytorch.means import ConstantMean
 from kinds import MANY, composed
 from problems import DOUBLE, data, difference, matern, play, rbf
 
 import torch_kbandits as kb
-from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule, climb
-from torch_kbandits.kernels import GroupedKernel
+from torch_kbandits.acquisition import ExpectedImprovementRule, ProbabilityOfImprovementRule, UpperConfidenceRule
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood, at_time
 from torch_kbandits.memory import LinearGrowth
 
@@ -90,16 +87,6 @@ def test_a_value_is_of_the_model_as_it_is_and_copies_have_a_model_of_their_own(c
         assert difference(after, before) > 1e-3
         for other in copies:
             assert difference(other(T.unsqueeze(-2)), before) < 1e-9
-
-
-@pytest.mark.parametrize("maximize", [True, False])
-@pytest.mark.parametrize("kind", ["nystrom", "single"])
-def test_maximize_is_that_of_botorch(maximize, kind):
-    model = MODELS[kind]()
-    expected = UpperConfidenceBound(model, beta=4.0, maximize=maximize)(T.unsqueeze(-2))
-    arguments = get_acqf_input_constructor(kb.KernelUCB)(model=model, beta=2.0, maximize=maximize)
-    for ours in (kb.KernelUCB(model, beta=2.0, maximize=maximize), kb.KernelUCB(**arguments)):
-        assert difference(ours(T.unsqueeze(-2)), expected) < 1e-12
 
 
 def test_draws_have_no_gradient_and_what_is_missing_is_named():
@@ -179,74 +166,3 @@ def test_observed_means_are_those_of_the_posterior(kind, outputs):
 
 
 # ---------------------------------------------------------------- climbs over mixed points
-
-SPACE = kb.ParameterSpace(
-    {
-        "x": kb.Float(0.0, 1.0),
-        "c": kb.Categorical(["a", "b", "c", "d"]),
-        "n": kb.Integer(0, 9),
-        "flag": kb.Categorical([False, True]),
-        "y": kb.Float(0.0, 1.0),
-    }
-)
-CONTINUOUS = [0, 7]
-
-
-class Score(AcquisitionFunction):
-    """Any function of points (n, d) as an acquisition function of single ones."""
-
-    def __init__(self, score):
-        super().__init__(model=None)
-        self.score = score
-
-    def forward(self, X):
-        return self.score(X.squeeze(-2))
-
-
-def starts(number=6, seed=0):
-    return SPACE.sample(number, torch.Generator().manual_seed(seed))
-
-
-def ucb(seed=0):
-    X = starts(30, seed)
-    model = kb.OnlineGP(
-        X, data(30, 2, seed)[1], covar_module=GroupedKernel(MaternKernel(), SPACE.groups).double(), regularization=0.01
-    )
-    model.covar_module.lengthscale = 0.5
-    return kb.KernelUCB(model, beta=1.0)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("seed", range(3))
-def test_nothing_near_what_is_found_scores_higher(seed):
-    function, begin = ucb(seed), starts(seed=10 + seed)
-    found = climb(function, begin, continuous=CONTINUOUS, neighbours=SPACE.neighbours)
-    with torch.no_grad():
-        before, after = function(begin.unsqueeze(1)), function(found.unsqueeze(1))
-        assert (after >= before).all()
-        assert (after > before + 1e-3).any()
-        for point, value in zip(found, after, strict=True):
-            assert function(SPACE.neighbours(point[None]).unsqueeze(1)).max() < value + 1e-6
-    assert (SPACE.snap(found) - found).abs().max() < 2.0**-40
-    assert ((found >= 0.0) & (found <= 1.0)).all()
-    points = found.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(function(points.unsqueeze(1)).sum(), points)
-    inside = gradient[:, CONTINUOUS][(found[:, CONTINUOUS] > 0.0) & (found[:, CONTINUOUS] < 1.0)]
-    assert inside.abs().max() < 0.05
-
-
-def test_what_may_not_be_played_is_not_climbed_to():
-    target = torch.tensor([0.9, 0.5], dtype=DOUBLE)
-    function = Score(lambda X: -(X - target).square().sum(-1))
-    begin = torch.rand(8, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE) * 0.5
-
-    def allows(points):
-        return points.sum(-1) <= 1.0
-
-    found = climb(function, begin, continuous=(0, 1), allows=allows)
-    assert bool(allows(found).all())
-    assert bool((function(found[:, None]) > function(begin[:, None])).all())
-    assert float(found.sum(-1).min()) > 1.0 - 2.0**-18  # a way is 2 long at most, and is halved twenty times
-    free = climb(function, begin, continuous=(0, 1))
-    assert (free - target).abs().max() < 1e-4
-    assert torch.equal(climb(function, begin, continuous=(0, 1), allows=lambda X: torch.zeros(len(X)).bool()), begin)

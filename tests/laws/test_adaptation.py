@@ -1,7 +1,6 @@
 """Restarts on surprising rewards, and memories chosen by what they earned or predicted: formulas, and what follows."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -18,10 +17,6 @@ from torch_kbandits.bandit.adaptation import (
     BanditOverBandit,
     CumulatedTrigger,
     ResidualTrigger,
-    block_windows,
-    default_memories,
-    exploration_rate,
-    probabilities,
 )
 from torch_kbandits.memory import Discount, LinearGrowth, SlidingWindow, Stationary, UncertaintyInjection
 
@@ -63,36 +58,14 @@ def dense_band(variance, number, probability, noise_scale, multiplier=None):
     return (radius if multiplier is None else multiplier) * math.sqrt(variance) + radius * noise_scale
 
 
-@given(
-    st.lists(st.floats(0.0, 9.0), min_size=1, max_size=5),
-    st.integers(0, 10_000),
-    st.floats(1e-6, 0.999),
-    st.floats(1e-3, 10.0),
-    st.sampled_from([None, 1.7]),
-)
-def test_the_band_is_the_formula(variances, before, probability, noise_scale, multiplier):
-    variance, numbers = torch.tensor(variances, dtype=DOUBLE), range(before + 1, before + len(variances) + 1)
-    evidence = SimpleNamespace(regularization=torch.tensor(noise_scale**2, dtype=DOUBLE))
-    zeros = torch.zeros_like(variance)
-    prediction = SimpleNamespace(mean=zeros, variance=variance, evidence=evidence, num_before=before)
-    width = None if multiplier is None else kb.ConstantWidth(multiplier)
-    rest = probability, noise_scale, multiplier
-    expected = np.array([dense_band(v, n, *rest) for v, n in zip(variances, numbers, strict=True)])
-    for scale in (None, noise_scale):
-        trigger = ResidualTrigger(probability, scale, width)
-        band = trigger.band(prediction)
-        assert difference(band, expected) <= 1e-10 * expected.max()
-        assert not trigger.is_triggered(band * (1.0 - 1e-9), prediction)
-        assert trigger.is_triggered(-band * (1.0 + 1e-9), prediction)
-
-
-def restarts_by_hand(X, Y, probability):
+def restarts_by_hand(X, Y, probability, noise_scale, multiplier):
     """How many rewards count after each round, in plain float64: the trigger reads the posterior before the reward."""
     first, numbers = 0, []
     for t in range(len(X)):
         past = slice(first, t)
         found = oracles.exact(KERNEL, X[past], Y[past], np.full(t - first, NOISE), X[t : t + 1])
-        band = dense_band(max(found.variance[0], 0.0), t - first + 1, probability, math.sqrt(NOISE))
+        known = t - first + 1, probability, noise_scale or math.sqrt(NOISE), multiplier
+        band = dense_band(max(found.variance[0], 0.0), *known)
         if abs(Y[t] - found.mean[0]) > band:
             first = t
         numbers.append(t - first + 1)
@@ -101,16 +74,20 @@ def restarts_by_hand(X, Y, probability):
 
 @pytest.mark.one_in(4)
 @pytest.mark.parametrize("domain", ["arms", "box", "contexts", "memory"])
-@given(st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12))
-def test_restarts_are_those_of_the_dense_formulas(domain, told):
+@given(
+    told=st.lists(st.tuples(st.integers(0, 11), st.floats(-6.0, 6.0)), min_size=1, max_size=12),
+    scale=st.sampled_from([None, 0.05, 0.4]), multiplier=st.sampled_from([None, 1.7]),
+)  # fmt: skip
+def test_restarts_are_those_of_the_dense_formulas(domain, told, scale, multiplier):
     words = {"memory": SlidingWindow(math.inf)} if domain == "memory" else {}
     where = {"box": kb.Box(BOX), "contexts": kb.ContextualActions(ARMS[:, 1:], context_dim=1)}.get(domain)
-    bandit, c = make(where, trigger=ResidualTrigger(0.1), **words), int(domain == "contexts")
+    trigger = ResidualTrigger(0.1, scale, None if multiplier is None else kb.ConstantWidth(multiplier))
+    bandit, c = make(where, trigger=trigger, **words), int(domain == "contexts")
     X, Y, numbers = ARMS[[row for row, _ in told]], torch.tensor([y for _, y in told], dtype=DOUBLE), []
     for x, y in zip(X[:, None], Y, strict=True):
         bandit.tell(x[:, c:], y, context=x[0, :c] if c else None)
         numbers.append(bandit.num_since_restart)
-    assert numbers == restarts_by_hand(*dense(X, Y), 0.1)
+    assert numbers == restarts_by_hand(*dense(X, Y), 0.1, scale, multiplier)
     kept = slice(len(X) - numbers[-1], None)
     assert is_of(bandit, X[kept], Y[kept], NOISE)
     assert len(bandit.history.X) == len(X)
@@ -208,20 +185,19 @@ def test_without_an_alarm_nothing_differs_and_the_reward_is_compared_at_its_own_
 WINDOWS = tuple(SlidingWindow(size, "observations") for size in (3, 8, math.inf))
 
 
-def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, reward_bounds=None, shares_history=True, **settings):
-    chooser = BanditOverBandit(memories, block_size, exploration, reward_bounds, shares_history)
-    return make(memories=chooser, **settings)
+def over_bandits(memories=WINDOWS, block_size=5, exploration=0.6, **settings):
+    return make(memories=BanditOverBandit(memories, block_size, exploration), **settings)
 
 
-def exp3_by_hand(means, drawn, num_options, exploration, bounds):
+def exp3_by_hand(means, drawn, num_options, exploration):
     """The probabilities in each block, from the definition: every gain is scaled anew in every block."""
     told = []
     for block in range(len(means) + 1):
         past = means[:block]
-        low, high = bounds or ((min(past), max(past)) if past else (0.0, 0.0))
+        low, high = (min(past), max(past)) if past else (0.0, 0.0)
         estimates = np.zeros(num_options)
         for number, mean in enumerate(past):
-            gain = (np.clip(mean, low, high) - low) / (high - low) if high > low else 0.0
+            gain = (mean - low) / (high - low) if high > low else 0.0
             estimates[drawn[number]] += gain / told[number][drawn[number]]
         weights = np.exp(exploration / num_options * estimates)
         told.append((1.0 - exploration) * weights / weights.sum() + exploration / num_options)
@@ -231,19 +207,17 @@ def exp3_by_hand(means, drawn, num_options, exploration, bounds):
 @given(
     st.lists(st.floats(-100.0, 100.0).map(lambda value: round(value, 3)), max_size=15),
     st.floats(0.05, 1.0),
-    st.sampled_from([None, (-1.0, 2.0)]),
     st.integers(0, 5),
 )
-def test_probabilities_are_those_of_the_plain_formula(means, exploration, bounds, seed):
-    chooser = BanditOverBandit(WINDOWS, 5, exploration, bounds)
+def test_probabilities_are_those_of_the_plain_formula(means, exploration, seed):
+    chooser = BanditOverBandit(WINDOWS, 5, exploration)
     choices = [chooser.choice(means[:number], seed) for number in range(len(means) + 1)]
     drawn = [WINDOWS.index(choice.memory) for choice in choices]
-    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration, bounds), strict=True):
+    for choice, expected in zip(choices, exp3_by_hand(means, drawn, len(WINDOWS), exploration), strict=True):
         np.testing.assert_allclose(choice.probabilities, expected, rtol=1e-6)
         assert min(choice.probabilities) >= exploration / 3 - 1e-12
-    if bounds is None:  # scaling and shifting rewards changes nothing
-        moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)
-        np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
+    moved = chooser.choice([50.0 * mean - 7.0 for mean in means], seed)  # scaling and shifting changes nothing
+    np.testing.assert_allclose(moved.probabilities, choices[-1].probabilities, rtol=1e-6)
 
 
 def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
@@ -254,46 +228,25 @@ def test_draws_have_the_probabilities_and_a_better_memory_is_learned():
         for row, memory in enumerate(WINDOWS):
             expected = sum(choice.probabilities[row] for choice in choices)
             assert abs(sum(choice.memory is memory for choice in choices) - expected) < 5.0 * math.sqrt(2000 / 4)
-    learning, means = BanditOverBandit(WINDOWS, 5, exploration_rate(3, 150), (0.0, 1.0)), []
+    learning, means = BanditOverBandit(WINDOWS, 5, 0.12), []
     for _ in range(150):
         means.append(float(learning.choice(means, 0).memory is WINDOWS[1]))
     assert learning.choice(means, 0).probabilities[1] > 0.9
-    assert probabilities([1e6, 0.0], 0.1) == pytest.approx([0.95, 0.05])  # and not an overflow
 
 
-def test_grids_rates_and_means_of_blocks():
-    assert [memory.size for memory in block_windows(100)] == [1, 2, 6, 15, 39, 100]
-    assert [memory.size for memory in default_memories(32, 1000)] == [32, 128, 512, math.inf]
-    assert (exploration_rate(1, 10), exploration_rate(5, 1)) == (0.0, 1.0)
-    assert exploration_rate(5, 100) == pytest.approx(math.sqrt(5 * math.log(5) / ((math.e - 1) * 100)))
+def test_windows_exploration_and_means_of_blocks():
+    chosen = kb.algorithms.BOBGPUCB(**WORDS, horizon=1000).memories
+    assert [memory.size for memory in chosen.memories] == [32, 128, 512, math.inf]
+    assert chosen.exploration == pytest.approx(math.sqrt(4 * math.log(4) / ((math.e - 1) * 32)))
+    for windows, exploration in (([9], 0.0), ([9, 12, 13, 14, 15], 1.0)):
+        assert kb.algorithms.BOBGPUCB(**WORDS, horizon=3, windows=windows).memories.exploration == exploration
     Y, rounds = torch.arange(9, dtype=DOUBLE), torch.tensor([0, 0, 1, 2, 3, 3, 3, 4, 5])
     chooser = BanditOverBandit(WINDOWS, 2, 0.5)
     for number, expected in ((9, (1.0, 4.5, 7.5)), (8, (1.0, 4.5))):
         assert chooser.summaries(kb.History(Y[:number, None], Y[:number], rounds[:number]), (), None) == expected
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("memories", [WINDOWS, (Discount(0.7), Stationary(), SlidingWindow(4))])
-@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(5.0)], ids=["exact", "dictionary"])
-def test_the_posterior_is_that_of_the_memory_in_force(dictionary, memories):
-    bandit, seen = over_bandits(memories, dictionary=dictionary), set()
-    for _ in range(40):
-        play(bandit, 1)
-        history, memory = bandit.history, bandit.memory
-        seen.add(memory)
-        noise = memory.noise(history.times, float(bandit.round), NOISE)
-        kept = noise.isfinite()
-        assert is_of(bandit, history.X[kept], history.Y[kept], noise[kept].numpy())
-        assert memory == bandit.memories.choice(bandit.memories.summaries(history, (), None), 3).memory
-    assert seen == {*memories}
-
-
-def test_blocks_may_start_anew_and_a_restart_is_not_undone():
-    anew = over_bandits(shares_history=False)
-    for t in range(20):
-        play(anew, 1)
-        assert anew.num_since_restart == (t + 1) % 5
-        assert anew.model.num_observations == min(anew.num_since_restart, anew.memory.size)
+def test_a_restart_is_not_undone_by_a_new_block():
     restarted = play(over_bandits(), 7)
     restarted.restart()
     for number in range(1, 20):
@@ -304,55 +257,62 @@ def test_blocks_may_start_anew_and_a_restart_is_not_undone():
 # ---------------------------------------------------------------- memories chosen by what they predicted
 
 MEMORIES = (SlidingWindow(4.0), Discount(0.8), UncertaintyInjection(LinearGrowth(0.02)), Stationary())
+RATES = (0.4, 0.1, 0.01, 0.0)
 
 
-def selecting(**settings):
+#: The noises that they leave, and of each option what it assumes: a kernel and noises.
+NOISES = (
+    lambda ages: np.where(ages <= 4.0, NOISE, np.inf),
+    lambda ages: NOISE * 0.8**-ages,
+    lambda ages: NOISE + 0.02 * ages,
+    lambda ages: np.full(len(ages), NOISE),
+)
+ASSUMED = {
+    "memories": [(KERNEL, noise) for noise in NOISES],
+    "priors on time": [(oracles.in_time(KERNEL, rate), NOISES[-1]) for rate in RATES],
+}
+
+
+def selecting(of="memories", **settings):
+    if of == "priors on time":
+        words = {"forgettings": RATES, "least_correlation": 1e-3, "block_size": 3}
+        return kb.algorithms.DMSTVGPUCB(**(WORDS | words | settings))
     return kb.algorithms.DMSGPUCB(**(WORDS | {"memories": MEMORIES, "block_size": 3} | settings))
 
 
-def noises(ages):
-    window = np.where(ages <= 4.0, NOISE, np.inf)
-    return [window, NOISE * 0.8**-ages, NOISE + 0.02 * ages, np.full(len(ages), NOISE)]
-
-
-def log_density(history, start, stop, noise_of):
+def log_density(history, start, stop, kernel, noise_of):
+    """Of the rewards of a block, each on its own at the time at which it was made."""
     X, y, rounds = dense(history.X, history.Y, history.rounds)
     before, told = rounds < start, (rounds >= start) & (rounds < stop)
     noise = noise_of(start - rounds[before])
     counts = np.isfinite(noise)
-    posterior = oracles.exact(KERNEL, X[before][counts], y[before][counts], noise[counts], X[told])
+    posterior = oracles.exact(kernel, X[before][counts], y[before][counts], noise[counts], X[told])
     variance = posterior.variance + NOISE
     return -0.5 * ((y[told] - posterior.mean) ** 2 / variance + np.log(2.0 * np.pi * variance)).sum()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("q", [1, 2])
 @pytest.mark.parametrize("score_discount", [0.5, 0.9])
-def test_the_memory_in_force_predicted_best(q, score_discount):
-    bandit = play(selecting(score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
+@pytest.mark.parametrize("of", ASSUMED)
+def test_the_option_in_force_predicted_best(of, q, score_discount):
+    bandit = play(selecting(of, score_discount=score_discount), 21, lambda t: -1.0 if t // 8 % 2 else 1.0, q)
     totals = np.zeros(4)
     for start in range(0, 21, 3):
-        scores = [log_density(bandit.history, start, start + 3, lambda ages, k=k: noises(ages)[k]) for k in range(4)]
+        scores = [log_density(bandit.history, start, start + 3, *each) for each in ASSUMED[of]]
         totals = score_discount**3 * totals + scores
     kept = bandit.memories.num_blocks
     assert kept == math.ceil(math.log(1e-3) / (3 * math.log(score_discount)))
     if kept >= 7:
         expected = np.exp(totals - totals.max())
         assert bandit.memory_probabilities == pytest.approx(expected / expected.sum(), rel=1e-6)
-    assert MEMORIES.index(bandit.memory) == totals.argmax()
-    if q == 1:
+    chosen = MEMORIES.index(bandit.memory) if of == "memories" else RATES.index(bandit.memory.forgetting)
+    assert chosen == totals.argmax()
+    if (of, q) == ("memories", 1):
         bandit.forget(ids=bandit.ask(return_ids=True).ids)  # it is round 21 now
-        noise = noises(21.0 - bandit.history.rounds.numpy())[MEMORIES.index(bandit.memory)]
+        noise = NOISES[chosen](21.0 - bandit.history.rounds.numpy())
         counts = torch.from_numpy(np.isfinite(noise))
         assert is_of(bandit, bandit.history.X[counts], bandit.history.Y[counts], noise[counts.numpy()])
-
-
-def test_a_function_that_stays_leads_to_a_long_memory_and_one_that_jumps_to_a_short_one():
-    for jump, memory in ((lambda t: 1.0, Stationary()), (lambda t: 3.0 * (-1.0) ** (t // 6), SlidingWindow(3.0))):
-        assert play(selecting(memories=[SlidingWindow(3.0), Stationary()]), 18, jump).memory == memory
-    far = selecting()
-    far.tell(ARMS[:1], torch.tensor([1e6], dtype=DOUBLE))
-    play(far, 8)  # one reward far away is no reason to fail
-    assert sum(far.memory_probabilities) == pytest.approx(1.0)
 
 
 def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
@@ -377,19 +337,13 @@ def test_a_block_of_which_every_play_failed_says_nothing_of_its_memory():
 
 NAN = math.nan
 BAD = [
-    *((lambda p=p: ResidualTrigger(p), "false_alarm_probability") for p in (0.0, 1.0, NAN, -0.1)),
-    (lambda: CumulatedTrigger(1.0), "false_alarm_probability"),
-    (lambda: ResidualTrigger(0.1, 0.0), "noise_scale"),
     (lambda: make(trigger=0.1), "trigger must be RestartTrigger or None"),
     *((lambda m=m: BanditOverBandit(m, 5, 0.5), "memories") for m in ((), "all", (3,), None)),
     (lambda: BanditOverBandit(WINDOWS, 0, 0.5), "block_size"),
     *((lambda e=e: BanditOverBandit(WINDOWS, 5, e), "exploration") for e in (-0.1, 1.1, NAN)),
-    *((lambda b=b: over_bandits(reward_bounds=b), "reward_bounds") for b in ((2.0, 1.0), (0.0, math.inf), 3.0, (1.0,))),
-    (lambda: over_bandits(shares_history=1), "shares_history"),
     *((lambda w=w: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=w), "windows") for w in ([], "3", 3)),
     (lambda: kb.algorithms.BOBGPUCB(**WORDS, horizon=9, windows=[0]), "size"),
     *((lambda m=m: selecting(memories=m), "memories") for m in ([], [3])),
-    *((lambda d=d: selecting(score_discount=d), "score_discount") for d in (0.0, 1.0)),
     (lambda: selecting().replay(play(kb.algorithms.GPUCB(**WORDS), 4).history), "needs times"),
 ]
 

@@ -14,7 +14,7 @@ from torch_kbandits import InputError, NystromGP, OnlineGP, algorithms, environm
 from torch_kbandits.acquisition import DiscretizedThompsonSampling
 from torch_kbandits.confidence import BKBWidth, GPTSWidth, GPUCBWidth, IGPUCBWidth, RateGain, SelfNormalizedWidth
 from torch_kbandits.errors import EmptyHistoryError, KernelBanditWarning
-from torch_kbandits.memory import SlidingWindow
+from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
 
 SPARSE = {"bkb", "bbkb", "cbkb", "cbbkb", "ek-ucb", "lin-ucb"}
 #: Of several hypotheses each; their model is that of one.
@@ -151,12 +151,8 @@ def test_the_width_of_a_batch_is_wider_and_the_oversampling_of_the_theorem_is_la
 
 def test_bad_settings_are_named():
     for name, settings, message in (
-        ("bbkb", {"batch_threshold": 1.0}, "threshold must be above 1"),
         ("bbkb", {"batch_rule": "regional"}, 'batch_rule must be "global" or "local"'),
-        ("gp-pi", {"margin": -0.1}, "margin must be a finite number of at least 0"),
-        ("igp-ucb", {"noise_scale": -1.0}, "noise_scale must be a finite number above 0"),
         ("bkb", {"oversampling": "theory"}, "give horizon"),
-        *((name, {"horizon": 0}, "horizon must be a whole number") for name in sorted(PLANNED)),
         ("gp-ucb", {"horizon": 40}, "GPUCB takes other arguments: got an unexpected keyword argument 'horizon'"),
         ("sparq-gp-ucb", {"noise_scale": 0.1}, "got an unexpected keyword argument 'noise_scale'"),
         ("gp-ei", {"beta": 2.0}, "GPEI takes other arguments: got an unexpected keyword argument 'beta'"),
@@ -205,6 +201,38 @@ def test_the_registry():
     ):
         with pytest.raises(InputError, match=message):
             algorithms.build(name, **words)
+
+
+#: What is a memory itself.
+REMEMBERING = {
+    "bob-gp-ucb",
+    "dms-gp-ucb",
+    "dms-tv-gp-ucb",
+    "r-gp-ucb",
+    "sparq-gp-ucb",
+    "sw-gp-ucb",
+    "ui-gp-ucb",
+    "w-gp-ucb",
+}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("memory", [SlidingWindow(4.0), Discount(0.8), TemporalPrior(0.1, 0.8)], ids=repr)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_counts_is_what_the_memory_says_and_a_second_memory_is_refused(name, memory):
+    """What follows from these noises is in ``test_posterior``; who plays a point again takes no prior on time."""
+    if name in REMEMBERING or (name == "mini-gp-ucb" and memory.needs_time_column):
+        with pytest.raises(
+            InputError, match=r"Leave out memory: here .* says what an observation counts for|plays a point"
+        ):
+            make(name, memory=memory)
+        return
+    bandit = make(name, memory=memory)
+    play(bandit, 9)
+    learned = bandit.state_dict()["num_learned"]
+    noise = memory.noise(bandit.history.times[:learned], float(bandit.round), 0.05)
+    assert difference(bandit.weights[:learned], 0.05 / noise) < 1e-12
+    assert bandit.model.num_observations == int(noise.isfinite().sum())
 
 
 def test_points_that_are_never_told_as_asked_are_said_once():

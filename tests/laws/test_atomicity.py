@@ -1,18 +1,16 @@
 """After an error or an interrupt at any line a bandit is as if the call had never been made, or had been done."""
 
 from copy import deepcopy
-from itertools import count
 
 import pytest
 import torch
 from botorch.models.transforms import Normalize
 from conftest import is_quick
-from gpytorch.kernels import RBFKernel
 from interrupts import Interrupt, swaps
-from kinds import ARMS, KINDS, MANY, SMALL_BOX, composed, future, make, play, points, same, started
-from problems import DOUBLE, believed, data, difference, exactly, matern, reward
+from kinds import KINDS, future, play, points, same, started
+from problems import DOUBLE, believed, data, difference, matern
 
-from torch_kbandits import KORS, Arms, ContextualActions, GreedyDictionary, KernelBanditError, OnlineGP
+from torch_kbandits import KernelBanditError, OnlineGP
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 HUGE = torch.full((40,), 1.7e308, dtype=DOUBLE)
@@ -48,68 +46,6 @@ def test_a_call_that_is_refused_or_fails_changes_nothing(name):
             call()
         assert same(bandit.state_dict(), calm.state_dict()), number
     assert difference(future(kind, bandit), future(kind, calm)) <= kind.tolerance
-
-
-class FailingKernel(RBFKernel):
-    """It fails in its n-th evaluation, of all of its copies."""
-
-    calls, fails_at = 0, None
-
-    def forward(self, *args, **words):
-        FailingKernel.calls += 1
-        if FailingKernel.calls == FailingKernel.fails_at:
-            raise (OSError if FailingKernel.calls % 2 else KeyboardInterrupt)("half way")
-        return super().forward(*args, **words)
-
-
-def failing():
-    kernel = FailingKernel().double()
-    kernel.lengthscale = exactly(0.3)
-    return kernel
-
-
-CHANGING = ContextualActions(action_dim=2, context_dim=0)
-FAILING = {
-    "features": lambda **words: make("bkb", oversampling=0.5, **words),
-    "greedy": lambda **words: composed(candidates=Arms(ARMS), dictionary=GreedyDictionary(8), **words),
-    "many arms": lambda **words: make("gp-ts", candidates=MANY, **words),
-    "box": lambda **words: make("igp-ucb", candidates=SMALL_BOX, **words),
-    "contexts": lambda **words: make("ek-ucb", candidates=ContextualActions(ARMS, context_dim=0), **words),
-    "growing": lambda **words: composed(candidates=CHANGING, dictionary=KORS(0.5), **words),
-}
-
-
-@pytest.mark.one_in(6)
-@pytest.mark.parametrize("name", FAILING)
-def test_a_kernel_that_fails_at_any_of_its_evaluations_changes_nothing(name, monkeypatch):
-    start, X = FAILING[name](kernel=failing()), torch.cat([ARMS[20:30], ARMS[:1] + 0.05])
-    offered = {"candidates": ARMS} if name == "growing" else {}
-    start.tell(ARMS[:8], reward(ARMS[:8]))
-    twin = deepcopy(start)
-    twin.tell(X, reward(X))
-    expected = twin.ask(2, **offered)
-    for first in count(1, 3 if name == "box" else 1):  # whose searches evaluate it again and again
-        monkeypatch.setattr(FailingKernel, "calls", 0)
-        monkeypatch.setattr(FailingKernel, "fails_at", first)
-        bandit = deepcopy(start)
-        try:
-            bandit.tell(X, reward(X))
-            asked = bandit.ask(2, **offered)
-        except (OSError, KeyboardInterrupt):
-            assert len(bandit.pending) == 0
-            if bandit.round == start.round:
-                assert same(bandit.state_dict(), start.state_dict())
-                bandit.tell(X, reward(X))
-            asked = bandit.ask(2, **offered)
-        is_over = FailingKernel.calls < first
-        monkeypatch.setattr(FailingKernel, "fails_at", None)
-        assert difference(asked, expected) <= (1e-3 if name == "box" else 0.0)
-        assert difference(bandit.inducing_points, twin.inducing_points) == 0.0
-        for ours, theirs in zip(believed(bandit, MANY[:9]), believed(twin, MANY[:9]), strict=True):
-            assert difference(ours, theirs) < 1e-9
-        if is_over:
-            break
-    assert first > 3
 
 
 # ---------------------------------------------------------------- interrupts at any line

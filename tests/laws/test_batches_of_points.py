@@ -247,7 +247,6 @@ FUNCTIONS = {
     "KernelUCB, exact": lambda: kb.KernelUCB(online(), 2.0),
     "KernelUCB, Nyström": lambda: kb.KernelUCB(nystrom(), 2.0),
     "KernelUCB, SingleTaskGP": lambda: kb.KernelUCB(SingleTaskGP(PLANE, T), 2.0),
-    "KernelUCB, constraints": lambda: kb.KernelUCB(online(), 2.0, constraints=[lambda Z: Z[..., 0] - 0.9]),
     "Thompson": lambda: kb.DiscretizedThompsonSampling(online(), GRID.squeeze(-2), seed=0),
     "improvement": of_bandit("gp-ei"),
     "probability": of_bandit("gp-pi"),
@@ -281,10 +280,7 @@ def test_points_that_are_assigned_count_like_those_that_are_set_and_copies_go_th
             assert torch.equal(other(points), plain)
             assert other.X_pending is None
             other.X_pending = pending
-        copies = [deepcopy(other)]
-        if "constraints" not in name:  # which are functions without a name here
-            copies.append(pickle.loads(pickle.dumps(other)))
-        for copy in copies:
+        for copy in (deepcopy(other), pickle.loads(pickle.dumps(other))):
             assert difference(copy(points)[finite], values[finite]) < 1e-12
             copy.X_pending = None
             assert difference(copy(points)[finite], plain[finite]) < 1e-12
@@ -414,14 +410,6 @@ def test_what_is_set_from_outside_is_taken_up(name):
         made = {"KernelUCB": lambda m: kb.KernelUCB(m, 2.0, X_pending=P)}
         made["Thompson"] = lambda m: kb.DiscretizedThompsonSampling(m, GRID.squeeze(-2), seed=0, X_pending=P)
         assert torch.equal(function(GRID), made[name.split(",")[0]](function.model)(GRID))
-
-
-def test_what_is_beyond_limits_is_below_all_that_is_sought_now():
-    limits = [lambda Z: Z[..., 0] - 0.9]
-    function = kb.KernelUCB(online(), 2.0, constraints=limits)
-    function(GRID)
-    function.maximize = False
-    assert torch.equal(function(GRID), kb.KernelUCB(online(), 2.0, maximize=False, constraints=limits)(GRID))
 
 
 def test_draws_are_made_anew_for_another_set_or_transform():

@@ -10,13 +10,12 @@ import torch
 from botorch.exceptions.errors import UnsupportedError
 from botorch.models.transforms import Normalize, Standardize
 from botorch.models.transforms.input import InputPerturbation, NumericToCategoricalEncoding, Warp
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean
 from problems import DOUBLE, data, dense, difference, rbf
 from torch.nn.functional import one_hot
 
 from torch_kbandits import InputError, KernelUCB, NystromGP, OnlineGP, UncertaintyInjectionLikelihood
-from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import LinearGrowth
 
 X, Y = data(14, 2)
@@ -149,8 +148,7 @@ def test_each_observations_noise_and_the_time_are_seen():
         return OnlineGP(X, Y, torch.full((14, 1), 0.05, dtype=DOUBLE), covar_module=kernel())
 
     def ageing():
-        times = torch.arange(14, dtype=DOUBLE)
-        likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.1), regularization=0.03, now=14.0, times=times)
+        likelihood = UncertaintyInjectionLikelihood(LinearGrowth(0.1), regularization=0.03, now=14.0, time_column=0)
         return OnlineGP(X, Y, covar_module=kernel(), likelihood=likelihood.double())
 
     for made, change in (
@@ -177,25 +175,6 @@ def test_a_transform_of_one_point_to_several_is_for_predictions(kind):
     assert torch.allclose(shown, plain.posterior(around).mean, atol=1e-9)
     with pytest.raises(UnsupportedError, match=r"InputPerturbation makes several points of one.*posterior_transform"):
         KernelUCB(model, beta=2.0, X_pending=T[:2])
-
-
-def test_a_sum_with_a_linear_part_is_a_kernel_on_space_and_time():
-    space = RBFKernel(active_dims=(0,)).double() + LinearKernel(active_dims=(1,)).double()
-    in_time = SpaceTimeKernel(space, ForgettingKernel(0.01))
-    told = torch.cat([torch.zeros(9, 1, dtype=DOUBLE), X[:9, :1], torch.full((9, 1), 0.7, dtype=DOUBLE)], -1)
-    asked = told + torch.tensor([0.0, 0.31, 0.0], dtype=DOUBLE)
-    length, slope = (float(value.detach()) for value in (space.kernels[0].lengthscale, space.kernels[1].variance))
-
-    def k(A, B):
-        near = torch.exp(-((A[:, None, 1] - B[None, :, 1]) ** 2) / (2.0 * length**2))
-        return near + slope * A[:, 2:] @ B[:, 2:].T
-
-    for number in (1, 2):
-        rewards = Y[:9].expand(-1, number).contiguous()
-        model = OnlineGP(told, rewards, covar_module=in_time, regularization=0.1)
-        expected = k(asked, told) @ torch.linalg.solve(k(told, told) + 0.1 * torch.eye(9, dtype=DOUBLE), rewards)
-        for points in (asked, asked.unsqueeze(-2)):
-            assert torch.allclose(model.posterior(points).mean.reshape(expected.shape), expected, atol=1e-6)
 
 
 def told(model, X, Y):

@@ -222,7 +222,7 @@ def test_the_problem_of_the_authors_is_the_default():
 def test_bump_is_best_at_one_action_and_bends_at_zero(number):
     env = environments.bump(problem_seed=7, seed=number)
     means = env.mean(env.joint_points(env.actions, number))
-    best = env.function.action
+    best = env.function.args[0]
     assert best in env.actions
     assert float(env.best_mean(number)) == float(means[env.actions.flatten() == best])
     assert float(means.min()) >= 0.0
@@ -262,15 +262,6 @@ def test_step_diagonal_by_hand():
     # At a = 0.08 alone, contexts near 0.9 pay nothing and regret is 0 there.
     lonely = environments.ContextualFunction(env.function, 1, torch.tensor([[0.08]], dtype=DOUBLE), 0.1, seed=0)
     assert {float(lonely.best_mean(number)) for number in range(300)} == {0.0, 0.5, 1.0}
-
-
-def test_a_problem_may_follow_the_seed():
-    one, same, other = (environments.bump(problem_seed=None, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.actions, same.actions)
-    assert not torch.equal(one.actions, other.actions)
-    assert not torch.equal(one.function.weights, other.function.weights)
-    assert len(one.actions.unique()) == 10
-    assert environments.bump(problem_seed=None, seed=-3).actions.shape == (10, 1)
 
 
 def test_the_kernel_is_gaussian_on_joint_points():
@@ -340,15 +331,10 @@ def test_bad_functions_and_examples_are_named():
         ({"labels": torch.zeros(2).long()}, "one for each of 3 contexts"),
         ({"labels": torch.zeros(3)}, "labels must be one or more whole numbers"),
         ({"labels": torch.tensor([0, 1, 2])}, "labels must be in 0, …, 1, got 0 to 2"),
-        ({"num_labels": 1}, "num_labels must be a whole number of at least 2"),
     ):
         with pytest.raises(InputError, match=message):
             environments.Classification(**words | {"labels": labels} | changes)
     words = {"function": torch.sum, "context_dim": 1, "actions": torch.rand(3, 1), "noise_scale": 0.1, "seed": 0}
-    for changes, message in (
-        ({"function": 3}, "function must be callable"),
-        ({"context_dim": 0}, "context_dim must be a whole number"),
-        ({"actions": torch.rand(0, 1)}, "A >= 1"),
-    ):
+    for changes, message in (({"actions": torch.rand(0, 1)}, "A >= 1"),):
         with pytest.raises(InputError, match=message):
             environments.ContextualFunction(**words | changes)

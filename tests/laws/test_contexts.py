@@ -172,7 +172,7 @@ def test_rows_that_are_no_context():
 
 
 SET_UPS = [
-    ({"context_dim": 2}, "action_dim is missing", "actions or bounds or action_columns"),
+    ({"context_dim": 2}, "number of action columns is missing", "actions or bounds or action_columns or action_dim"),
     ({"actions": ACTIONS, "bounds": BOUNDS, "context_dim": 2}, "either a finite set", "not both"),
     ({"actions": ACTIONS, "context_dim": 2, "action_dim": 3}, "do not agree", "'actions': 2, 'action_dim': 3"),
     ({"bounds": BOUNDS.flip(0), "context_dim": 2}, "lower bound must be below"),

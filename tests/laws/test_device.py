@@ -1,4 +1,7 @@
-"""Arms on a device: the same choices as on the CPU, and few launches, bytes and synchronisations. No GPU is needed."""
+"""Arms on a device: the same choices as on the CPU, and few launches, bytes and synchronisations.
+
+No GPU is needed: a class of tensors stands for one. Where there is one it is asked as well.
+"""
 
 from dataclasses import replace
 
@@ -13,6 +16,7 @@ from torch_kbandits import Arms, AtMost, Bandit, InputError, Outcome, Prior
 from torch_kbandits.algorithms import BBKB, BKB, GPTS, IGPUCB, SWGPUCB, WGPUCB
 from torch_kbandits.confidence import ConstantWidth
 from torch_kbandits.dictionaries import KORS
+from torch_kbandits.memory import Discount
 
 # Where a linear function vanishes so does its variance, which GPyTorch then floors.
 pytestmark = [
@@ -46,18 +50,23 @@ CASES = {
     "ages": lambda arms: WGPUCB(candidates=arms, discount=0.9, **WORDS),
     "offered": lambda arms: Bandit(candidates=Arms(arms), dictionary=KORS(), width=ConstantWidth(2.0), **PRIOR),
     "exchanged": lambda arms: BKB(candidates=arms, max_dictionary=4, mean=mean(arms), **WORDS),
+    "exchanged, ages": lambda arms: BKB(candidates=arms, max_dictionary=4, memory=Discount(0.7), **WORDS),
     "limits": lambda arms: BKB(candidates=arms, constraints=[HOT], **WORDS),
     "coupled": lambda arms: BKB(candidates=arms, resampling="coupled", **WORDS),
 }
 
 
 def played(case, arms):
-    """What is asked for, recommended and known; told are copies too, points that are no arms, and some never asked."""
-    bandit, chosen = CASES[case](arms), []
+    """What is asked for, recommended and known, and by how much what is pending narrows the arms' variances.
+
+    Told are copies too, points that are no arms, and some never asked.
+    """
+    bandit, chosen, ratios = CASES[case](arms), [], []
     for turn in range(10):
         x = bandit.ask(4 if turn == 9 else 1)
         assert x.device == arms.device
         chosen.append(x.cpu().clone())
+        ratios.append(bandit.pending_variance_ratio())
         if turn % 4 == 1 and not bandit.outcomes:
             x.add_(0.01)
         x = x.clone() if turn % 4 == 2 else x
@@ -66,9 +75,8 @@ def played(case, arms):
         bandit.tell(x, y.to(arms.device) if turn % 3 else y, outcomes=measured)
         if turn == 5 and not bandit.outcomes:
             bandit.tell(torch.cat([x + 0.02, x + 0.03]), y.expand(2))
-    return torch.cat(
-        [*chosen, *(part.cpu() for part in (bandit.recommend(), bandit.inducing_points, bandit.history.X))]
-    )
+    known = (part.cpu() for part in (bandit.recommend(), bandit.inducing_points, bandit.history.X))
+    return torch.cat([*chosen, *known]), ratios
 
 
 @pytest.mark.one_in(12)
@@ -78,8 +86,29 @@ def test_bandits_choose_as_on_the_cpu(case, dtype):
     arms = ARMS.to(dtype)
     there = PretendDevice()
     with there:
-        found = played(case, arms.to(there.device))
-    assert torch.equal(found, played(case, arms))
+        found, ratios = played(case, arms.to(there.device))
+    expected, wanted = played(case, arms)
+    assert torch.equal(found, expected)
+    assert ratios == pytest.approx(wanted, rel=1e-9 if dtype == DOUBLE else 1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("case", CASES)
+def test_bandits_choose_on_a_gpu_as_on_the_cpu(case):
+    assert torch.equal(played(case, ARMS.cuda()), played(case, ARMS))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_gpu_chooses_in_single_precision_is_as_good(case):
+    """Rounding differs, so that bandits told the same may choose differently, but nothing worse by more than that."""
+    here, there = CASES[case](ARMS.float()), CASES[case](ARMS.float().cuda())
+    for x in ARMS.float()[torch.randperm(60, generator=torch.Generator().manual_seed(0))[:20]].split(1):
+        measured = {"heat": heat(x)} if here.outcomes else None
+        here.tell(x, reward(x).float(), outcomes=measured)
+        there.tell(x.cuda(), reward(x).float(), outcomes=measured)
+    value, best = (here.acquisition()(bandit.ask(remember=False).cpu().unsqueeze(0)) for bandit in (there, here))
+    torch.testing.assert_close(value, best, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -419,20 +419,3 @@ def test_nothing_is_said_of_ordinary_rewards(name):
     X, Y = of_columns(*ORDINARY[name], seed=3)
     assert said(X, Y, default_kernel(X.shape[-1])) == ""
     assert said(X, Y, ard(X.shape[-1])) == ""
-
-
-@pytest.mark.slow
-def test_a_kernel_without_priors_does_not_end_at_length_scales_of_nothing():
-    """Of a category in ten columns: a line search went to 1e-8 in one step, where nothing is left but the diagonal."""
-    generator = torch.Generator().manual_seed(1)
-    X, kinds = torch.rand(40, 6, generator=generator, dtype=DOUBLE), torch.randint(10, (40,), generator=generator)
-    drawn = 0.1 * torch.randn(40, generator=generator, dtype=DOUBLE)
-    told = Data(
-        torch.cat([X, torch.nn.functional.one_hot(kinds, 10).to(X)], dim=-1),
-        standardised(torch.sin(8.0 * X[:, 0]) + 3.0 * (kinds % 2) * X[:, 1] + drawn),
-    )
-    numbers = MaternKernel(nu=2.5, ard_num_dims=6, active_dims=range(6))
-    kernel = ScaleKernel(numbers * MaternKernel(nu=2.5, ard_num_dims=10, active_dims=range(6, 16))).double()
-    fit = fit_evidence(told, kernel, seed=0)
-    # Which categories are told apart is a matter of rounding, and one or two may share nothing with the others.
-    assert fit.kernel.base_kernel.kernels[1].lengthscale.median() > 0.1

@@ -64,7 +64,7 @@ def test_names_bring_what_they_need_and_no_more():
         "assert {KernelUCB, DiscretizedThompsonSampling} <= set(known)",
     )
     assert "torch_kbandits.algorithms.bkb" in named
-    assert named.isdisjoint({"torch_kbandits.algorithms.bbkb", "botorch.acquisition.input_constructors", "scipy.stats"})
+    assert named.isdisjoint({"torch_kbandits.algorithms.gp", "botorch.acquisition.input_constructors", "scipy.stats"})
     assert "torch_kbandits.acquisition.constructors" in registered
 
 

@@ -335,8 +335,6 @@ def test_what_does_not_fit_is_refused():
     for make, message in (
         (lambda: families.Family((), families.Sampling()), "variants must be one or more"),
         (lambda: families.Family((rbf(),), families.Sampling()), r"variants\[0\] must be"),
-        (lambda: families.ModelSpec(regularization=-1.0), "regularization must be"),
-        (lambda: families.ModelSpec(kernel="rbf"), "kernel must be"),
         (lambda: families.Sampling((1.0, 0.0)), r"probabilities\[1\] must be"),
         (lambda: bandit_of(family(families.Sampling((1.0,)))), "probabilities must have a number for each of 3"),
         (lambda: families.of_length_scales(linear(), (1.0,)), "This LinearKernel has no length scale"),

@@ -144,16 +144,6 @@ def test_the_floor_is_where_it_is_said_to_be_in_any_units():
         assert units.floor_below(few, -1e9) == -math.inf
 
 
-def test_few_points_of_a_bowl_are_seldom_clipped():
-    # Of 2,000 designs of each size at most one was. At that rate three of these 450 come once in 1,000 sets of seeds.
-    clipped = 0
-    for number in range(3, 12):
-        for seed in range(50):
-            X = torch.quasirandom.SobolEngine(2, scramble=True, seed=10_000 + seed).draw(number, dtype=DOUBLE)
-            clipped += bool((units.floor_below(bowl(X)) > bowl(X)).any())
-    assert clipped < 3
-
-
 def told(penalty=None, **words):
     """A bandit that was told a bowl, with holes if there is a penalty."""
     bandit, X = on_a_cube(num_initial=8, **words), data(9, 2)[0]

@@ -1,7 +1,6 @@
 """Is it well? What is said of a bandit, in which words, and that saying so changes nothing."""
 
 import json
-import logging
 import math
 import re
 from functools import cache
@@ -78,11 +77,10 @@ def test_what_is_wrong_is_said_and_since_when(settings, words):
     assert bandit.health().is_well
 
 
-def test_an_outcome_is_judged_like_the_reward(caplog):
+def test_an_outcome_is_judged_like_the_reward():
     """Its prior is wrong, that of the reward is right; plays that failed and values that are missing say nothing."""
     hot = kb.Outcome("heat", prior=kb.Prior(rbf(0.4), NOISE))
     bandit, again, replayed = (algorithms.BKB(**WORDS, outcomes=[hot]) for _ in range(3))
-    bandit.log_health(1000, logger="somewhere")
     for t in range(30):
         x, heat = bandit.ask(), {"heat": math.nan if t % 5 == 4 else 2.0 * (-1.0) ** t}
         if t % 5 == 2:
@@ -93,7 +91,6 @@ def test_an_outcome_is_judged_like_the_reward(caplog):
     assert health.num_residuals == 24
     assert health.flagged_round is None
     assert "Values of heat lie further from their predictions" in health.flags[0]
-    assert [level for level, _, _ in records(caplog)] == ["WARNING"]
     again.load_state_dict(bandit.state_dict())
     assert again.health().flags == health.flags
     replayed.replay(bandit.history)
@@ -166,35 +163,7 @@ def test_prometheus_reads_it(labels):
         assert f'{key}="{escaped}"' in lines[2]
 
 
-def records(caplog):
-    return [(each.levelname, json.loads(each.getMessage()), each.health) for each in caplog.records]
-
-
-def test_it_is_logged_at_the_interval_and_at_once_when_it_is_flagged_also_after_a_restart(caplog):
-    bandit = algorithms.BKB(**WORDS)
-    bandit.log_health(10, logger="somewhere")
-    with caplog.at_level(logging.INFO, "somewhere"):
-        played(60, bandit, factor=4.0)
-    found, flagged = records(caplog), bandit.health().flagged_round + 1
-    assert [said["round"] for _, said, _ in found] == sorted({*range(10, 61, 10), flagged})
-    assert [said["round"] for level, said, _ in found if level == "WARNING"] == [flagged]
-    assert all(health.as_dict() == said for _, said, health in found)
-    caplog.clear()
-    bandit.log_health(1000, logger="somewhere")
-    bandit.restart()
-    played(40, bandit, factor=5.0)
-    assert [level for level, _, _ in records(caplog)] == ["WARNING"]
-    bandit.log_health(None)
-    caplog.clear()
-    played(20, bandit)
-    assert not caplog.records
-
-
-def test_what_cannot_log_and_is_no_label_is_refused():
-    bandit = algorithms.BKB(**WORDS)
-    for words in ({"every": 0}, {"every": 1.5}, {"logger": 3}, {"level": "loud"}):
-        with pytest.raises(kb.InputError, match=next(iter(words))):
-            bandit.log_health(**words)
+def test_what_is_no_label_is_refused():
     for name in ("", "1st", "__name__", "a-b", "é", 3):
         with pytest.raises(kb.InputError, match="label of Prometheus"):
             health().to_prometheus({name: "x"})

@@ -1,11 +1,14 @@
 """Numbers are taken in any form wherever they stand for numbers: what comes of them is what comes of tensors."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from conftest import is_quick
-from problems import DOUBLE, data, rbf, reward
+from problems import DOUBLE, data, on_a_cube, play, rbf, reward
 from test_odd_arguments import METHODS, facts, words_for
 from test_odd_arguments import TAKERS as ALL
 
@@ -168,6 +171,66 @@ def test_a_click_told_over_http_is_a_reward_of_one(tmp_path):
         assert served.bandit.history.outcomes.flatten().tolist() == [0.0, 1.0]
     finally:
         served.close()
+
+
+#: Each makes a reward of a multiple of 1/4, which all of them hold; whole numbers are rounded.
+ONE = {
+    **{kind.__name__: kind for kind in (float, Fraction, Decimal, np.float16, np.float32, np.longdouble)},
+    **{kind.__name__: lambda v, kind=kind: kind(round(v)) for kind in (int, np.int8, np.int64)},
+    "0-dim array": np.array,
+    "0-dim tensor with gradients": lambda v: torch.tensor(v, requires_grad=True),
+}
+#: Beside ``FORMS``.
+SEVERAL = {
+    "one of each": lambda v: [Fraction(v[0]), np.float32(v[1]), torch.tensor(v[2], requires_grad=True)],
+    "column": lambda v: np.array(v)[:, None],
+    "array from the other end": lambda v: np.array(v[::-1])[::-1],
+    **{str(kind): lambda v, kind=kind: torch.tensor(v).to(kind) for kind in (torch.bfloat16, torch.int64, torch.int8)},
+}
+NAN, INF = float("nan"), float("inf")
+NONE = [1j, "0.5", {0: 0.5}, object(), NAN, -INF, np.datetime64("2020-01-01"), 10**400, Fraction(10**400), []]
+NONE += [Decimal("NaN"), Decimal("sNaN"), ["0.5"], [None], [NAN], [0.5, 0.5], [[0.5], [0.5, 1.0]], [[[0.5]]]]
+NONE += [np.array([1j]), np.array(["0.5"]), np.array([NAN]), np.ma.masked_array([0.5], [True])]
+NONE += [torch.tensor([1j]), torch.tensor([INF]), torch.tensor([0.5]).to_sparse(), torch.zeros(1, device="meta")]
+NONE += [torch.nested.nested_tensor([torch.tensor([0.5])], layout=torch.jagged)]
+if np.finfo(np.longdouble).max > np.finfo(np.float64).max:  # not so on some processors
+    NONE.append(np.array([np.finfo(np.longdouble).max]))
+
+
+def test_rewards_may_be_any_real_numbers_and_all_else_changes_nothing():
+    one, single, values = bandit(), bandit(ARMS.float()), [0.25, -1.5, 3.0]
+    for kind, given in ONE.items():
+        one.tell(ARMS[:1], given(values[1]))
+        assert float(one.history.Y[-1]) == (round(values[1]) if "int" in kind else values[1]), kind
+    for kind, given in SEVERAL.items():
+        one.tell(ARMS[:3], given(values))
+        expected = [float(int(value)) for value in values] if "int" in kind else values
+        assert one.history.Y[-3:].tolist() == expected, kind
+    before = state(one)
+    for number, bad in enumerate(NONE):
+        with pytest.raises(kb.InputError, match="y must"):
+            one.tell(ARMS[:1], bad)
+        assert state(one) == before, number
+    for bad in (1e300, [-1e39], torch.tensor([1e300], dtype=DOUBLE)):
+        with pytest.raises(kb.InputError, match=r"within ±3.4e\+38, the range of the points' torch.float32"):
+            single.tell(ARMS[:1].float(), bad)
+    learning = on_a_cube(num_initial=3, clip=False)
+    learning.tell(ARMS[:3], [100.0, 107.0, 114.0])
+    with pytest.raises(kb.InputError, match="whose square no double holds: multiply it by a number"):
+        learning.tell(ARMS[:1], -1.7e308)
+
+
+def test_gradients_of_what_is_given_are_not_kept():
+    """Arms, bounds and points that require a gradient are taken as numbers, and play as those without."""
+    plain, free = (bandit(ARMS.clone().requires_grad_(needs)) for needs in (False, True))
+    assert torch.equal(play(free, 3), play(plain, 3))
+    x = ARMS[:2].clone().requires_grad_()
+    told(free, x, x.sum(-1))
+    offers = algorithms.EKUCB(action_dim=2, context_dim=1, **WORDS)
+    asked = offers.ask(context=ARMS[0, :1].clone().requires_grad_(), candidates=ARMS.clone().requires_grad_())
+    box = kb.Box(UNIT.clone().requires_grad_())
+    assert not any(each.requires_grad for each in (free.history.X, free.history.Y, free.ask(), asked, box.bounds))
+    assert state(free)
 
 
 def test_ids_are_taken_in_any_form():

@@ -181,8 +181,8 @@ def test_what_is_no_covariance_and_no_arm_index_is_named():
         (torch.ones(3, 2), r"\(A, A\)"),
         (torch.ones(0, 0), "A >= 1"),
         (torch.tensor([[1.0, float("nan")], [0.0, 1.0]]), "covariance must be finite"),
-        (torch.tensor([[1.0, 0.5], [0.2, 1.0]]), r"symmetric: entries \(0, 1\) and \(1, 0\) differ by 0.3"),
-        (LARGE, r"entries \(0, 1\)"),
+        (torch.tensor([[1.0, 0.5], [0.2, 1.0]]), "symmetric, entries differ by up to 0.3"),
+        (LARGE, "entries differ"),
     ):
         with pytest.raises(InputError, match=message):
             PrecomputedKernel(table)

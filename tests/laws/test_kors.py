@@ -173,7 +173,7 @@ def test_the_first_point_is_drawn_and_what_is_explained_never_again_unless_a_siz
     X = data(4, 2)[0].repeat(5, 1)
     points = PlayedPoints(X, rbf().requires_grad_(False), torch.tensor(0.05, dtype=DOUBLE), counts=X.new_ones(20))
     for size in (1, 7, 50):
-        selection = kb.KORS().select_sized(points, size, torch.Generator().manual_seed(0))
+        selection = kb.KORS().select(points, torch.Generator().manual_seed(0), size)
         assert len(selection.indices.unique()) == min(size, 20)
 
 
@@ -185,9 +185,6 @@ class Unexplained(OnlineRule):
 
     def projection_noise(self, noise):
         return 2.0 * noise
-
-    def select_sized(self, played, size, generator=None):
-        return kb.UniformDictionary(size).select(played, generator)
 
 
 def test_a_rule_of_ones_own_that_decides_once_is_handed_what_the_dictionary_leaves():
@@ -252,21 +249,12 @@ def test_sized_draws_follow_the_chances_of_those_left():
     points = PlayedPoints(torch.tensor(X), rbf(), torch.tensor(0.05, dtype=DOUBLE), counts=torch.tensor(counts))
     hits = np.zeros((4, 4))
     for number in range(3_000):
-        a, b = kb.KORS(0.3).select_sized(points, 2, torch.Generator().manual_seed(number)).indices.tolist()
+        a, b = kb.KORS(0.3).select(points, torch.Generator().manual_seed(number), 2).indices.tolist()
         hits[a, b] += 1.0
     above = np.triu_indices(4, 1)
     error = np.sqrt(expected * (1.0 - expected) / 3_000)[above]
     assert (np.abs(hits / 3_000 - expected)[above] <= 4.5 * error).all()
 
 
-def test_constants_and_what_is_none():
+def test_the_theorems_oversampling():
     assert theoretical_kors_oversampling(0.1, 1000) == pytest.approx(12.0 * np.log(10_000.0))  # 12 ln(1000 / 0.1)
-    for build, message in (
-        (lambda: kb.KORS(0.0), "oversampling must be a finite number above 0"),
-        (lambda: kb.KORS(projection=-1.0), "projection must be a finite number above 0"),
-        (lambda: kb.KORS(accuracy=1.0), "accuracy must lie strictly between 0 and 1"),
-        (lambda: theoretical_kors_oversampling(0.0, 10), "failure_probability"),
-        (lambda: theoretical_kors_oversampling(0.1, 0), "horizon"),
-    ):
-        with pytest.raises(kb.InputError, match=message):
-            build()

@@ -1,4 +1,7 @@
-"""Time, and rewards that come late: what is believed is as if all had been told in the order played."""
+"""Time, and rewards that come late: which time a reward is of, and what a time is.
+
+That what is known is as if all had been told in the order played is in ``test_posterior``.
+"""
 
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -9,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from forgetting import ACTIONS, ARMS, CONTEXTS, DICTIONARIES, MEMORIES, TESTED, expected, make, play
+from forgetting import ARMS, TESTED, expected, make, play
 from hypothesis import given
 from kinds import same
 from problems import believed, difference, examples, matern
@@ -17,85 +20,14 @@ from problems import believed, difference, examples, matern
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.memory import SlidingWindow
 
-RATE = 0.1
-ROUNDS = 24
-
-
-def scripted(domain, number):
-    """The action and the words of round n."""
-    if domain != "contexts":
-        return ARMS[[3 * number % len(ARMS)]], {}
-    return ACTIONS[[number % len(ACTIONS)]], {"context": CONTEXTS[number % len(CONTEXTS)]}
-
 
 def value(number):
     return float(np.sin(1.7 * number))
 
 
-def told_in_order(bandit, domain, times):
-    for number, time in enumerate(times):
-        x, words = scripted(domain, number)
-        bandit.tell(x, value(number), time=time, **words)
-    return bandit
-
-
-def told_late(bandit, domain, times, delays, by="ids"):
-    """Play in order, and tell each reward so many rounds late; those due in one round in one call."""
-    ids, number = {}, len(times)
-    for now in range(number + max(delays) + 1):
-        if now < number:
-            x, words = scripted(domain, now)
-            ids[now] = bandit.mark_pending(x, time=times[now], **words)
-        due = [each for each in range(number) if each + delays[each] == now]
-        if due and by == "ids":
-            bandit.tell(ids=[number for each in due for number in ids[each]], y=[value(each) for each in due])
-        for each in due if by == "points" else ():
-            x, words = scripted(domain, each)
-            bandit.tell(x, value(each), **words)
-    return bandit
-
-
 def is_as(bandit, dense_one, points=TESTED):
     mean, variance = believed(bandit, points)
     return max(difference(mean, dense_one.mean), difference(variance, dense_one.variance)) < dense_one.rounding
-
-
-def agrees(bandit, name, domain, now):
-    """Whether the model at a time is that of the dense formulas of what counts then."""
-    words = {"context": CONTEXTS[0]} if domain == "contexts" else {}
-    bandit.forget(ids=bandit.ask(time=now, return_ids=True, **words).ids)
-    return is_as(bandit, expected(bandit, name, now))
-
-
-@pytest.mark.one_in(4)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("domain", ["arms", "contexts", "box"])
-@pytest.mark.parametrize("by", ["ids", "points"])
-@examples(6)
-@given(
-    name=st.sampled_from(sorted(MEMORIES)),
-    delays=st.lists(st.integers(0, 50), min_size=ROUNDS, max_size=ROUNDS),
-    step=st.sampled_from([0.3, 1.0]),
-)
-def test_the_posterior_is_that_of_rewards_told_in_order(name, delays, step, by, domain):
-    # Of two plays of a point the one asked first is told first, so points told by themselves are to differ.
-    times = [step * number for number in range(ROUNDS if by == "ids" else len(ARMS))]
-    late = told_late(make(name, "exact", domain), domain, times, delays, by)
-    order = told_in_order(make(name, "exact", domain), domain, times)
-    assert (len(late.pending), late.now) == (0, times[-1])
-    assert sorted(late.history.times.tolist()) == times
-    for now in (times[-1], times[-1] + 2.5):
-        assert agrees(order, name, domain, now)
-        assert agrees(late, name, domain, now)
-
-
-@pytest.mark.one_in(7)
-@pytest.mark.parametrize("domain", ["arms", "contexts"])
-@pytest.mark.parametrize("posterior", [name for name in DICTIONARIES if name != "exact"])
-@pytest.mark.parametrize("name", ["window", "window of observations", "discount", "linear", "restart"])
-def test_a_dictionary_is_that_of_the_tells_and_its_posterior_the_dense_one(name, posterior, domain):
-    delays = np.random.default_rng(3).integers(0, 8, size=ROUNDS).tolist()
-    assert agrees(told_late(make(name, posterior, domain), domain, range(ROUNDS), delays), name, domain, ROUNDS + 1.0)
 
 
 @examples(12)
@@ -170,7 +102,8 @@ def test_a_history_says_when_rewards_were_told_so_its_rounds_are_known():
         with pytest.raises(InputError, match=message):
             bandit.ask(time=0.1)
     window, twin = make("window"), make("window")
-    told_in_order(window, "arms", [0.0, 5.0, 3.0, 9.0])
+    for number, time in enumerate([0.0, 5.0, 3.0, 9.0]):
+        window.tell(ARMS[[number]], value(number), time=time)
     twin.replay(window.history._replace(told_at=None))  # it does not say so: it was told in its order
     assert twin.history.told_at.tolist() == window.history.told_at.tolist() == [0.0, 5.0, 5.0, 9.0]
     with pytest.raises(InputError, match="time is missing: this bandit's times are numbers or dates"):

@@ -7,7 +7,7 @@ from problems import DOUBLE, rbf
 
 import torch_kbandits as kb
 from torch_kbandits import algorithms
-from torch_kbandits.bandit.adaptation import BanditOverBandit, CumulatedTrigger, ResidualTrigger
+from torch_kbandits.bandit.adaptation import CumulatedTrigger, ResidualTrigger
 from torch_kbandits.memory import Restart, SlidingWindow, TemporalPrior, UncertaintyInjection
 
 ARMS = torch.rand(30, 2, generator=torch.Generator().manual_seed(0), dtype=DOUBLE)
@@ -135,15 +135,3 @@ def test_a_restart_takes_no_recommendation(candidates, words, prior):
     state = str(bandit.state_dict())
     assert torch.equal(bandit.recommend(**given), before)
     assert str(bandit.state_dict()) == state
-
-
-def test_blocks_that_start_anew_recommend_what_the_last_one_found():
-    memories = BanditOverBandit((SlidingWindow(5, "observations"),), 5, 0.5, shares_history=False)
-    words = {"kernel": rbf(0.4), "regularization": 0.01, "width": kb.ConstantWidth(2.0), "seed": 0}
-    bandit = kb.Bandit(candidates=kb.Arms(ARMS), memories=memories, **words)
-    with pytest.raises(kb.EmptyHistoryError):
-        bandit.recommend()
-    for number in range(10):
-        x = bandit.ask()
-        bandit.tell(x, wavy(x) - 0.3 * number)
-    assert np.array_equal(bandit.recommend()[0].numpy(), best_mean(bandit.history.X[5:], bandit.history.Y[5:]))

@@ -90,8 +90,6 @@ def test_its_width_is_the_papers_and_bad_input():
     for words, message in (
         ({"bounds": bounds}, "a model for each action"),
         ({"candidates": ContextualActions(bounds=bounds, context_dim=1)}, "a model for each action"),
-        ({"candidates": bounds, "noise_scale": 0.0}, "noise_scale"),
-        ({"candidates": bounds, "regularization": -1.0}, "regularization"),
     ):
         with pytest.raises(InputError, match=message):
             algorithms.LinUCB(**words, seed=0)

@@ -24,7 +24,7 @@ from gpytorch.kernels import Kernel
 from problems import DOUBLE, data, rbf
 
 import torch_kbandits as kb
-from torch_kbandits import acquisition, algorithms, confidence
+from torch_kbandits import acquisition, algorithms, confidence, environments
 from torch_kbandits.algorithms import registry
 from torch_kbandits.memory import QuadraticGrowth, SlidingWindow
 
@@ -198,20 +198,19 @@ WITH: dict[str, dict[str, Any]] = {
     "UncertaintyInjectionLikelihood": {"growth": QuadraticGrowth()},
     "ModelSpec": {"mean": None},
     **{name: {"beta": 8.0} for name in ("BKB", "BBKB", "CBKB", "CBBKB", "EKUCB", "GPTS")},
-    "sample_k_dpp": {"num_swaps": 0},
     "synthetic_function": {"function": "rosenbrock"},
 }
 #: Bases, results that are returned, parts of the inside, and those that read files or need a posterior.
 LEFT_OUT = {
-    "AcquisitionRule", "AgeingNoise", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
+    "AcquisitionRule", "ArmPosterior", "Asked", "Choice", "CombinedFunction", "Cube",
     "DictionaryQuality", "DictionaryRule", "Domain", "Evidence", "Expert", "FactoredGP", "Family", "FamilyRule",
     "Assumption", "Growth", "Guarantee", "Health", "History", "InformationGain", "KnownSafe",
-    "LargestOf", "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
+    "Memory", "MemoryChoice", "Offer", "OnlineRule", "OnlineState", "OptimisticRule",
     "Parameter", "PlayedPoints", "PosteriorDraws", "PriorMean", "RandomRule", "Resampling", "RestartTrigger",
-    "SeattleWeather", "Selection", "Service", "SomeOf", "SumGain", "TheoremWidth", "Trials", "Verdict", "WhenFull",
+    "SeattleWeather", "Selection", "Service", "SomeOf", "TheoremWidth", "Trials", "WhenFull",
     "Width", "ages", "at_time", "build", "climb", "digits", "draw_nystrom_paths", "fill", "given_prior",
-    "hpolib", "leverage_scores", "negligible", "prior_of", "probabilities", "refusal",
-    "require_open", "sensor_replay", "sensors", "update_with_observation_noise",
+    "hpolib", "negligible", "prior_of", "probabilities", "refusal",
+    "require_open", "sensor_replay", "sensors",
 }  # fmt: skip
 INSIDE = {"selection", "experiments", "integrations", "numerics", "plotting", "posteriors", "tables"}
 #: Rooms of whose names only those that take numbers are of use to others.
@@ -330,6 +329,62 @@ def test_no_argument_that_is_a_number_is_left_out():
 # ---------------------------------------------------------------- what is refused
 
 
+#: BoTorch's or GPyTorch's to check, or called later.
+UNCHECKED = {"kwargs", "others", "known", "args"}
+#: What of −1, 0, 1, 1.5 and ∞ an argument refuses, by its name, whoever takes it.
+RANGES = {
+    "-1 0 inf": "after batch_threshold constant expire_after factor gain lengthscale max_variance noise_fraction "
+    "noise_scale norm norm_bound nu oversampling period projection questions rate refit_share regularization scale",
+    "-1 inf": "augmentation beta constraint_beta cutoff growth margin shrinkage tolerance value variation_budget",
+    "-1 0 1 1.5 inf": "accuracy failure_probability false_alarm_probability least_correlation least_weight "
+    "num_arms num_initial score_discount",
+    "-1 0 1.5 inf": "block_size dimension discount discretization_size horizon max_dictionary max_reference max_size n "
+    "num_bounds num_choices num_options num_points num_restarts num_starting raw_samples round size switches",
+    "-1 1.5 inf": "context_dim exploration max_questions num_swaps number problem_seed",
+    "-1 1 1.5 inf": "forgetting",
+    "-1 0 1 inf": "batch_threshold threshold",
+    "1.5 inf": "order seed time_column",
+    "inf": "best_mean bound floor mean now origin",
+}
+#: And who refuses other numbers; other words are about several arguments at once.
+OTHER_RANGES = {
+    **dict.fromkeys([("Float", "step"), ("Balancing", "step"), ("Drift", "variation_budget")], "-1 0 inf"),
+    **dict.fromkeys([("ScaledWidth", "factor")], "-1 inf"),
+    **dict.fromkeys([(name, "rate") for name in ("WienerKernel", "LinearGrowth", "QuadraticGrowth")], "-1 inf"),
+    **dict.fromkeys([("Integer", "step"), ("ContextualFunction", "context_dim")], "-1 0 1.5 inf"),
+    **dict.fromkeys([("Prediction", "score_discount"), ("shrinking_scales", "number")], "-1 0 1.5 inf"),
+    **dict.fromkeys([("BayesianGPUCBWidth", "num_arms"), ("MovingPeak", "num_arms")], "-1 0 1.5 inf"),
+    **dict.fromkeys([(name, "noise_scale") for name in environments.__all__], "-1 inf"),
+    **dict.fromkeys([("Restart", "period"), ("SWGPUCB", "window")], "-1 0"),
+    **dict.fromkeys([("synthetic_function", "dimension"), ("Drift", "horizon")], "-1 0 1 1.5 inf"),
+    **dict.fromkeys([(name, "value") for name in ("AtLeast", "AtMost", "Limit")], "inf"),
+    ("SlidingWindow", "size"): "-1 0 1.5",
+}
+#: An argument that is called otherwise where it is checked.
+CHECKED_AS = {"batch_threshold": "threshold", "beta": "beta|value", "growth": "rate|growth", "window": "size"}
+CHECKED_AS |= {"Y": "[yY]", "features": "kernel"}
+RANGE_OF = {word: values for values, words in RANGES.items() for word in words.split()}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", TAKERS)
+def test_what_is_of_another_kind_or_out_of_range_is_refused_by_name_and_no_other_number(name):
+    words = words_for(name)
+    for word in registry.signature(TAKERS[name]).parameters.keys() - UNCHECKED - {"safe_seed", "variation_budget"}:
+        with pytest.raises(kb.InputError, match=CHECKED_AS.get(word, word)):
+            TAKERS[name](**words | {word: object()})
+    for word in numbers_of(TAKERS[name]).keys() & words.keys() - {"low", "high", "num_labels"}:
+        refused = OTHER_RANGES.get((name, word), RANGE_OF.get(word, "")).split()
+        for value in ("-1", "0", "1", "1.5", "inf"):
+            given = words | {word: float(value) if value in ("1.5", "inf") else int(value)}
+            if value not in refused:
+                TAKERS[name](**given)
+                continue
+            with pytest.raises(kb.InputError, match=CHECKED_AS.get(word, word)):
+                TAKERS[name](**given)
+
+
 def told():
     """A bandit at a dictionary with an outcome and a memory, that was told and asked for more."""
     outcome = kb.Outcome("cost", kb.Prior(rbf(0.3), 0.1))
@@ -377,7 +432,6 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
     (told, "acquisition", {}),
     (told, "recommend", {}),
     (told, "health", {}),
-    (told, "log_health", {}),
     (told, "load_state_dict", {"state": {}}),
     (told, "save", {"path": "no/such/place"}),
     (told, "load", {"path": "no/such/place"}),
@@ -400,14 +454,13 @@ METHODS: list[tuple[Callable[[], Any], str, dict[str, Any]]] = [
 CALLED = {"pull", "offered", "function", "snap", "neighbours", "questions", "cutoff", "g", "expert"}
 FUNCTIONS = {"class", "function", "module"}
 #: What is meant: so many rounds, or steps.
-MEANT = {("run", "rounds", "billion"), ("sample_k_dpp", "num_swaps", "billion")}
+MEANT = {("run", "rounds", "billion")}
 #: What no argument takes, and what none takes that is a number.
 HOPELESS = {"far points", "sparse", "sparse rows", "meta", "meta number", "nested", "complex tensor", "complex"}
 HOPELESS |= {"object", "rude"}
 NO_NUMBERS = {"text", "empty text", "number as text", "bytes", "true", "NaN", "decimal", "dict", "flags"} | HOPELESS
 NO_KERNELS = {"text", "class", "module", "function", "0-dim tensor", "zero"} | HOPELESS
-#: BoTorch's or GPyTorch's to check, or called later; and what is looked at when it is known of what it is.
-UNCHECKED = {"kwargs", "others", "known", "args"}
+#: What is looked at when it is known of what it is.
 CHECKED_LATER = dict.fromkeys(["safe_seed", "variation_budget", "choices"], ()) | {"mean": HOPELESS - {"far points"}}
 
 

@@ -40,21 +40,6 @@ def play(bandit, number, outcomes=True):
     return bandit
 
 
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize(
-    "candidates",
-    [kb.Arms(ARMS), kb.Box(BOX, num_restarts=1, raw_samples=4), kb.ContextualActions(ARMS[:, :1], context_dim=1)],
-    ids=["arms", "box", "actions in a context"],
-)
-@pytest.mark.parametrize("dictionary", [None, kb.RidgeLeverageSampling(2.0), kb.KORS()], ids=["exact", "fresh", "kors"])
-def test_outcomes_change_nothing_for_the_reward(candidates, dictionary):
-    words = {"candidates": candidates, "dictionary": dictionary}
-    with_them, without = play(make(**words), 6), play(make(**words, outcomes=()), 6, outcomes=False)
-    assert torch.equal(with_them.history.X, without.history.X)
-    assert without.history.outcomes is None
-
-
 def test_outcomes_that_were_last_measured_before_a_restart_come_back():
     bandit, again = play(make(), 4), make()
     play(bandit, 3, outcomes=False)

@@ -24,7 +24,7 @@ from torch_kbandits.acquisition import ExpectedImprovementRule
 from torch_kbandits.candidates import Candidates, Timed
 from torch_kbandits.confidence import Width
 from torch_kbandits.kernels import ForgettingKernel, GroupedKernel, SpaceTimeKernel
-from torch_kbandits.memory import Memory, TemporalPrior
+from torch_kbandits.memory import Memory, SlidingWindow, TemporalPrior
 
 FEW = torch.cat([data(22, 2, 51)[0], data(4, 2, 51)[0]])
 #: More arms than those of which an exact posterior keeps all covariances.
@@ -115,6 +115,41 @@ REMEMBERED = {
 }
 
 
+def profile(points):
+    """What is expected of points (n, 2)."""
+    return 3.0 + 7.0 * points.sum(-1) + torch.cos(points[:, 0])
+
+
+def season(points, time):
+    """What is expected of points (n, 2) at times (n,)."""
+    return 3.0 + 7.0 * torch.sin(2.0 * points[:, -1] + 0.8 * time)
+
+
+def expected_heat(X):
+    return 0.5 - X[..., -1]
+
+
+class Assumed(NamedTuple):
+    """What is assumed of an outcome: words of ``Outcome`` and of its ``Prior``, and the same densely."""
+
+    of_outcome: dict
+    of_prior: dict
+    kernel: oracles.DenseKernel = KERNEL
+    noise: float = LAMBDA
+
+
+OWN = SlidingWindow(9.0)
+ASSUMED = {
+    "as the reward": Assumed({}, {}),
+    "λ in the last bit": Assumed({}, {"regularization": float(np.nextafter(LAMBDA, 1.0))}),
+    "another λ": Assumed({}, {"regularization": 0.3}, noise=0.3),
+    "another kernel": Assumed({}, {"kernel": rbf(0.5, 1.7)}, oracles.rbf(0.5, 1.7)),
+    "a memory of its own": Assumed({"memory": OWN}, {}),
+}
+#: Memories under which noises are multiples of λ.
+MULTIPLYING = ("all", "window", "discount", "prior on time")
+
+
 #: How much of each that widths read of a posterior is in the width below.
 READ = {"information_gain": 0.2, "effective_dimension": 0.1, "projection_error": 0.03, "mean_norm": 0.3}
 
@@ -137,22 +172,33 @@ def made(space, folder, dictionary="exact", **words):
 class Program:
     """Random calls to a bandit, beside a picture of what it was told, when, and what is pending."""
 
-    def __init__(self, space, dictionary, memory, folder, seed=0, *, is_evident=False, kernel=None):
-        self.space, self.remembered = SPACES[space], REMEMBERED[memory]
+    def __init__(
+        self, space, dictionary, memory, folder, seed=0, *, is_evident=False, kernel=None, mean=None, assumed=None
+    ):
+        self.space, self.remembered, self.mean = SPACES[space], REMEMBERED[memory], mean
+        self.assumed = ASSUMED[assumed] if assumed else None
         if kernel is not None:
             self.remembered = self.remembered._replace(kernel=kernel.dense)
+        if mean is season and not self.remembered.points_know_the_time:
+            kernel_in_time = oracles.in_time(self.remembered.kernel, 0.0)
+            self.remembered = self.remembered._replace(kernel=kernel_in_time, points_know_the_time=True)
         self.rule, self.is_evident, self.draw = DICTIONARIES[dictionary], is_evident, np.random.default_rng(seed)
         if dictionary == "fixed" and self.remembered.points_know_the_time:
             self.rule = kb.FixedDictionary(torch.cat([torch.arange(6.0, dtype=DOUBLE)[:, None], FEW[1:17:3]], dim=-1))
         knows_the_time, words = memory == "a kernel of time", {}
-        self.has_clock = self.remembered.memory is not None or knows_the_time
+        self.has_clock = self.remembered.memory is not None or knows_the_time or mean is season
         if kernel or knows_the_time:
             words["kernel"] = kernel.make() if kernel else kernel_of_days()
         width, candidates = Evident() if is_evident else kb.ConstantWidth(BETA), self.space.make(folder)
         candidates, words = Timed(candidates) if knows_the_time else candidates, words | {"width": width}
+        words |= {"mean": mean} if mean else {}
+        if self.assumed is not None:
+            about = {"kernel": matern(0.5, 1.7), "regularization": LAMBDA, "mean": expected_heat}
+            heat = kb.Outcome("heat", kb.Prior(**about | self.assumed.of_prior), **self.assumed.of_outcome)
+            words["outcomes"] = [heat]
         self.new = lambda: made(candidates, folder, self.rule, memory=self.remembered.memory, **words)
         self.bandit, self.now, self.turn = self.new(), 0.0, 0
-        self.X, self.Y, self.times = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
+        self.X, self.Y, self.times, self.heat = np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(0)
         self.first, self.pending, self.asked_at, self.surprise = 0, np.zeros((0, 2)), np.zeros(0), 0.0
         self.counted = self.at(self.X, 0.0)
 
@@ -185,7 +231,15 @@ class Program:
     def reward(self, x):
         (X,) = dense(x)
         wave = np.sin(4.0 * X[:, 0] - 3.0 * X[:, -1] + 0.1 * self.now)
-        return torch.as_tensor(wave + 0.2 * self.draw.standard_normal(len(x)))
+        expected = self.expects(self.at(self.joint(x), self.now))
+        return torch.as_tensor(expected + wave + 0.2 * self.draw.standard_normal(len(x)))
+
+    def expects(self, points):
+        """The prior mean of points as the kernel sees them."""
+        X = torch.as_tensor(points)
+        if self.mean is season:
+            return season(X[:, 1:], X[:, 0]).numpy()
+        return 0.0 if self.mean is None else profile(X[:, -2:]).numpy()
 
     def at(self, points, times):
         """Points as the kernel sees them."""
@@ -198,14 +252,25 @@ class Program:
         noise = self.remembered.noise(self.times[self.first :], self.now)
         counts = np.isfinite(noise)
         X, y, times = (part[self.first :][counts] for part in (self.X, self.Y, self.times))
-        return self.at(X, times), y, noise[counts]
+        X = self.at(X, times)
+        return X, y - self.expects(X), noise[counts]
 
     def posterior(self, T, *, learns_residual=True):
-        known, (Z,) = self.known(), dense(self.bandit.inducing_points)
+        found = self.given(self.remembered.kernel, self.known(), self.bandit.inducing_points, T, learns_residual)
+        return found._replace(mean=found.mean + self.expects(T))
+
+    def given(self, kernel, known, dictionary, T, learns_residual=True):
         if self.rule is None or not len(known[0]):
-            return oracles.exact(self.remembered.kernel, *known, T)
-        learns_residual &= getattr(self.rule, "learns_residual", False) and len(Z) == self.rule.max_size
-        return oracles.dtc(self.remembered.kernel, *known, Z, T, learns_residual=learns_residual)
+            return oracles.exact(kernel, *known, T)
+        learns_residual &= getattr(self.rule, "learns_residual", False) and len(dictionary) == self.rule.max_size
+        return oracles.dtc(kernel, *known, self.spanning(dictionary), T, learns_residual=learns_residual)
+
+    def spanning(self, dictionary):
+        """Its points, of which one at two times is one where the kernel knows no time."""
+        (Z,) = dense(dictionary)
+        if self.mean is not season or isinstance(self.remembered.memory, TemporalPrior):
+            return Z
+        return Z[np.unique(Z[:, -2:], axis=0, return_index=True)[1]]
 
     def ahead(self, T):
         return oracles.with_pending(self.posterior, T, self.at(self.pending, self.asked_at), LAMBDA)
@@ -216,19 +281,25 @@ class Program:
         return found.mean + beta * np.sqrt(np.maximum(found.variance, 0.0)), found.upper_rounding(beta)
 
     def tell(self, x, y, *, time=None, ids=None):
-        times = np.full(len(x), self.now if time is None else time)
-        self.note(x, y, times, is_pending=ids is None)
+        times, joint = np.full(len(x), self.now if time is None else time), self.joint(x)
+        measured = self.note(joint, y, times, is_pending=ids is None)
         if ids is None:
-            self.bandit.tell(x, y, **self.where(time))
+            self.bandit.tell(x, y, **self.where(time), **measured)
         else:
-            self.bandit.tell(ids=ids, y=y)
+            self.bandit.tell(ids=ids, y=y, **measured)
+        self.learned(len(x))
+
+    def learned(self, number):
         self.turn += 1
-        if np.isfinite(self.remembered.noise(self.times[self.first :], self.now)[-len(x) :]).any():
+        if np.isfinite(self.remembered.noise(self.times[self.first :], self.now)[-number:]).any():
             self.counted = self.known()[0]
 
-    def note(self, x, y, times, *, is_pending=True):
-        """Note what will be told, and by how much it is not what is predicted, as health sums it up."""
-        joint, (Y,) = self.joint(x), dense(y)
+    def note(self, joint, y, times, *, is_pending=True):
+        """Note what will be told, and by how much it is not what is predicted, as health sums it up.
+
+        Return what is measured beside it, at two of three times.
+        """
+        (Y,) = dense(y)
         before, noise = self.posterior(self.at(joint, times)), self.remembered.noise(times, self.now)
         if self.surprise is not None and "observations" not in repr(self.remembered.memory):
             self.surprise += ((Y - before.mean) / np.sqrt(before.variance + noise))[np.isfinite(noise)].sum()
@@ -238,6 +309,10 @@ class Program:
         self.times = np.concatenate([self.times, times])
         for point in joint if is_pending else ():  # of equal ones that are pending the first is told
             self.no_longer_pending((self.pending == point).all(-1).nonzero()[0][:1])
+        is_measured = self.assumed is not None and self.draw.random() < 2 / 3
+        heat = np.sin(3.0 * joint.sum(-1)) if is_measured else np.full(len(joint), np.nan)
+        self.heat = np.concatenate([self.heat, heat])
+        return {"outcomes": {"heat": heat}} if is_measured else {}
 
     def some_rewards(self, most=3):
         x = self.some(int(self.draw.integers(1, most + 1)))
@@ -264,8 +339,7 @@ class Program:
         def pull(x):
             self.is_pending(x)
             y = self.reward(x)
-            self.note(x, y, np.zeros(1))
-            return y
+            return {"y": y, **self.note(self.joint(x), y, np.zeros(1))}
 
         self.bandit.run(pull, 4)
         self.counted = self.known()[0]
@@ -274,6 +348,18 @@ class Program:
         asked = self.bandit.ask(3, return_ids=True, **self.words())
         self.is_pending(asked.actions[[0, 2]])
         self.tell(asked.actions[1:2], self.reward(asked.actions[1:2]), ids=asked.ids[1])
+
+    def the_oldest_told(self):
+        """By its id, so that it is of the time and the context in which it was asked for."""
+        if not len(self.pending):
+            return
+        self.be_late()
+        joint, time, (number, *_) = self.pending[:1], self.asked_at[:1], self.bandit.pending_ids
+        y = self.reward(torch.as_tensor(joint[:, self.space.context_dim :]))
+        measured = self.note(joint, y, time, is_pending=False)
+        self.bandit.tell(ids=number, y=y, **measured)
+        self.no_longer_pending([0])
+        self.learned(1)
 
     def points_marked(self):
         x = self.some(2)
@@ -314,7 +400,16 @@ class Program:
 
     STEPS = (
         *(some_rewards, some_rewards, rounds, many_rewards, several_asked_and_one_told, points_marked, time_passes),
-        *(nothing_pending, a_late_reward, rounds_in_one_call, restart, loaded, a_mistake),
+        *(
+            the_oldest_told,
+            the_oldest_told,
+            nothing_pending,
+            a_late_reward,
+            rounds_in_one_call,
+            restart,
+            loaded,
+            a_mistake,
+        ),
     )
 
     def play(self, steps):
@@ -334,7 +429,7 @@ class Program:
         assert difference(shown.mean.flatten(), expected.mean) < expected.rounding, step
         assert difference(shown.variance.flatten(), expected.variance) < expected.rounding, step
         if self.is_evident:
-            Z = None if self.rule is None else dense(self.bandit.inducing_points)[0]
+            Z = None if self.rule is None else self.spanning(self.bandit.inducing_points)
             read = oracles.evidence(self.remembered.kernel, X, y, noise, Z)
             beta = 0.5 + sum(share * read[name] for name, share in READ.items())
             rounding = expected.rounding * (1.0 + len(X)) / LAMBDA
@@ -346,6 +441,7 @@ class Program:
             health = bandit.health()
             found = health.recent_mean * health.num_residuals if health.num_residuals else 0.0
             assert found == pytest.approx(self.surprise, abs=1e-6 + 1e3 * expected.rounding), step
+        self.check_outcome(T, step)
         self.check_pending(step)
         if self.actions is not None:
             self.check_choice(step)
@@ -362,6 +458,26 @@ class Program:
         elif not isinstance(self.rule, kb.FixedDictionary):
             assert found <= counted, step
             assert found or not counted, step
+
+    def check_outcome(self, T, step):
+        """What is known of an outcome by its own prior and memory."""
+        if self.assumed is None:
+            return
+        kernel, has_own = self.assumed.kernel, bool(self.assumed.of_outcome)
+        times, heat, X = self.times[self.first :], self.heat[self.first :], self.X[self.first :]
+        noise = self.remembered.noise(times, self.now) * self.assumed.noise / LAMBDA
+        if has_own:
+            noise = np.where(self.now - times <= OWN.size, LAMBDA, np.inf)
+        if isinstance(self.remembered.memory, TemporalPrior) and not has_own:
+            X, kernel = self.at(X, times), oracles.in_time(kernel, RATE)
+        else:
+            T = T[:, -2:]
+        counts, model = np.isfinite(noise) & np.isfinite(heat), self.bandit.outcome_model("heat")
+        known = X[counts], heat[counts] - expected_heat(X[counts]), noise[counts]
+        expected = self.given(kernel, known, self.rule and model.inducing_points, T)
+        shown = model.posterior(torch.as_tensor(T).unsqueeze(-2))
+        assert difference(shown.mean.flatten(), expected.mean + expected_heat(T)) < 10.0 * expected.rounding, step
+        assert difference(shown.variance.flatten(), expected.variance) < 10.0 * expected.rounding, step
 
     def check_pending(self, step):
         """By how much points pending make variances smaller, as a batch rule reads it."""
@@ -420,7 +536,10 @@ CASES = [
 @pytest.mark.parametrize(("space", "dictionary", "memory"), CASES)
 def test_whatever_happens_the_posterior_is_the_dense_one(space, dictionary, memory, tmp_path):
     seed = CASES.index((space, dictionary, memory))
-    Program(space, dictionary, memory, tmp_path, seed, is_evident=seed % 4 > 0).play(9)
+    mean = None if memory == "a kernel of time" else (None, profile, season)[seed % 3]
+    is_plain = memory in MULTIPLYING and (dictionary != "fixed" or (mean is not season and "time" not in memory))
+    assumed = [None, *ASSUMED][seed % 6] if is_plain else None
+    Program(space, dictionary, memory, tmp_path, seed, is_evident=seed % 4 > 0, mean=mean, assumed=assumed).play(10)
 
 
 def stretched(kernel, *lengthscales):

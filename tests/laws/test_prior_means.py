@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from gpytorch.means import ConstantMean, LinearMean
-from problems import DOUBLE, data, difference, in_a_file, rbf
-from product import AGEING, ARMS, DICTIONARIES, KEEPING, LAMBDA, MEMORIES, Combination, Loop, reward
+from problems import DOUBLE, difference, in_a_file, rbf
+from product import ARMS, DICTIONARIES, LAMBDA, MEMORIES, reward
 
 import torch_kbandits as kb
 from torch_kbandits.errors import KernelBanditWarning, StateMismatchError
@@ -21,45 +21,9 @@ def profile(points):
     return 3.0 + SLOPE * points.sum(-1) + torch.cos(points[:, 0])
 
 
-def assert_moved(ours, theirs, expected):
-    """Means and variances of the model that is shown."""
-    shown, plain = (loop.bandit.model.posterior(loop.probes.unsqueeze(-2)) for loop in (ours, theirs))
-    assert difference(shown.mean.flatten(), plain.mean.flatten() + expected) < 1e-8
-    assert difference(shown.variance, plain.variance) < 1e-8
-
-
 def season(points, time):
     """What is expected of points (n, d) at times (n,)."""
     return 3.0 + SLOPE * torch.sin(2.0 * points[:, -1] + 0.8 * time)
-
-
-@pytest.mark.one_in(25)
-@pytest.mark.usefixtures("short_searches")
-@pytest.mark.parametrize("memory", ["none", "window of observations", "discount", "prior on time"])
-@pytest.mark.parametrize("dictionary", ["none", "coupled", "kors"])
-@pytest.mark.parametrize("space", ["arms", "many arms", "arms in a file", "box", "actions in a context"])
-@pytest.mark.parametrize("mean", [profile, season])
-def test_what_is_learned_is_what_was_not_expected(mean, space, dictionary, memory, tmp_path):
-    """Also under a mean on time, which points then know, and by who loads or replays."""
-    it = Combination(space, "rbf", dictionary, memory, "upper bound", "none", "constant")
-    means = (mean, 0.0 if mean is profile else lambda points, time: 0.0 * time)
-    ours, theirs = (Loop(it, it.bandit(tmp_path, mean=each)) for each in means)
-    points = data(9, ARMS.shape[-1] - it.where.context_dim, 5)[0] if it.where.actions is None else it.where.actions[:9]
-    for now, part in enumerate((points[:3], points[3:8], points[7:])):
-        for loop, moved in ((ours, 0.0), (theirs, 1.0)):
-            loop.turn += 1
-            where = loop.context()
-            inputs = part if not where else torch.cat([where["context"].expand(len(part), -1), part], dim=-1)
-            expected = profile(inputs) if mean is profile else season(inputs, float(now))
-            loop.bandit.tell(part, reward(inputs) - moved * expected, **where)
-    probes = ours.probes[:, 1:] if ours.bandit.candidates.is_timed else ours.probes
-    assert_moved(ours, theirs, profile(probes) if mean is profile else season(probes, ours.probes[:, 0]))
-    again, loaded = (Loop(it, it.bandit(tmp_path, mean=mean), ours.turn) for _ in range(2))
-    again.bandit.replay(ours.bandit.history)
-    ours.bandit.save(tmp_path / "state.kb")
-    kb.Bandit.load(tmp_path / "state.kb", into=loaded.bandit)
-    for other in (again, loaded):
-        assert_moved(other, ours, 0.0)
 
 
 def bandit(candidates, mean, **words):
@@ -94,13 +58,15 @@ MEANS = [
 
 def test_a_mean_may_be_given_in_many_ways():
     """Before any reward the arm of the largest is played."""
-    for means, best in ((MEANS, ARMS[ARMS.sum(-1).argmax()]), ((4, constant_mean()), None)):
+    on_time = season, partial(season), lambda X, *, time: season(X, time).numpy()
+    for means, best in ((MEANS, ARMS[ARMS.sum(-1).argmax()]), ((4, constant_mean()), None), (on_time, None)):
         shown = []
         for mean in means:
             it = bandit(kb.Arms(ARMS), mean)
             assert best is None or torch.equal(it.ask()[0], best)
             it.tell(ARMS[:2], [0.0, 1.0])
-            shown.append(it.model.posterior(ARMS.unsqueeze(-2)).mean)
+            points = torch.cat([ARMS[:, :1], ARMS], -1) if means is on_time else ARMS
+            shown.append(it.model.posterior(points.unsqueeze(-2)).mean)
         assert all(difference(each, shown[0]) < 1e-9 for each in shown)
 
 
@@ -143,7 +109,7 @@ STORED = kb.Arms(in_a_file(ARMS))
 @pytest.mark.parametrize(
     ("candidates", "mean", "message"),
     [
-        (kb.Arms(ARMS), torch.zeros(3), "as many as values"),
+        (kb.Arms(ARMS), torch.zeros(3), "needs as many arms in memory"),
         (kb.Arms(ARMS), torch.full((20,), np.nan), "finite"),
         (kb.Arms(ARMS), np.inf, "finite"),
         (kb.Arms(ARMS), ["a", "b"], "numbers"),
@@ -151,30 +117,13 @@ STORED = kb.Arms(in_a_file(ARMS))
         (kb.Arms(ARMS), lambda _: torch.zeros(7), "for each of 1 points"),
         (kb.Arms(ARMS), lambda X: X.sum(-1) / 0.0, "finite number for each"),
         (kb.Arms(torch.cat([ARMS, ARMS[:1]])), torch.arange(21.0), "the same at equal arms"),
-        (STORED, torch.zeros(20), "needs arms in memory"),
-        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs arms in memory"),
+        (STORED, torch.zeros(20), "needs as many arms in memory"),
+        (kb.ContextualActions(ARMS, context_dim=1), torch.zeros(20), "needs as many arms in memory"),
     ],
 )
 def test_what_is_no_mean_is_refused(candidates, mean, message):
     with pytest.raises(kb.InputError, match=message):
         bandit(candidates, mean)
-
-
-@pytest.mark.one_in(10)
-@pytest.mark.parametrize("memory", ["none", *KEEPING, *AGEING])
-@pytest.mark.parametrize("mean", [season, partial(season), lambda X, *, time: season(X, time).numpy()])
-def test_a_mean_on_time_moves_what_is_learned_of_the_rest(mean, memory):
-    """The posterior is that of a bandit without a mean, told rewards less what was expected then, moved by now's."""
-    ours = bandit(kb.Arms(ARMS), mean, memory=MEMORIES[memory])
-    theirs = bandit(kb.Arms(ARMS), 0.0, memory=MEMORIES[memory] or Stationary())
-    for turn, rows in enumerate(([3, 4], [3], [9, 0, 3], [5], [4])):
-        now = {"time": 0.6 * turn}
-        expected = season(ARMS, torch.full((20,), 0.6 * turn, dtype=DOUBLE))
-        scores = theirs.acquisition(**now)(ARMS.unsqueeze(-2)) + expected
-        assert difference(ours.acquisition(**now)(ARMS.unsqueeze(-2)), scores) < 1e-8
-        assert torch.equal(ours.ask(remember=False, **now)[0], ARMS[scores.argmax()])
-        ours.tell(ARMS[rows], reward(ARMS[rows]) + expected[rows], **now)
-        theirs.tell(ARMS[rows], reward(ARMS[rows]), **now)
 
 
 @pytest.mark.usefixtures("short_fits")

@@ -33,7 +33,7 @@ from torch.overrides import TorchFunctionMode
 import torch_kbandits as kb
 from torch_kbandits import algorithms
 from torch_kbandits.bandit.saving import read, write
-from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain, SumGain
+from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
 
 pytestmark = pytest.mark.usefixtures("short_searches")
@@ -49,7 +49,7 @@ def test_a_saved_file_is_saved_again_as_it_is_and_says_what_it_is(tmp_path):
     kb.Bandit.load(tmp_path / "one.kb").save(tmp_path / "two.kb")
     assert (tmp_path / "one.kb").read_bytes() == (tmp_path / "two.kb").read_bytes()
     first = (tmp_path / "one.kb").read_text(errors="replace").split("\n")[0]
-    assert first.startswith(f"torch_kbandits {kb.__version__} bandit 4 ")
+    assert first.startswith(f"torch_kbandits {kb.__version__} bandit 5 ")
 
 
 PIECES = [
@@ -62,7 +62,7 @@ PIECES = [
         "dictionary": kb.FixedDictionary(ARMS[:7].clone()),
     },
     {
-        "width": IGPUCBWidth(0.1, 1.0, 0.1, SumGain([RateGain("rbf", dimension=1), RateGain("linear", dimension=2)])),
+        "width": IGPUCBWidth(0.1, 1.0, 0.1, RateGain("matern", dimension=2, nu=1.5)),
         "dictionary": kb.KDPP(6),
         "regularization": np.float64(0.05),
     },
@@ -255,7 +255,7 @@ class Noted(kb.Bandit):
 
 
 def test_a_class_loads_its_own_algorithm_and_into_what_fits_and_saves_tensors_numbers_and_strings_alone(tmp_path):
-    with pytest.raises(kb.InputError, match=r"the content.state.notes.since is a datetime"):
+    with pytest.raises(kb.InputError, match=r"tensors, numbers and strings only, and no datetime"):
         Noted(**OWN).save(tmp_path / "bandit.kb")
     assert not list(tmp_path.iterdir())  # nothing was written
     make("bkb").save(tmp_path / "bandit.kb")
@@ -306,7 +306,7 @@ def packed(content):
 
 def sealed(body):
     """A file with a valid checksum."""
-    return f"torch_kbandits {kb.__version__} bandit 4 {hashlib.sha256(body).hexdigest()}\n".encode() + body
+    return f"torch_kbandits {kb.__version__} bandit 5 {hashlib.sha256(body).hexdigest()}\n".encode() + body
 
 
 def pickled(content):
@@ -321,13 +321,11 @@ def without(*path):
 
 
 DAMAGED = {
-    "empty": (lambda: b"", "was not written by bandit.save"),
+    "empty": (lambda: b"", "is no file of a bandit"),
     "torch.save": (lambda: pickled(make("bkb").state_dict()), r"bandit.load_state_dict\(torch.load"),
-    "another kind": (lambda: with_first(2, b"checkpoint"), "holds a checkpoint and not a"),
-    "first line": (lambda: complete()[:20], "its beginning is lost"),
+    "another kind": (lambda: with_first(2, b"checkpoint"), "is no file of a bandit"),
     "cut": (lambda: complete()[:-1], r"is cut or changed"),
     "grown": (lambda: complete() + b"\n", "is cut or changed"),
-    "changed": (lambda: complete()[:-30] + b"?" + complete()[-29:], "its content is not the one that was written"),
     "no archive": (lambda: sealed(b"nothing"), "holds no bandit"),
     "no dictionary": (lambda: packed([1]), "of another kind"),
     "no state": (lambda: without("state"), "'state' is 'missing'"),
@@ -349,9 +347,8 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
         assert same(into.state_dict(), before)
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
     for wrong, message in (
-        (without("state", "history"), "damaged: it is not as it was saved"),
-        (with_first(3, b"5"), r"format 5, written by torch_kbandits .*or newer"),
-        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 7"),
+        (with_first(3, b"6"), r"format 6, and torch_kbandits .*or newer"),
+        (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 8"),
     ):
         file.write_bytes(wrong)
         with pytest.raises(kb.StateMismatchError, match=message) as caught:
@@ -366,8 +363,7 @@ def test_a_changed_state_is_refused():
     for path, value in (
         (("history", "Y"), state["history"]["Y"] + 1e-9),
         (("history", "Y"), places),
-        (("pending_ids",), [1]),
-        (("clock",), "late"),
+        (("pending", "ids"), [1]),
         (("inducing_points",), state["inducing_points"][:0]),
     ):
         with pytest.raises(kb.StateMismatchError, match="damaged: it is not as it was saved"):
@@ -509,7 +505,7 @@ def test_few_bytes_do_not_become_many(tmp_path):
         with Work() as work, pytest.raises((kb.DamagedFileError, kb.InputError, kb.StateMismatchError)):
             kb.Bandit.load(file)
         assert work.largest < 2**24, attack
-    many = json.dumps({"tensor": "float64", "shape": [10**9]}).encode()
+    many = json.dumps({"__tensor__": "float64", "shape": [10**9]}).encode()
     for body, message in ((many + b"\n" + bytes(80), "more numbers than the file"), (b"[" * 10**5, "holds no bandit")):
         file.write_bytes(sealed(body))
         with pytest.raises(kb.DamagedFileError, match=message):

@@ -30,7 +30,6 @@ DEFAULTS = {
     "confidence": {"RandomizedWidth.smallest"},
     "memory": {"TemporalPrior.prior", "LinearGrowth.scaled", "UncertaintyInjection.scaled"}
     | {f"{name}.with_horizon" for name in ("TemporalPrior", "Discount", "Restart", "SlidingWindow")}
-    | {f"{name}Growth.with_horizon" for name in ("Exponential", "Linear", "Quadratic")}
     | {"UncertaintyInjection.with_horizon"},
     "priors": {"Balancing.kept", "Balancing.leader", "Elimination.kept", "Elimination.offering"}
     | {"Sampling.leader", "Sampling.offering"},

@@ -330,16 +330,9 @@ WRONG = [
             (torch.full((3, 2), math.nan, dtype=DOUBLE), "finite"),
         ]
     ),
-    *(
-        (lambda beta=beta: kb.DiscretizedThompsonSampling(online(), ARMS, beta=beta), "beta")
-        for beta in (-1.0, torch.tensor([1.0, 2.0]), torch.tensor(-1.0))
-    ),
-    (lambda: POINTS.draws(0), "count"),
     (lambda: POINTS.maximizers(-1), "count"),
     (lambda: POINTS(torch.zeros(4, 1, 3, dtype=DOUBLE)), "X must have d = 2"),
     (lambda: POINTS(torch.full((4, 1, 2), math.nan, dtype=DOUBLE)), "X must be finite"),
-    (lambda: POINTS.set_X_pending(torch.zeros(4, 3, dtype=DOUBLE)), "X_pending must have d = 2"),
-    (lambda: ThompsonRule(0), "discretization_size"),
     (lambda: ThompsonRule("theory"), "discretization_size"),
 ]
 

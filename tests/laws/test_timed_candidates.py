@@ -3,23 +3,20 @@
 The moments under a prior on time are in ``test_posterior``.
 """
 
-import math
 from itertools import pairwise
 
-import numpy as np
-import oracles
 import pytest
 import torch
-from forgetting import ARMS, BETA, BOUNDS, DICTIONARIES, KERNEL, LAMBDA, offer, reward
+from forgetting import ARMS, BETA, BOUNDS, DICTIONARIES, LAMBDA, offer, reward
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from problems import DOUBLE, dense, difference, matern, rbf, scaled
+from problems import DOUBLE, difference, matern, rbf, scaled
 
 import torch_kbandits as kb
 from torch_kbandits.bandit.adaptation import BanditOverBandit
 from torch_kbandits.bandit.batches import StayRule
 from torch_kbandits.candidates import Timed
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel, WienerKernel
-from torch_kbandits.memory import Discount, SlidingWindow, TemporalPrior
+from torch_kbandits.memory import Discount, SlidingWindow, Stationary, TemporalPrior
 
 PRIOR = TemporalPrior(0.1, 0.6)
 EFFORT = {"num_restarts": 2, "raw_samples": 16}
@@ -112,15 +109,26 @@ def test_points_are_known_again_whenever_they_are_told():
     assert bandit.now == 2.0
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("candidates", SAME["arms"][::3])
-def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
+KINDS = (SlidingWindow(3.0), Discount(0.7), TemporalPrior(0.3))
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize(
+    ("candidates", "kinds", "dictionary"),
+    [
+        (SAME["arms"][0], KINDS, "exact"),
+        (SAME["arms"][3], KINDS, "exact"),
+        (SAME["arms"][0], (SlidingWindow(4), Discount(0.7), Stationary()), "fresh"),
+    ],
+)
+def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates, kinds, dictionary):
     """Each is in force as if it were alone: a window takes what it keeps for a function that stays."""
-    kinds, seen = (SlidingWindow(3.0), Discount(0.7), TemporalPrior(0.3)), set()
-    bandit = make(candidates(), memories=BanditOverBandit(kinds, 2, 1.0))
+    words = {"dictionary": DICTIONARIES[dictionary]}
+    bandit, seen = make(candidates(), memories=BanditOverBandit(kinds, 2, 1.0), **words), set()
     for number in range(14):
         x, told, now = bandit.ask(), bandit.history, float(number)
-        alone = make(kb.Arms(ARMS), memory=bandit.memory)
+        assert bandit.memory == bandit.memories.choice(bandit.memories.summaries(told, (), None), 5).memory
+        alone = make(kb.Arms(ARMS), memory=bandit.memory, **words)
         for row, (action, y) in enumerate(zip(bandit.candidates.actions(told.X), told.Y, strict=True)):
             alone.tell(action.unsqueeze(0), y, time=float(row))
         assert torch.equal(alone.ask(time=now), x) or number == 0
@@ -130,36 +138,6 @@ def test_priors_on_time_and_other_memories_may_be_chosen_from(candidates):
         seen.add(bandit.memory)
         bandit.tell(x, reward(x) * (-1.0) ** (number // 5))
     assert seen == set(kinds)
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("score_discount", [0.5, 0.9])
-def test_the_rate_in_force_predicted_best(score_discount):
-    """And a saved and a replayed bandit go on alike; what counts is bounded by the least correlation."""
-    rates, block = (0.4, 0.1, 0.01, 0.0), 3
-    words = {"candidates": ARMS, "forgettings": rates, "least_correlation": 0.01, "block_size": block, "beta": 1.5}
-    bandit, replayed = (kb.algorithms.DMSTVGPUCB(score_discount=score_discount, **words, **WORDS) for _ in range(2))
-    play(bandit, range(15), lambda number: (-1.0) ** (number // 8))
-    X, y = dense(bandit.history.X, bandit.history.Y)
-    totals, chosen = np.zeros(len(rates)), []
-    for start in range(0, 15, block):
-        scores = []
-        for rate in rates:
-            kernel, predicted = oracles.in_time(KERNEL, rate), []
-            for row in range(start, start + block):  # each on its own, at the time at which it was made
-                known = X[:start], y[:start], np.full(start, LAMBDA)
-                found = oracles.exact(kernel, *known, X[row, None])
-                spread = found.variance[0] + LAMBDA
-                predicted.append(-0.5 * ((y[row] - found.mean[0]) ** 2 / spread + np.log(spread)))
-            scores.append(sum(predicted))
-        totals = score_discount**block * totals + scores
-        chosen.append(rates[totals.argmax()])
-    assert bandit.memory.forgetting == chosen[-1]
-    assert len(set(chosen)) > 1
-    replayed.replay(bandit.history)
-    assert torch.equal(replayed.ask(time=15.0), bandit.ask(time=15.0))
-    counts = int((bandit.weights > 0.0).sum())
-    assert counts <= 1 + 2.0 * math.log(0.01) / math.log1p(-max(bandit.memory.forgetting, 1e-9))
 
 
 def of_a_day():
@@ -185,9 +163,6 @@ OWN = SpaceTimeKernel(rbf(0.15), ForgettingKernel(0.01))
 CHOSEN = {"candidates": ARMS} | WORDS
 DAILY = {"candidates": Timed(kb.Arms(LINE)), "beta": 1.0, "seed": 0}
 WRONG = [
-    (lambda: TemporalPrior(1.0), "forgetting must be at least 0 and below 1, got 1.0"),
-    (lambda: TemporalPrior(0.1, 1.0), "least_correlation must lie strictly between 0 and 1"),
-    (lambda: Timed(ARMS), "candidates must be"),
     (lambda: Timed(Timed(kb.Arms(ARMS))), "know the time already"),
     (lambda: Timed(Scattered(ARMS)), "The arms of Scattered are not read here.*a mean= that does not"),
     (lambda: make(kb.Arms(ARMS), batches=StayRule()), "other actions or a time"),

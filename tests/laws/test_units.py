@@ -1,10 +1,7 @@
 """Rewards in other units: a factor changes no choice, and what is shown by that factor alone."""
 
-import math
 import warnings
 
-import numpy as np
-import oracles
 import pytest
 import torch
 from botorch.acquisition.objective import ScalarizedPosteriorTransform
@@ -12,7 +9,6 @@ from botorch.models import ModelListGP, SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from problems import DOUBLE, data
-from scipy.stats import norm
 
 from torch_kbandits import AtMost, ContextualActions, KernelUCB, LearnedPrior, NystromGP, OnlineGP, UnitCube, algorithms
 from torch_kbandits.candidates import Configurations
@@ -121,34 +117,6 @@ def test_in_single_precision_too(candidates, algorithm, prior, words):
     assert float((one[1] - other[1]).abs().max()) < 5e-3
 
 
-def dense(mean, variance, best, name):
-    u = (mean - best) / np.sqrt(variance)
-    if name == "GPUCB":
-        return mean + 2.0 * np.sqrt(variance)
-    if name == "GPEI":
-        return np.log(np.sqrt(variance) * (u * norm.cdf(u) + norm.pdf(u)))
-    return norm.logcdf(u - 0.01 / np.sqrt(variance))
-
-
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("name", ["GPUCB", "GPEI", "GPPI"])
-@pytest.mark.parametrize("factor", [1e-9, 1e9])
-def test_ask_maximises_the_acquisition_function_which_is_that_of_dense_formulas(name, factor):
-    bandit = getattr(algorithms, name)(bounds=BOUNDS, **known(factor), seed=0, **({"beta": 2.0} if "U" in name else {}))
-    bandit.tell(FIRST, factor * f(FIRST))
-    function, T = bandit.acquisition(), torch.cat([FIRST, GRID])
-    with torch.no_grad():
-        values, asked = (function(X.unsqueeze(-2)).numpy() for X in (T, bandit.ask()))
-    noise = np.full(7, NOISE)
-    mean, variance = oracles.exact(oracles.matern52(0.3), FIRST.numpy(), f(FIRST).numpy(), noise, T.numpy())[:2]
-    expected = dense(mean, variance, mean[:7].max(), name)
-    values, asked = (
-        each / factor if name == "GPUCB" else each - math.log(factor) * (name == "GPEI") for each in (values, asked)
-    )
-    assert np.abs(values - expected).max() < 1e-6 * max(1.0, np.abs(expected).max())
-    assert asked > expected.max() - 2e-6
-
-
 def models(kind, factor, dtype):
     X, Y = data(9, 2)
     X, Y = X.to(dtype), (factor * torch.cat([Y, Y.square()], -1)).to(dtype)
@@ -209,18 +177,3 @@ def test_a_factor_of_outcomes_changes_no_choice_within_limits_nor_by_objectives(
             values = first(GRID.unsqueeze(-2)), second(GRID.unsqueeze(-2)) / 1e-9
         assert 0 < int(values[0].isfinite().sum()) < len(GRID)
         assert torch.allclose(*values, rtol=1e-6)
-
-
-def test_constraints_of_a_bound_are_in_the_units_of_outcomes():
-    T = GRID[::7].unsqueeze(-2)
-
-    def values(factor):
-        model = models("list", factor, DOUBLE)
-        first = ScalarizedPosteriorTransform(torch.tensor([1.0, 0.0], dtype=DOUBLE))
-        limit = [lambda S: S[..., 1] - 0.3 * factor]
-        function = KernelUCB(model, beta=2.0, posterior_transform=first, constraints=limit)
-        with torch.no_grad():
-            return function(T) / factor, function.excess(T.squeeze(-2)) / factor
-
-    for one, other in zip(values(1.0), values(1e-9), strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-8)

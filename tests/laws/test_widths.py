@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from problems import DOUBLE, KERNELS, Known, data, dense, matern, rbf
+from problems import KERNELS, Known, data, matern
 
 from torch_kbandits import BKBWidth, ConstantWidth, InputError, NystromGP, ScaledWidth
 from torch_kbandits.confidence import (
@@ -22,17 +22,19 @@ from torch_kbandits.confidence import (
     IGPUCBWidth,
     KUCBWidth,
     MemoryWidth,
+    NystromWidth,
     RandomizedWidth,
     RateGain,
     RealizedGain,
     SelfNormalizedWidth,
     SparQWidth,
-    SumGain,
     TheoremWidth,
     TVGPUCBWidth,
-    effective_dimension,
     greedy_information_gain,
-    information_gain,
+    restart_period,
+    sparq_cutoff,
+    sparq_questions,
+    window_size,
 )
 
 #: Unless said t = 100, λ = 0.25, d_eff = 4, γ = 3, κ = 1: √λ = 0.5, κ²t/λ = 400; R = 0.1, B = 2, ln(1/δ) = 2.302585093.
@@ -76,6 +78,9 @@ BY_HAND = [
         (GuessAndDouble(kind(0.1, 0.3, 0.1)), Known(norm=5.0), float(kind(0.1, 4.8, 0.1)(Known())))
         for kind in (BKBWidth, EKUCBWidth, KUCBWidth, IGPUCBWidth)
     ),
+    # ρ = 2.25: (1 + 1.5) · 2 + 0.2 √(2 · 3 + 2.25 + 4.6051701860)
+    (NystromWidth(0.1, 2.0, 0.1), Known(projection_error=2.25), 5.0 + 0.2 * math.sqrt(12.8551701860)),
+    (NystromWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     # In time. n = 500: ln(500/0.1) = 8.5171931914
     (MemoryWidth(0.1, 2.0, 0.1), Known(), 2.0 + 0.2 * math.sqrt(10.6051701860)),
     (MemoryWidth(0.1, 2.0, 0.1, num_bounds=500), Known(), 2.0 + 0.2 * math.sqrt(23.0343863828)),
@@ -85,14 +90,12 @@ BY_HAND = [
     (TVGPUCBWidth(), Known(), math.sqrt(2.9590638280)),
     (TVGPUCBWidth(scale=2.0, rate=4.0), Known(0), math.sqrt(2.7725887222)),
     *((TVGPUCBWidth(), Known(t), value) for t, value in ((0, 0.0), (1, 0.0), (2, math.sqrt(0.8 * math.log(1.2))))),
-    # Gains. ln 100 cubed; 100^{2/7} = 3.7275937203 times ln 100; γ₁ + γ₂ + γ₃ + 2 · 2 ln 100
+    # Gains. ln 100 cubed; 100^{2/7} = 3.7275937203 times ln 100
     (RealizedGain(), Known(gain=7.0), 7.0),
     (ConstantGain(1.0), Known(gain=7.0), 1.0),
     (RateGain("rbf", 2), Known(), 97.6645724301),
     (RateGain("matern", 1, nu=2.5), Known(), 17.1662034663),
     (RateGain("linear", 3, constant=2.0), Known(), 27.6310211159),
-    (SumGain([ConstantGain(1.0), ConstantGain(2.0), ConstantGain(3.0)]), Known(), 24.4206807440),
-    (SumGain([ConstantGain(1.0), ConstantGain(2.0), ConstantGain(3.0)]), Known(0), 6.0),
 ]
 
 
@@ -104,18 +107,11 @@ def test_widths_and_gains_by_hand(width, known, value):
 def test_a_model_is_evidence():
     X, Y = data(30, 2)
     model = NystromGP(X, Y, inducing_points=X, covar_module=matern(), regularization=0.1)
-    dimension = float(effective_dimension(matern(), X, 0.1))
+    exact = oracles.evidence(KERNELS["matern"].dense, X.numpy(), np.zeros(30), np.full(30, 0.1), None)
+    dimension = exact["effective_dimension"]
     expected = 0.2 / math.sqrt(0.1) * math.sqrt(3.0 * math.log(1.7 * 30) * dimension + math.log(20.0))
     value = float(BKBWidth(0.1, 1.0, 0.05)(model))
     assert value == pytest.approx(expected + 1.0 + math.sqrt(2.0), rel=1e-6)
-
-
-def test_information_gain_and_effective_dimension_by_dense_formulas():
-    (X,), noise = dense(data(20, 2)[0]), np.full(20, 0.3)
-    expected = oracles.evidence(KERNELS["matern"].dense, X, np.zeros(20), noise, None)
-    for function in (information_gain, effective_dimension):
-        found = float(function(matern(), torch.from_numpy(X), 0.3))
-        assert found == pytest.approx(expected[function.__name__])
 
 
 def test_greedy_information_gain_by_brute_force():
@@ -174,12 +170,13 @@ WITH_NORM_BOUND = [
 THEOREMS = [
     *WITH_NORM_BOUND,
     BKBWidth(0.1, 1.0, 0.1),
+    NystromWidth(0.1, 1.0, 0.1),
     BayesianGPUCBWidth(10, 0.1),
     RandomizedWidth(10, 0),
     GuessAndDouble(SelfNormalizedWidth(0.1, 1.0, 0.1)),
     IGPUCBWidth(0.1, 1.0, 0.1, gain=ConstantGain(2.0)),
     GPUCBWidth(1.0, 0.1, gain=RateGain("linear", 2)),
-    SelfNormalizedWidth(0.1, 1.0, 0.1, gain=SumGain((ConstantGain(1.0), RateGain("rbf", 1)))),
+    SelfNormalizedWidth(0.1, 1.0, 0.1, gain=RateGain("rbf", 1)),
     MemoryWidth(0.1, 1.0, 0.1, 500, gain=RateGain("rbf", 1)),
     SparQWidth(1.0, 0.1, gain=ConstantGain(2.0)),
 ]
@@ -218,10 +215,10 @@ def test_the_smallest_width_is_a_floor_met_before_any_observation(width):
 @pytest.mark.parametrize("regularization", [1e-4, 0.01, 1.0])
 def test_the_older_bounds_are_at_least_the_self_normalised_one(n, regularization):
     """Whatever the norm: so BKB's first term covers the log-determinant that it stands for."""
-    X = torch.linspace(0.0, 1.0, n, dtype=DOUBLE).unsqueeze(-1)
-    for kernel in (rbf(0.01), rbf(0.1)):
-        gain, norm = float(information_gain(kernel, X, regularization)), 1e-12
-        known = Known(n, regularization, float(effective_dimension(kernel, X, regularization)), gain)
+    X, noise, norm = np.linspace(0.0, 1.0, n)[:, None], np.full(n, regularization), 1e-12
+    for lengthscale in (0.01, 0.1):
+        exact = oracles.evidence(oracles.rbf(lengthscale), X, np.zeros(n), noise, None)
+        known = Known(n, regularization, exact["effective_dimension"], exact["information_gain"])
         sharp = float(SelfNormalizedWidth(1.0, norm, 0.1)(known))
         assert float(KUCBWidth(1.0, norm, 0.1)(known)) >= sharp
         assert float(BKBWidth(1.0, norm, 0.1, accuracy=1e-9)(known)) >= sharp
@@ -234,7 +231,7 @@ def test_the_older_bounds_are_at_least_the_self_normalised_one(n, regularization
 def test_widths_keep_the_dtype_of_the_evidence():
     greedy = GreedyGain(matern(), data(4, 1)[0], 10, 0.25)
     widths = ConstantWidth(2.0), BayesianGPUCBWidth(10, 0.1), RandomizedWidth(10, 0), TVGPUCBWidth()
-    for each in (*widths, ConstantGain(1.0), RateGain("rbf", 1), greedy, SumGain((greedy,))):
+    for each in (*widths, ConstantGain(1.0), RateGain("rbf", 1), greedy):
         assert each(Known(5, dtype=torch.float32)).dtype == torch.float32
 
 
@@ -263,73 +260,50 @@ def test_greedy_gain_brackets_the_maximum():
     assert lower[1] == pytest.approx(largest[1], rel=1e-12)
 
 
-def test_sum_gain_bounds_the_gain_of_the_sum():
-    candidates, _ = data(4, 2)
-
-    def total(A, B):
-        return KERNELS["matern"].dense(A, B) + KERNELS["linear"].dense(A, B)
-
-    parts = [GreedyGain(KERNELS[name].make(), candidates, 5, 0.25, certified=True) for name in ("matern", "linear")]
-    bound = [float(SumGain(parts)(Known(n))) for n in range(6)]
-    assert np.all(np.array(bound) >= largest_gains(total, candidates.numpy(), 5, 0.25))
-
-
 @pytest.mark.parametrize("width", [*THEOREMS, ScaledWidth(ConstantWidth(2.0), 0.5), TVGPUCBWidth()], ids=repr)
 def test_widths_are_values_that_print_as_what_makes_them(width):
     assert eval(repr(width)) == width
     assert len({width, eval(repr(width))}) == 1
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ConstantWidth(-1.0), "value must be a finite number of at least 0"),
-        (lambda: BKBWidth(0.1, 1.0, 1.0), "failure_probability must lie strictly between 0 and 1"),
-        (lambda: BKBWidth(0.1, 1.0, 0.1, accuracy=1.0), "accuracy"),
-        (lambda: greedy_information_gain(matern(), torch.rand(3, 2).double(), 0, 0.1), "n must be"),
-        (lambda: information_gain(matern(), torch.rand(3, 2).double(), 0.0), "regularization must be"),
-        (lambda: ScaledWidth(2.0, 0.5), "width must be a confidence width"),
-        (lambda: GPUCBWidth(0.0, 0.1), "norm_bound"),
-        (lambda: GPUCBWidth(1.0, 1.0), "failure_probability"),
-        (lambda: BayesianGPUCBWidth(0, 0.1), "num_arms"),
-        (lambda: BayesianGPUCBWidth(10, 0.0), "failure_probability"),
-        *[
-            (lambda kind=kind, arguments=arguments: kind(*arguments), message)
-            for kind in (BKBWidth, IGPUCBWidth, GPTSWidth, KUCBWidth, EKUCBWidth, SelfNormalizedWidth, MemoryWidth)
-            for arguments, message in [
-                ((0.0, 1.0, 0.1), "noise_scale must be a finite number above 0"),
-                ((0.1, -1.0, 0.1), "norm_bound"),
-                ((0.1, 1.0, -0.1), "failure_probability"),
-            ]
-        ],
-        (lambda: EKUCBWidth(0.1, 1.0, 0.1, projection=0.0), "projection must be a finite number above 0"),
-        *[
-            (lambda kind=kind, gain=gain: kind(0.1, 1.0, 0.1, gain=gain), "gain must be an information gain")
-            for kind, gain in [(IGPUCBWidth, RealizedGain), (GPTSWidth, None), (SelfNormalizedWidth, "rbf")]
-        ],
-        (lambda: MemoryWidth(0.1, 1.0, 0.1, 0), "num_bounds must be a whole number of at least 1"),
-        (lambda: SparQWidth(0.0, 0.1), "norm_bound"),
-        (lambda: SparQWidth(1.0, 0.0), "failure_probability"),
-        (lambda: TVGPUCBWidth(scale=0.0), "scale must be a finite number above 0"),
-        (lambda: TVGPUCBWidth(rate=float("inf")), "rate must be a finite number above 0"),
-        (lambda: RandomizedWidth(1, 0), "num_arms must be at least 2"),
+# ---------------------------------------------------------------- how long to remember, and whom to ask how much
+
+
+def test_lengths_by_hand():
+    # γ = 16, T = 400, P = 4: 2 · √100 = 20; unknown: 2 · 20 = 40
+    assert restart_period(400, 4.0, gain=16.0) == window_size(400, 4.0, gain=16.0) == 20
+    assert restart_period(400, gain=16.0) == window_size(400, gain=16.0) == 40
+    # γ = 81, T = 500, P = 7: 3 · √71.428571 = 25.354627641; γ = 5: 1.495348781 · 8.451542547 = 12.637997
+    assert window_size(500, 7.0, gain=81.0) == 25
+    assert window_size(500, 7.0, gain=5.0) == 13
+    # A rate: (ln 500)² = 38.62141; 38.62141^¼ · √500 = 2.4928965 · 22.3606798 = 55.7429
+    assert restart_period(500, gain=RateGain("rbf", 1).at(500)) == 56
+
+
+def test_the_numbers_of_sparq_by_hand():
+    # 6 ln t: 0, 4.1589, 6.5917, 13.8155, 37.2876; 2 (ln 500)² = 77.2428
+    assert [sparq_questions(t) for t in (1, 2, 3, 10, 500)] == [0, 5, 7, 14, 38]
+    assert sparq_questions(500, factor=2.0, dimension=2) == 78
+    assert all(np.diff([sparq_questions(t) for t in range(1, 300)]) >= 0)
+    assert sparq_cutoff(500, 0.01) == pytest.approx(0.0621460810, rel=1e-8)
+    assert sparq_cutoff(1, 0.01) == 0.0
+    assert sparq_cutoff(256, 0.5, lambda t: t**0.125) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_bad_settings_are_named():
+    """What is of another kind, and ranges of numbers, are laws of all that takes them, in ``test_odd_arguments``."""
+    X = data(3, 1)[0]
+    for make, message in (
         (lambda: GuessAndDouble(ConstantWidth(1.0)), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(GuessAndDouble(GPUCBWidth(1.0, 0.1))), "theorem's width with a norm_bound"),
         (lambda: GuessAndDouble(ScaledWidth(GPUCBWidth(1.0, 0.1), 0.1)), "Scale the result"),
-        (lambda: ConstantGain(-1.0), "value"),
         (lambda: RateGain("RBF", 1), 'kernel must be "rbf" or "matern" or "linear"'),
         (lambda: RateGain("rbf", 1, nu=2.5), "nu belongs to the Matérn kernel alone"),
-        (lambda: RateGain("matern", 1, nu=0.0), "nu must be a finite number above 0"),
-        (lambda: RateGain("linear", 1, constant=0.0), "constant"),
-        (lambda: SumGain(()), "parts must be one or more gains"),
-        (lambda: SumGain((RealizedGain(),)), "gains of single kernels"),
-        (lambda: GreedyGain("rbf", data(3, 1)[0], 5, 0.1), "kernel must be a GPyTorch kernel"),
         (lambda: GreedyGain(matern(), torch.rand(2, 3, 2).double(), 5, 0.1), r"candidates must be \(n, d\)"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 0, 0.1), "horizon"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.25)(Known(6)), "up to horizon=5 observations and there are"),
-        (lambda: GreedyGain(matern(), data(3, 1)[0], 5, 0.1)(Known(3)), "give both the same"),
-    ],
-)
-def test_bad_settings_are_named(make, message):
-    with pytest.raises(InputError, match=message):
-        make()
+        (lambda: GreedyGain(matern(), X, 5, 0.25)(Known(6)), "up to horizon=5 observations and there are"),
+        (lambda: GreedyGain(matern(), X, 5, 0.1)(Known(3)), "give both the same"),
+        (lambda: sparq_cutoff(3, 0.1, lambda t: -t), r"g\(3\) must be a finite number of at least 0"),
+        (lambda: sparq_cutoff(3, 0.1, lambda t: None), r"g\(3\) must be a number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make()

@@ -105,8 +105,9 @@ def test_acquisition_values_and_gradients_equal_those_of_botorchs_model(make):
         assert difference(*values) < 1e-6, name
         assert difference(*gradients) < 1e-5, name
     T = seeded_points(50, 1, 2)
-    for beta in (2.0, ConstantWidth(2.0)):
-        assert difference(KernelUCB(make(), beta=beta)(T), UpperConfidenceBound(exact(), beta=4.0)(T)) < 1e-8
+    for beta, maximize in ((2.0, True), (ConstantWidth(2.0), True), (2.0, False)):
+        theirs = UpperConfidenceBound(exact(), beta=4.0, maximize=maximize)(T)
+        assert difference(KernelUCB(make(), beta=beta, maximize=maximize)(T), theirs) < 1e-8
 
 
 def test_kernel_ucb_of_batched_and_ensemble_models_is_botorchs():
@@ -163,9 +164,11 @@ def test_fitting_equals_botorchs_and_the_fitted_model_goes_on(make, noise):
 def test_the_input_constructor_builds_it_and_the_hallucinated_model_stays_out_of_the_module_tree():
     dataset = SupervisedDataset(X, Y, feature_names=["a", "b"], outcome_names=["y"])
     words = {"training_data": dataset, "posterior_transform": None, "X_pending": X[:1], "beta": ConstantWidth(2.0)}
-    acquisition = KernelUCB(**get_acqf_input_constructor(KernelUCB)(model=model(), **words))
-    T, expected = torch.rand(5, 1, 2, dtype=DOUBLE), KernelUCB(model(), 2.0, X_pending=X[:1])
-    assert difference(acquisition(T), expected(T)) < 1e-12
+    T = torch.rand(5, 1, 2, dtype=DOUBLE)
+    for maximize in (True, False):
+        made = KernelUCB(**get_acqf_input_constructor(KernelUCB)(model=model(), maximize=maximize, **words))
+        expected = KernelUCB(model(), 2.0, X_pending=X[:1], maximize=maximize)
+        assert difference(made(T), expected(T)) < 1e-12
     assert set(expected.state_dict()) == set(KernelUCB(model(), beta=2.0).state_dict())
 
 

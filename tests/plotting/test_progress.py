@@ -8,7 +8,6 @@ from problems import DOUBLE, data, rbf
 
 from torch_kbandits import InputError, algorithms
 from torch_kbandits.plotting import Progress
-from torch_kbandits.plotting.progress import StatusLine
 
 ARMS = data(30, 2)[0]
 
@@ -31,17 +30,17 @@ def play(bandit, rewards):
 def test_what_is_read_is_of_the_rewards_since_it_began():
     bandit = make()
     play(bandit, [99.0, 98.0])  # before it began
-    line = StatusLine(bandit, center=10.0)
-    assert "best" not in line.read()
+    line = Progress(bandit, center=10.0)
+    assert "best" not in line.reading()
     rewards = torch.linspace(-1.0, 1.0, 60, dtype=DOUBLE).tolist()
     play(bandit, rewards[:25])
-    line.read()
+    line.reading()
     play(bandit, rewards[25:])
     recent = 10.0 + sum(rewards[-50:]) / 50
     said = f"rounds/s, best 11, recent {recent:.3g}, m = {len(bandit.inducing_points)}, β = 1.5"
-    assert line.read().endswith(said)
+    assert line.reading().endswith(said)
     bandit.load_state_dict(make().state_dict())  # an empty one
-    assert "best 11, " in line.read()
+    assert "best 11, " in line.reading()
 
 
 def test_a_turn_reads_nothing_until_a_reading_is_due(monkeypatch):
@@ -75,7 +74,7 @@ def test_the_line_says_how_the_bandit_is_doing():
 
 def test_it_is_silent_without_a_terminal_and_looks_at_nothing(monkeypatch):
     bandit, stream = make(), io.StringIO()
-    monkeypatch.setattr(StatusLine, "read", lambda self: pytest.fail("nobody looks"))
+    monkeypatch.setattr(Progress, "reading", lambda self: pytest.fail("nobody looks"))
     assert list(Progress(bandit, 3, interval=0.0, stream=stream)) == [0, 1, 2]
     assert stream.getvalue() == ""
 

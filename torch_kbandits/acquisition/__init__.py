@@ -2,23 +2,24 @@
 
 from typing import TYPE_CHECKING
 
+from torch_kbandits.acquisition.analytic import (
+    ExpectedImprovementRule,
+    ProbabilityOfImprovementRule,
+    UpperConfidenceRule,
+)
 from torch_kbandits.acquisition.climbing import climb
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.kernel_ucb import UpperConfidenceRule
-from torch_kbandits.acquisition.pending import CombinedFunction, LargestOf
+from torch_kbandits.acquisition.pending import CombinedFunction
 from torch_kbandits.acquisition.rules import (
     AcquisitionRule,
     ArmPosterior,
-    ExpectedImprovementRule,
     OptimisticRule,
-    ProbabilityOfImprovementRule,
     RandomRule,
     SobolRule,
     SomeOf,
     StagedRule,
     ThompsonRule,
     UniformRule,
-    Verdict,
 )
 from torch_kbandits.extras import exports
 
@@ -36,7 +37,6 @@ __all__ = [
     "Domain",
     "ExpectedImprovementRule",
     "KernelUCB",
-    "LargestOf",
     "OptimisticRule",
     "ProbabilityOfImprovementRule",
     "RandomRule",
@@ -46,6 +46,5 @@ __all__ = [
     "ThompsonRule",
     "UniformRule",
     "UpperConfidenceRule",
-    "Verdict",
     "climb",
 ]

@@ -10,14 +10,9 @@ from botorch.exceptions.warnings import OptimizationWarning
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 
-#: Steps of a quasi-Newton search before coordinates without a gradient have their turn.
-_STEPS = 30
-
-#: Turns, and exchanges of a turn; most searches end before.
-_TURNS, _EXCHANGES = 4, 8
-
-#: The way of a point that climbed to where nothing may be played is halved so often.
-_HALVINGS = 20
+#: Turns, quasi-Newton steps and exchanges of a turn, and how often the way of a point that climbed to where nothing may
+#: be played is halved; most searches end before.
+_TURNS, _STEPS, _EXCHANGES, _HALVINGS = 4, 30, 8, 20
 
 #: A function is evaluated at points of so many numbers at once: of thousands of choices each has thousands.
 _AT_ONCE = 2**22
@@ -30,28 +25,20 @@ _WORTH = 1e-4
 
 
 class Rescaled(AcquisitionFunction):
-    """A function less an offset, in a unit: searches end by tolerances that are absolute.
+    """A function (b,) of points (b, q, d) less an offset, in a unit, 0-dim: searches end by absolute tolerances.
 
-    Args:
-        function: of points (b, q, d), (b,).
-        offset: such as its value where a search starts, 0-dim.
-        unit: above 0, 0-dim.
-        points: takes what is searched to points of the function.
+    What is searched is taken to points of the function by ``points``.
     """
 
     def __init__(
-        self,
-        function: AcquisitionFunction,
-        offset: Tensor,
-        unit: Tensor,
-        points: Callable[[Tensor], Tensor] | None = None,
+        self, function: AcquisitionFunction, offset: Tensor, unit: Tensor, points: Callable[[Tensor], Tensor]
     ) -> None:
         super().__init__(model=function.model)
         self.function, self._offset, self._unit, self._points = function, offset, unit, points
 
     def forward(self, X: Tensor) -> Tensor:
         """Return the values at points X (b, q, d), (b,)."""
-        return (self.function(X if self._points is None else self._points(X)) - self._offset) / self._unit
+        return (self.function(self._points(X)) - self._offset) / self._unit
 
 
 def climb(
@@ -67,18 +54,12 @@ def climb(
     In turns the continuous coordinates of all points climb along the gradient, by BoTorch's L-BFGS-B, and each point is
     exchanged for its best neighbour while that scores higher. A search ends where neither does, or after four turns.
 
+    The function is of single points, (b, 1, d) to (b,). Of a point (1, d) ``neighbours`` are those (k, d) that may take
+    its place, and ``allows`` says of points (n, d) whether they may be played, (n,): one that climbed beyond goes back
+    to where its way leaves what may be played.
+
     Source: BoTorch's ``optimize_acqf_mixed_alternating``. Differs: a choice may be encoded in several columns, which
-    are exchanged all at once.
-
-    Args:
-        function: of single points, (b, 1, d) to (b,).
-        starts: (n, d), n >= 1, in [0, 1]^d, where the other coordinates have values that they may take.
-        continuous: the coordinates that may take any value; they climb where the function has a gradient.
-        neighbours: takes a point (1, d) to those (k, d) that may take its place; None where there are none.
-        allows: says of points (n, d) whether they may be played, (n,), as the starts may; one that climbed to where it
-            may not goes back to where its way leaves what may be played. None where all may.
-
-    Cost: some hundred evaluations of the function at n points, and ten at all their neighbours.
+    are exchanged all at once. Cost: a hundred evaluations at n points, and ten at all their neighbours.
     """
     points, scores = starts, _scores(function, starts)
     columns = sorted(continuous)
@@ -95,7 +76,11 @@ def climb(
         rows = torch.arange(len(points))
         for _ in range(_EXCHANGES):
             held, near = scores, [neighbours(point) for point in points[rows].split(1)]
-            points, scores = _exchanged(function, points, scores, near, rows)
+            values = _scores(function, torch.cat(near)).split([len(each) for each in near])
+            points, scores = points.clone(), scores.clone()
+            for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
+                if len(others) and theirs.max() > scores[row]:
+                    points[row], scores[row] = others[theirs.argmax()], theirs.max()
             rows = _grown(held, scores, _WORTH).nonzero().flatten()  # most others are at the best of their neighbours
             if not len(rows):
                 break
@@ -134,25 +119,11 @@ def _drawn_back(points: Tensor, climbed: Tensor, allows: Callable[[Tensor], Tens
     return torch.where(is_there.unsqueeze(-1), climbed, inside)
 
 
-def _exchanged(
-    function: AcquisitionFunction, points: Tensor, scores: Tensor, near: list[Tensor], rows: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the points, or of some rows (k,) their best neighbours where these score higher, and the scores."""
-    values = _scores(function, torch.cat(near)).split([len(each) for each in near])
-    best, found = points.clone(), scores.clone()
-    for row, others, theirs in zip(rows.tolist(), near, values, strict=True):
-        if len(others) and theirs.max() > found[row]:
-            best[row], found[row] = others[theirs.argmax()], theirs.max()
-    return best, found
-
-
 def _scores(function: AcquisitionFunction, points: Tensor) -> Tensor:
     """Return the scores (n,) of points (n, d)."""
-    if not len(points):
-        return points.new_zeros(0)
     with torch.no_grad():
-        blocks = points.split(max(1, _AT_ONCE // points.shape[-1]))
-        return torch.cat([function(block.unsqueeze(-2)) for block in blocks])
+        blocks = points.split(max(1, _AT_ONCE // points.shape[-1])) if len(points) else ()
+        return torch.cat([points.new_zeros(0), *(function(block.unsqueeze(-2)) for block in blocks)])
 
 
 def _grown(before: Tensor, after: Tensor, share: float = _EQUAL) -> Tensor:

@@ -1,49 +1,32 @@
 """The public acquisition functions, known to BoTorch's generic construction, whose import bandits need not wait for."""
 
-from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
 from typing import Any
 
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition.input_constructors import acqf_input_constructor
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
-from torch import Tensor
 
-from torch_kbandits.acquisition.kernel_ucb import KernelUCB
+from torch_kbandits.acquisition.analytic import KernelUCB
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
-from torch_kbandits.confidence import Width
-from torch_kbandits.confidence.base import Mode
 from torch_kbandits.errors import InputError
 
 
-@acqf_input_constructor(KernelUCB)
-def construct_inputs_kernel_ucb(
-    model: Model,
-    beta: float | Tensor | Width | None = None,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    maximize: bool = True,
-    constraints: Sequence[Callable[[Tensor], Tensor]] | None = None,
-    constraint_mode: Mode = "safe",
-    constraint_beta: float | Width | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of ``KernelUCB``; Ax minimises by the transform, and makes constraints of its own."""
-    if beta is None:
-        raise InputError('KernelUCB needs beta, and none is right for all; in Ax botorch_acqf_options={"beta": 2.0}.')
-    return dict(locals())
+def _known(kind: type[AcquisitionFunction], needed: str, example: str) -> None:
+    """Let BoTorch, and Ax, make a function by its own words, of which one is needed; Ax minimises by the transform."""
+
+    def construct(constraints: Any = None, **words: Any) -> dict[str, Any]:
+        if words.get(needed) is None:
+            hint = f'in Ax botorch_acqf_options={{"{needed}": {example}}}'
+            raise InputError(f"{kind.__name__} needs {needed}, and none is right for all; {hint}.")
+        if constraints:
+            raise InputError(f"{kind.__name__} keeps no constraints: give them to optimize_acqf, or to a bandit.")
+        return words
+
+    own = signature(kind)
+    accepted = [*own.parameters.values(), Parameter("constraints", Parameter.KEYWORD_ONLY, default=None)]
+    construct.__signature__ = own.replace(parameters=accepted)  # pyright: ignore[reportFunctionMemberAccess]
+    acqf_input_constructor(kind)(construct)
 
 
-@acqf_input_constructor(DiscretizedThompsonSampling)
-def construct_inputs_thompson(
-    model: Model,
-    discretization: Tensor | None = None,
-    beta: float | Tensor | Width = 1.0,
-    posterior_transform: PosteriorTransform | None = None,
-    X_pending: Tensor | None = None,
-    seed: int | None = None,
-) -> dict[str, Any]:
-    """Return the arguments of ``DiscretizedThompsonSampling``; Ax minimises by the transform."""
-    if discretization is None:
-        raise InputError(
-            'DiscretizedThompsonSampling needs discretization; in Ax botorch_acqf_options={"discretization": points}.'
-        )
-    return dict(locals())
+_known(KernelUCB, "beta", "2.0")
+_known(DiscretizedThompsonSampling, "discretization", "points")

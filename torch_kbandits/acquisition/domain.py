@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -12,17 +12,12 @@ from typing_extensions import override
 
 from torch_kbandits.numerics.rows import distinct
 
-#: Points of a cube that a search evaluates first, and of each of three kinds near the best point known.
-_SPREAD, _NEAR = 2048, 256
-
-#: Of more columns than this, as of thousands of choices, points are fewer, so that all have as many numbers.
-_COLUMNS = 2048
+#: Points of a cube that a search evaluates first, of each of three kinds near the best point known, and that stand for
+#: all. Of more columns than this, as of thousands of choices, they are fewer, so that all have as many numbers.
+_SPREAD, _NEAR, _ALL, _COLUMNS = 2048, 256, 1024, 2048
 
 #: Deviation of the points near the best one, step by step, in units of the cube.
 _RADII = (0.1, 0.03, 0.01, 0.003)
-
-#: Points that stand for all of a cube.
-_ALL = 1024
 
 
 class Cube(Protocol):
@@ -79,40 +74,30 @@ class Cube(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """Where an acquisition function is maximised: arms (A, d), bounds (2, d) with the effort of the search, or a cube.
+    """Where an acquisition function is maximised: arms, a box with the effort of the search, or a cube."""
 
-    Attributes:
-        arms: (A, d); None on a box or a cube, and for arms that are not in memory.
-        bounds: (2, d), or None.
-        num_restarts: starting points that the search chooses itself.
-        raw_samples: random points from which it chooses them.
-        starts: points of the box (s, d) that it also starts from; of a cube one, around which it searches.
-        context: (c,) what the first columns are in this round, whatever the bounds say of them; None without contexts.
-        incumbent: the point (1, d) whose posterior mean is to be improved on, where that is searched for.
-        blocks: reads arms that are not in memory part by part, (k, d) each, in order.
-        cube: points of the unit cube some of which may be played; in a context they come after it.
-        allowed: the rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
-        avoided: points (k, d) that are not to be chosen while others are left, where nobody has all arms; else None.
-        allows: says of points (n, d) whether limits on outcomes leave them, (n,); None for all.
-    """
-
-    arms: Tensor | None = None
-    bounds: Tensor | None = None
-    num_restarts: int = 8
-    raw_samples: int = 128
-    starts: Tensor | None = None
-    context: Tensor | None = None
-    incumbent: Tensor | None = None
-    blocks: Callable[[], Iterable[Tensor]] | None = None
-    cube: Cube | None = None
-    allowed: Tensor | None = None
-    avoided: Tensor | None = None
-    allows: Callable[[Tensor], Tensor] | None = None
+    arms: Tensor | None = None  #: (A, d); None on a box or a cube, and for arms that are not in memory.
+    bounds: Tensor | None = None  #: (2, d) of a box.
+    num_restarts: int = 8  #: Starting points that the search chooses itself.
+    raw_samples: int = 128  #: Random points from which it chooses them.
+    starts: Tensor | None = None  #: Points of a box (s, d) that it also starts from; of a cube one, to search around.
+    context: Tensor | None = None  #: (c,) what the first columns are in this round, whatever the bounds say of them.
+    incumbent: Tensor | None = None  #: The point (1, d) whose mean is to be improved on, where that is searched for.
+    blocks: Callable[[], Iterable[Tensor]] | None = None  #: Reads arms not in memory part by part, (k, d), in order.
+    cube: Cube | None = None  #: Points of the unit cube some of which may be played; a context comes before them.
+    allowed: Tensor | None = None  #: The rows (k,) of the arms that limits on outcomes leave, ascending; None for all.
+    avoided: Tensor | None = None  #: Points (k, d) not to be chosen while others are left, where nobody has all arms.
+    allows: Callable[[Tensor], Tensor] | None = None  #: Says of points (n, d) whether limits leave them; None: all.
 
     def to(self, device: torch.device) -> "Domain":
         """Return the domain with its tensors on a device."""
         there = {name: part.to(device) for name, part in vars(self).items() if isinstance(part, Tensor)}
         return replace(self, **there)  # pyright: ignore[reportArgumentType]
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether these are arms, in memory or not."""
+        return self.arms is not None or self.blocks is not None
 
     def in_context(self, X: Tensor) -> Tensor:
         """Return points (..., d) with the context in their first columns."""
@@ -144,19 +129,14 @@ class Domain:
         """Return a domain of arms in a dtype whose points lack so many first columns, which are of the context."""
         if not columns:
             return self
-        read, context = self.blocks, self.context
-        return replace(
-            self,
-            arms=None if self.arms is None else self.arms[:, columns:].to(dtype),
-            blocks=None if read is None else lambda: (block[:, columns:].to(dtype) for block in read()),
-            context=None if context is None else context[columns:].to(dtype),
-        )
+        read, own = self.blocks, {"arms": self.arms, "context": self.context}
+        parts: dict[str, Any] = {name: part[..., columns:].to(dtype) for name, part in own.items() if part is not None}
+        if read is not None:
+            parts["blocks"] = lambda: (block[:, columns:].to(dtype) for block in read())
+        return replace(self, **parts)
 
     def initial_points(self, seed: int) -> list[Tensor]:
-        """Return playable points (k, d) of the cube that a search evaluates first: spread, and near the first start.
-
-        Each of them is once in its part.
-        """
+        """Return playable points (k, d) of the cube that a search evaluates first: spread, and near the first start."""
         cube, generator = cast(Cube, self.cube), torch.Generator().manual_seed(seed)
         spread, near = (-(-size * _COLUMNS // max(_COLUMNS, cube.dimension)) for size in (_SPREAD, _NEAR))
         parts = [cube.sample(spread, generator)]
@@ -169,8 +149,7 @@ class Domain:
         """Return a function of points with so many columns as one of what comes after the context."""
         if self.context is None or len(self.context) == 0:
             return function
-        columns = list(range(len(self.context)))
-        return _OfAction(function, dimension, columns, self.context)
+        return _OfAction(function, dimension, [*range(len(self.context))], self.context)
 
 
 class _OfAction(FixedFeatureAcquisitionFunction):

@@ -3,9 +3,8 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Never, Protocol, Self, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, Never, Protocol, Self, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -18,24 +17,14 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.acquisition.climbing import Rescaled
 from torch_kbandits.acquisition.domain import Cube, Domain
-from torch_kbandits.acquisition.improvement import (
-    ImprovementFunction,
-    log_expected_improvement,
-    log_probability_of_improvement,
-)
 from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.errors import InputError
-from torch_kbandits.loops import score_loops
-from torch_kbandits.loops.compiled import loops_over_each
 from torch_kbandits.models import FactoredGP
-from torch_kbandits.models.normal import MIN_VARIANCE, deviation_of
+from torch_kbandits.models.normal import deviation_of
 from torch_kbandits.numerics.random import seeded
 
 #: Ends of searches whose values, of order 1, differ by less are as good: searches are not more exact.
 _EQUAL = 1e-6
-
-#: A margin that is not given is this share of the largest prior deviation.
-_MARGIN = 0.01
 
 
 class ArmPosterior(Protocol):
@@ -53,10 +42,7 @@ class ArmPosterior(Protocol):
 
     @property
     def incumbent(self) -> Tensor:
-        """What is to be improved on, 0-dim: the largest posterior mean of a point played or pending, 0 before any.
-
-        With contexts, the largest posterior mean of the arms in this one.
-        """
+        """What is to be improved on, 0-dim: the largest mean of a point played or pending, or of arms in a context."""
         ...
 
     def deviation(self, seed: int) -> Tensor:
@@ -65,7 +51,7 @@ class ArmPosterior(Protocol):
 
 
 class SomeOf:
-    """Some rows (k,) of a posterior over arms, as ``ArmPosterior``, with another incumbent if one is given."""
+    """Some rows (k,) of an ``ArmPosterior`` as one, with another incumbent if one is given."""
 
     def __init__(self, posterior: ArmPosterior, rows: Tensor, incumbent: Tensor | None = None) -> None:
         self.mean, self.variance = posterior.mean[rows], posterior.variance[rows]
@@ -87,27 +73,15 @@ class AcquisitionRule(ABC):
     Draws are addressed by the seed that a rule is handed, so equal calls give equal choices.
     """
 
-    #: Whether a confidence width enters.
-    uses_width: ClassVar[bool] = False
-
-    #: Whether rewards guide the rule; before any, a bandit on a box plays a Sobol sequence instead.
-    needs_observations: ClassVar[bool] = True
-
-    #: In how many stages, each with a posterior of its own, the rule chooses; 0 where there is one posterior.
-    num_stages: int = 0
+    uses_width: ClassVar[bool] = False  #: Whether a confidence width enters.
+    needs_observations: ClassVar[bool] = True  #: Whether rewards guide it; before any a box is played by a Sobol set.
+    num_stages: int = 0  #: In how many stages, each with a posterior of its own, it chooses; 0 where there is one.
+    draws_functions: ClassVar[bool] = False  #: Whether it draws functions: waves where arms are not in memory.
+    needs_incumbent: ClassVar[bool] = False  #: Whether it improves on an incumbent, and is to be ``scaled_to`` before.
 
     #: Whether the score of an arm depends on its own mean, variance and deviation in a draw and the incumbent alone, so
     #: that arms may be scored where nobody has all of them.
     scores_arms_apart: ClassVar[bool] = False
-
-    #: Whether the rule draws functions, which on arms that are not in memory takes waves.
-    draws_functions: ClassVar[bool] = False
-
-    #: Whether the rule looks for what is better than an incumbent; then it is called once it is ``scaled_to``.
-    needs_incumbent: ClassVar[bool] = False
-
-    #: Whether the values of ``function`` are in units of rewards; else they are logarithms.
-    is_in_reward_units: ClassVar[bool] = False
 
     def scaled_to(self, surrogate: Any) -> Self:
         """Return a rule that needs an incumbent with what depends on how large rewards are, by ``kernel_bound``."""
@@ -124,27 +98,36 @@ class AcquisitionRule(ABC):
         """Return the BoTorch acquisition function that the rule maximises, with points (k, d) pending."""
 
     def climbed(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Rescaled:
-        """Return what a search climbs in the place of ``function``: of order 1 in whatever units."""
-        return self._rescaled(self.function(model, beta, X_pending, domain, seed), domain)
+        """Return what a search climbs: ``function`` less its value at a start, in prior deviations if it has a unit."""
+        function = self.function(model, beta, X_pending, domain, seed)
+        unit = offset = torch.ones((), dtype=torch.float64)
+        if isinstance(self, OptimisticRule) and isinstance(model, FactoredGP):
+            largest = model.kernel_bound()
+            unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
+        start = domain.starts if domain.incumbent is None else domain.incumbent
+        with torch.no_grad():
+            value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
+        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, lambda X: X)
 
     def on_box(self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int) -> Tensor:
         """Return the maximiser (1, d) over a box; torch's global generator is left as it was.
 
         It is sought in shares of the box, so that no unit of a column matters. The value found is at least that at
-        ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement. A function on a discretisation is
-        maximised there.
+        ``domain.starts``, within 1e-6 prior deviations, or 1e-6 of the improvement.
         """
         before = 0 if domain.context is None else len(domain.context)
         lower, upper = box = cast(Tensor, domain.bounds)[:, before:]
         starts = None if domain.starts is None else domain.starts[:, before:].unsqueeze(-2)
         with seeded(seed % 2**31), warnings.catch_warnings():
             warnings.simplefilter("ignore", BadInitialCandidatesWarning)  # every point is as good, far from all seen
-            function = self.function(model, beta, X_pending, domain, seed)
-            if isinstance(function, DiscretizedThompsonSampling):
-                return function.maximizers(1)
+            if self.draws_functions:
+                drawn = self.function(model, beta, X_pending, domain, seed)
+                return cast(DiscretizedThompsonSampling, drawn).maximizers(1)
+            climbed = self.climbed(model, beta, X_pending, domain, seed)
+            zero, one = torch.zeros_like(lower), torch.ones_like(upper)
             ends, found = optimize_acqf(
-                self._rescaled(function, domain, lambda X: domain.joint(lower + X * (upper - lower))),
-                torch.stack([torch.zeros_like(lower), torch.ones_like(upper)]),
+                Rescaled(climbed, zero[0], one[0], lambda X: domain.joint(lower + X * (upper - lower))),
+                torch.stack([zero, one]),
                 q=1,
                 num_restarts=domain.num_restarts + (0 if starts is None else len(starts)),
                 raw_samples=domain.raw_samples,
@@ -156,110 +139,21 @@ class AcquisitionRule(ABC):
             first = int((values >= values.max() - _EQUAL).nonzero()[0])
         return domain.joint((lower + ends[first].detach() * (upper - lower)).clamp(*box))
 
-    def _rescaled(
-        self, function: AcquisitionFunction, domain: Domain, points: Callable[[Tensor], Tensor] | None = None
-    ) -> Rescaled:
-        """Return a function less its value at a start, in prior deviations if it is in units of rewards."""
-        unit = offset = torch.ones((), dtype=torch.float64)
-        if self.is_in_reward_units and isinstance(function.model, FactoredGP):
-            largest = function.model.kernel_bound()
-            unit = torch.where(largest > 0.0, largest, 1.0).sqrt()
-        start = domain.starts if domain.incumbent is None else domain.incumbent
-        with torch.no_grad():
-            value = offset if start is None else function(domain.in_context(start[:1]).unsqueeze(-2)).squeeze(0)
-        return Rescaled(function, torch.where(value.isfinite(), value, 0.0), unit, points)
-
 
 class OptimisticRule(AcquisitionRule):
     """Scores a candidate by a value that the function may have there, so that several functions can be weighed.
 
-    What ``function`` returns has an attribute ``maximize``, False where little is sought.
+    What ``function`` returns has the units of rewards, and an attribute ``maximize``, False where little is sought.
     """
-
-    is_in_reward_units = True
-
-
-@dataclass(frozen=True)
-class ExpectedImprovementRule(AcquisitionRule):
-    """Maximise the expected improvement over the largest posterior mean of a played point, by its logarithm.
-
-    In a context it is over the largest posterior mean of an action there, which on a box is searched for. Pending
-    points count as played, and observed at their mean.
-
-    Source: Mockus, 1975; Ament et al., NeurIPS 2023 (BoTorch's logarithm). With noise there is no best observed value;
-    the posterior mean takes its place.
-    """
-
-    needs_incumbent = True
-    scores_arms_apart = True
-
-    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return log EI, (A,)."""
-        mean, variance, best = posterior.mean, posterior.variance, posterior.incumbent
-        if loops_over_each(mean, variance):
-            scores = score_loops.log_expected_improvement(mean.numpy(), variance.numpy(), float(best), MIN_VARIANCE)
-            return torch.from_numpy(scores)
-        return log_expected_improvement(mean, variance, best)
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the logarithm of the expected improvement."""
-        return ImprovementFunction(model, X_pending, domain, log_expected_improvement)
-
-
-@dataclass(frozen=True)
-class ProbabilityOfImprovementRule(AcquisitionRule):
-    """Maximise the probability of improving on the largest posterior mean of a played point.
-
-    In a context it is that of an action there, as for expected improvement. Pending points count as played, and
-    observed at their mean.
-
-    Source: Kushner, 1964. The score on arms is the standardised improvement, of which the probability is a monotone
-    function.
-
-    Args:
-        margin: improvements count above this many units of reward; at 0 the best point so far would be played for ever.
-            Unless given it is 0.01 of the largest prior deviation, of an arm or, without arms, of a point played.
-    """
-
-    margin: float | None = None
-
-    needs_incumbent = True
-    scores_arms_apart = True
-
-    def __post_init__(self) -> None:
-        checks.keep(self, margin=checks.optional(checks.non_negative))
-
-    def scaled_to(self, surrogate: Any) -> Self:
-        """Return the rule with a margin."""
-        return (
-            self if self.margin is not None else replace(self, margin=float(_MARGIN * surrogate.kernel_bound().sqrt()))
-        )
-
-    def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
-        """Return (μ − best − margin) / σ, (A,), of a rule with a margin."""
-        improvement = posterior.mean - posterior.incumbent - cast(float, self.margin)
-        return improvement / deviation_of(posterior.variance)
-
-    def function(
-        self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
-    ) -> AcquisitionFunction:
-        """Return the logarithm of the probability of improvement, of a rule with a margin."""
-        margin = cast(float, self.margin)
-        return ImprovementFunction(model, X_pending, domain, log_probability_of_improvement, margin)
 
 
 @dataclass(frozen=True)
 class ThompsonRule(OptimisticRule):
-    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t.
+    """Maximise a draw from N(μ, β² cov): on arms over all of them, on a box over a fresh Sobol set D_t of a size.
 
     Each point of a batch has a draw of its own; pending points need no other treatment.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2. Differs: D_t is a scrambled Sobol set of fixed size.
-
-    Args:
-        discretization_size: number of points of D_t on a box.
     """
 
     discretization_size: int = 1024
@@ -279,20 +173,18 @@ class ThompsonRule(OptimisticRule):
         self, model: Model, beta: Tensor, X_pending: Tensor | None, domain: Domain, seed: int
     ) -> DiscretizedThompsonSampling:
         """Return a ``DiscretizedThompsonSampling`` on ``discretization``."""
-        points = self.discretization(domain, seed)
-        return DiscretizedThompsonSampling(model, points, beta=beta, seed=seed)
+        return DiscretizedThompsonSampling(model, self.discretization(domain, seed), beta=beta, seed=seed)
 
     def discretization(self, domain: Domain, seed: int) -> Tensor:
         """Return the arms (A, d), D_t on a box, or the initial points on a cube; refuse arms that are not in memory."""
-        points = domain.arms
-        if domain.bounds is not None:
-            size = self.discretization_size
-            points = domain.in_context(draw_sobol_samples(domain.bounds, n=size, q=1, seed=seed % 2**31).squeeze(-2))
         if domain.cube is not None:
-            points = torch.cat(domain.initial_points(seed))
-        if points is None:
+            return torch.cat(domain.initial_points(seed))
+        if domain.bounds is not None:
+            drawn = draw_sobol_samples(domain.bounds, n=self.discretization_size, q=1, seed=seed % 2**31)
+            return domain.in_context(drawn.squeeze(-2))
+        if domain.arms is None:
             raise InputError("Thompson sampling as a function needs arms in memory: call ask, which does not.")
-        return points
+        return domain.arms
 
 
 class RandomRule(AcquisitionRule):
@@ -321,15 +213,10 @@ class RandomRule(AcquisitionRule):
 
 @dataclass(frozen=True)
 class SobolRule(RandomRule):
-    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence.
+    """Spread points evenly: no arm again before all were chosen, on a box a Sobol sequence."""
 
-    Args:
-        number: how many points came before.
-        order: addresses the order.
-    """
-
-    number: int
-    order: int
+    number: int  #: How many points came before.
+    order: int  #: Addresses the order.
 
     def __post_init__(self) -> None:
         checks.keep(self, number=checks.non_negative_integer, order=checks.whole_number)
@@ -373,20 +260,6 @@ class UniformRule(RandomRule):
         return domain.in_context(lower + (upper - lower) * uniform)
 
 
-class Verdict(NamedTuple):
-    """What a stage says of the actions that came to it.
-
-    Attributes:
-        scores: (A,), of which the highest is played; None if the next stage decides.
-        stage: the stage that learns the reward, counted from 1; 0 for none.
-        kept: the actions that go on to the next stage, (A,) bool.
-    """
-
-    scores: Tensor | None
-    stage: int
-    kept: Tensor
-
-
 @dataclass(frozen=True)
 class StagedRule(AcquisitionRule):
     """Look at the actions stage by stage, each conditioned on its own rounds only, until one of them decides.
@@ -399,16 +272,11 @@ class StagedRule(AcquisitionRule):
 
     So what a stage learns from was chosen by widths and by other stages, never by the rewards that it knows.
 
-    The regret bound is for exact posteriors of rewards that all count and are learned at once.
-
     Source: Valko et al., UAI 2013, SupKernelUCB; Auer, JMLR 2002. Differs: of the actions wider than 2⁻ˢ, any of which
     may be played, it is the widest; there are no stages that cannot be reached.
-
-    Args:
-        horizon: T, the planned number of rounds.
     """
 
-    horizon: int
+    horizon: int  #: T, the planned number of rounds.
 
     uses_width = True
 
@@ -417,14 +285,18 @@ class StagedRule(AcquisitionRule):
         # S = ⌈½ log₂ T⌉, at least 1: there 2⁻ˢ is at most 1/√T, and one of the two ways to play applies.
         object.__setattr__(self, "num_stages", max(1, ((self.horizon - 1).bit_length() + 1) // 2))
 
-    def verdict(self, stage: int, mean: Tensor, width: Tensor) -> Verdict:
-        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,)."""
+    def verdict(self, stage: int, mean: Tensor, width: Tensor) -> tuple[Tensor | None, int, Tensor]:
+        """Return what a stage, from 1 to ``num_stages``, says of actions with means (A,) and widths β σ, (A,).
+
+        That is scores, of which the highest is played, or None if the next stage decides; the stage that learns the
+        reward, 0 for none; and which of the actions go on to the next stage, (A,) bool.
+        """
         bounds, widest = mean + width, float(width.max())
         if widest <= self.horizon**-0.5:
-            return Verdict(bounds, 0, bounds == bounds.max())
+            return bounds, 0, bounds == bounds.max()
         if widest <= 2.0**-stage:
-            return Verdict(None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage))
-        return Verdict(width, stage, width > 2.0**-stage)
+            return None, 0, bounds >= bounds.max() - 2.0 ** (1 - stage)
+        return width, stage, width > 2.0**-stage
 
     def on_arms(self, posterior: ArmPosterior, beta: Tensor, seed: int) -> Tensor:
         """Return μ + β σ, (A,), of a posterior that is that of no stage."""

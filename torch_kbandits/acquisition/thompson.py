@@ -24,24 +24,19 @@ from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.numerics.rows import distinct, row_keys
 
-#: Points that a path is evaluated at, at a time.
-_BLOCK = 2048
-
-#: Distances that are computed at a time where nearest neighbours are sought.
-_DISTANCES = 2**23
+#: Points whose means are computed, and distances to nearest neighbours, at a time.
+_BLOCK, _DISTANCES = 2048, 2**23
 
 
 class DiscretizedThompsonSampling(PendingPoints):
     """Draws of the posterior on a finite set, N(μ, β² cov); the value of any other point is that of its nearest.
 
-    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. Draws are
-    kept while model and set stay as they are. The points of a batch, and points chosen after pending ones, have a draw
-    each. Equal points have equal values.
+    Maximise it with ``optimize_acqf_discrete`` over the set, or take ``maximizers``: there is no gradient. The
+    points of a batch, and points chosen after pending ones, have a draw each. Equal points have equal values.
 
     Up to 2,000 distinct points the draws come from the joint covariance. Beyond, for a model of this package with one
-    output and without an outcome transform, a prior draw (random Fourier features, or low rank plus independent
-    residuals where the kernel has none) is corrected by the posterior. Mean and covariance over draws are the
-    posterior's, but that with low rank close points may be less correlated.
+    output and without transforms of outcomes, a prior draw (random Fourier features, or low rank plus independent
+    residuals where the kernel has none, which correlate close points less) is corrected by the posterior.
 
     Source: Chowdhury and Gopalan, ICML 2017, Algorithm 2 (GP-TS, where β is v_t); Wilson et al., ICML 2020.
 
@@ -50,16 +45,14 @@ class DiscretizedThompsonSampling(PendingPoints):
         discretization: the finite set D_t, (N, d), N >= 1, in the space of the model's inputs.
         beta: multiplies the deviation of a draw from the posterior mean: a number, or a ``Width`` that is evaluated on
             the model now. Plain Thompson sampling is 1.
-        posterior_transform: as in BoTorch; then at most 2,000 distinct points.
+        posterior_transform: as in BoTorch.
         X_pending: points asked for but not yet told, (k, d): the first k draws were theirs.
         seed: addresses the draws; one is taken from torch's global generator unless given.
         maximize: False where small outcomes are sought: the values are those of the draws with the other sign.
 
     Raises:
-        InputError: if an argument does not fit.
-        UnsupportedError: if the model has several outputs, without a transform or on more than 2,000 points; if its
-            posterior is not one Gaussian; if there are more than 2,000 points and the model is none of this package.
-            When evaluated: if a gradient is asked for, as ``optimize_acqf`` does.
+        UnsupportedError: if the posterior is not one Gaussian of one output, or cannot be drawn from at more than 2,000
+            points. When evaluated: if a gradient is asked for.
 
     Cost: O(N³) once for N <= 2,000; else O(N m²) once and O(N (m + F d)) a draw.
     """
@@ -74,23 +67,18 @@ class DiscretizedThompsonSampling(PendingPoints):
         seed: int | None = None,
         maximize: bool = True,
     ) -> None:
-        checks.instance("model", model, Model, "a BoTorch model")
-        checks.absent_or("posterior_transform", posterior_transform, PosteriorTransform, "a BoTorch transform")
-        super().__init__(model=model)
+        super().__init__(model, posterior_transform)
         discretization = checks.points("discretization", discretization, **inputs_of(model))
         if discretization.dim() != 2 or len(discretization) == 0:
             raise InputError(f"discretization must be (N, d) with N >= 1, got {checks.describe(discretization)}.")
-        if posterior_transform is None and model.num_outputs != 1:
-            raise UnsupportedError(f"The model has {model.num_outputs} outputs: give a posterior_transform.")
         self.register_buffer("beta", multiplier(beta, model))
         self.beta: Tensor
-        self.posterior_transform = posterior_transform
         self.maximize = checks.flag("maximize", maximize)
         self.register_buffer("discretization", discretization, persistent=False)
         self.discretization: Tensor
         self._seed = int(torch.randint(2**31, (), device="cpu")) if seed is None else checks.whole_number("seed", seed)
         self._follow()
-        self.set_X_pending(X_pending)
+        self.X_pending = X_pending
 
     def draws(self, count: int) -> Tensor:
         """Return the first draws at the discretization, (count, N)."""
@@ -123,18 +111,40 @@ class DiscretizedThompsonSampling(PendingPoints):
     def _num_pending(self) -> int:
         return 0 if self.X_pending is None else len(self.X_pending)
 
+    def _posterior(self, X: Tensor) -> GPyTorchPosterior:
+        return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
+
     def _follow(self) -> None:
         """Make draws again if what they are made of is not what it was."""
-        self._check_posterior()
+        with torch.no_grad():
+            posterior = self._posterior(self.discretization[:1])
+        if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape != (1, 1):
+            raise UnsupportedError(
+                f"The posterior of this {type(self.model).__name__} at a point is not one Gaussian: take a model "
+                "without batch dimensions whose outcome_transform, if any, is affine, such as Standardize."
+            )
         self._current(self.discretization, self.posterior_transform)
 
     @override
     def _make(self) -> None:
-        """Take the set, and the posterior of the model on it, as they are now, and no draw yet."""
-        self._distinct, self._rows = distinct(self.discretization)
-        self._row_of = {key: index for index, key in enumerate(row_keys(self._distinct))}
-        self._mean, self._sampler = self._make_sampler()
-        self._deviations: list[Tensor] = []
+        """Take the set, and the posterior means on it and what draws deviations from them, as they are now."""
+        model, (points, self._rows) = self.model, distinct(self.discretization)
+        self._row_of = {key: index for index, key in enumerate(row_keys(points))}
+        self._distinct, self._deviations = points, list[Tensor]()
+        self._sampler: Callable[[torch.Generator], Tensor]
+        if len(points) <= JOINT_LIMIT:
+            posterior = self._posterior(points)
+            self._mean = posterior.mean.squeeze(-1)
+            self._sampler = partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
+            return
+        is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
+        if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
+            raise UnsupportedError(
+                f"Draws at more than {JOINT_LIMIT} distinct points, here {len(points)}, are for a NystromGP or an "
+                "OnlineGP without transforms of outcomes: give fewer, or take BoTorch's PathwiseThompsonSampling."
+            )
+        means = [self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)]
+        self._mean, self._sampler = torch.cat(means), PosteriorDraws(model, points).draw
 
     def _draw(self, index: int) -> Tensor:
         """Return draw ``index`` at the distinct points, (U,)."""
@@ -147,45 +157,13 @@ class DiscretizedThompsonSampling(PendingPoints):
 
     def _nearest(self, X: Tensor) -> Tensor:
         """Return the nearest distinct point of each row of X (n, d), (n,); points of the set cost O(1)."""
-        keys = row_keys(X.to(self._distinct))
-        rows = torch.tensor([self._row_of.get(key, -1) for key in keys], device=self._distinct.device)
-        unknown = (rows < 0).nonzero().flatten()
-        for block in unknown.split(max(1, _DISTANCES // len(self._distinct))):
+        X, points = X.detach().to(self._distinct), self._distinct
+        rows = torch.tensor([self._row_of.get(key, -1) for key in row_keys(X)], device=points.device)
+        for block in (rows < 0).nonzero().flatten().split(max(1, _DISTANCES // len(points))):
             # Not by matrix products, whose cancellation would confuse neighbours far from the origin.
-            distances = torch.cdist(
-                X.detach()[block].to(self._distinct),
-                self._distinct,
-                compute_mode="donot_use_mm_for_euclid_dist",
-            )
+            distances = torch.cdist(X[block], points, compute_mode="donot_use_mm_for_euclid_dist")
             rows[block] = distances.argmin(-1)
         return rows
-
-    def _make_sampler(self) -> tuple[Tensor, Callable[[torch.Generator], Tensor]]:
-        """Return the posterior means at the distinct points, (U,), and draws of the deviation from them."""
-        points, model = self._distinct, self.model
-        if len(points) <= JOINT_LIMIT:
-            posterior = self._posterior(points)
-            return posterior.mean.squeeze(-1), partial(_joint_draw, _root(posterior.distribution.covariance_matrix))
-        is_plain = not hasattr(model, "outcome_transform") and self.posterior_transform is None
-        if not (isinstance(model, FactoredGP) and is_plain and not model.batch_shape):
-            raise UnsupportedError(
-                f"Draws at more than {JOINT_LIMIT} distinct points, here {len(points)}, are for a NystromGP or an "
-                "OnlineGP without transforms of outcomes: give fewer, or take BoTorch's PathwiseThompsonSampling."
-            )
-        mean = torch.cat([self._posterior(block.unsqueeze(-2)).mean.flatten() for block in points.split(_BLOCK)])
-        return mean, PosteriorDraws(model, points).draw
-
-    def _check_posterior(self) -> None:
-        with torch.no_grad():
-            posterior = self._posterior(self.discretization[:1])
-        if not isinstance(posterior, GPyTorchPosterior) or posterior.mean.shape != (1, 1):
-            raise UnsupportedError(
-                f"The posterior of this {type(self.model).__name__} at a point is not one Gaussian: take a model "
-                "without batch dimensions whose outcome_transform, if any, is affine, such as Standardize."
-            )
-
-    def _posterior(self, X: Tensor) -> GPyTorchPosterior:
-        return cast(GPyTorchPosterior, self.model.posterior(X, posterior_transform=self.posterior_transform))
 
 
 def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
@@ -197,8 +175,7 @@ def _joint_draw(root: Tensor, generator: torch.Generator) -> Tensor:
 def _root(covariance: Tensor) -> Tensor:
     """Return R with R Rᵀ = covariance (U, U): triangular, as the symmetric root costs several times more.
 
-    So draws on a box amplify rounding, where those at the actions of a round do not. A covariance of which nothing but
-    rounding is left has its symmetric root.
+    A covariance of which nothing but rounding is left has its symmetric root.
     """
     try:
         return jittered_cholesky(covariance)

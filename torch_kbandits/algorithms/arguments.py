@@ -120,7 +120,7 @@ class BKBWords(SketchWords, total=False):
 
 
 #: What a shared word is unless it is given; None for all others.
-DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: dict[str, Any] = {
     "failure_probability": 0.1,
     "outcomes": (),
     "constraints": (),
@@ -130,13 +130,19 @@ DEFAULTS: Mapping[str, Any] = {
     "when_full": "warn",
 }
 
+
+def _entries(text: str) -> dict[str, str]:
+    """Return the arguments that the lines below "Args:" say, by name, with their lines."""
+    return {part.partition(":")[0].strip(): part for part in re.split(r"(?m)^(?= {4}\S)", text) if part.strip()}
+
+
 #: What a word means in every algorithm whose docstring does not say something else.
-_MEANINGS = """
+MEANINGS = _entries("""
     kernel: the prior covariance, any GPyTorch kernel, in reward units squared; with contexts that of joint points.
     regularization: λ > 0, the noise variance of a fresh observation, in reward units squared.
     mean: the prior mean, in reward units: a number, a value for each arm, a GPyTorch mean, or a function of points
         (n, d); see ``Bandit``.
-    prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them; see ``Bandit``.
+    prior: all three in one: a ``Prior``, or a ``LearnedPrior()`` where nobody knows them, which families do not take.
     candidates: arms (A, d), with contexts actions (A, a), a ``ParameterSpace``, or any ``Candidates``.
     bounds: a box (2, d) instead of arms, with contexts (2, a).
     context_dim: c, the number of context columns; without it there is no context.
@@ -144,11 +150,14 @@ _MEANINGS = """
     scales: what the kernel's length scales, all of them, are multiplied by under each hypothesis, so give the kernel
         long ones; None for 1, 1/2, 1/4, 1/8 and 1/16.
     kernels: a kernel for each hypothesis instead of ``scales``.
-    noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units.
+    noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ in what families reject.
     norm_bound: B > 0, a bound on the RKHS norm of the reward function, at all times.
     failure_probability: δ in (0, 1).
-    horizon: T, the planned number of rounds. Under a memory that forgets, and at λ < 1, the theorem's width holds in
-        all of them at once; without it, in each.
+    horizon: T, the planned number of rounds, which a theorem's window or period needs. Under a memory that forgets, and
+        at λ < 1, the theorem's width holds in all of them at once; without it, in each.
+    variation_budget: P_T, a bound on Σ ‖f_(t+1) − f_t‖_k over the horizon, if known, for such a window or period.
+    block_size: H, rounds between two choices.
+    score_discount: α in (0, 1), the factor by which a score loses weight in a round.
     gain: the information gain γ in the width; by default the realised one of the observations that count.
     oversampling: q̄ > 0, or "theory" for the theorem's, which keeps nearly every point.
     accuracy: ε in (0, 1), the accuracy of the dictionary.
@@ -159,55 +168,41 @@ _MEANINGS = """
     discretization_size: points of the Sobol set on a box.
     dictionary: a rule for a Nyström–DTC posterior; None for the exact one.
     memory: which observations count at a time, where the function changes, such as ``SlidingWindow(500)`` or
-        ``Discount(0.99)``. Theorems are for functions that stay.
+        ``Discount(0.99)``; refused, with the reason, where another argument says it. Theorems are for functions that
+        stay.
     beta: a multiplier of the standard deviation (2 here is 4 in BoTorch) or a ``Width``, instead of the theorem's
-        width, which over-explores in practice; then its constants are not needed.
+        width, which over-explores in practice; then its constants are not needed. Of draws 1 is Thompson sampling.
     seed: addresses all randomness.
     outcomes: what is measured of a play beside its reward, by names or as ``Outcome``s; see ``Bandit``.
     constraints: limits on outcomes, such as ``AtMost("temperature", 80.0)``.
     expire_after: the age at which points that are pending are given up; see ``Bandit``.
     objective: what is sought in place of the reward alone, a ``Scalarization``.
-"""
-
-
-def _entries(text: str) -> dict[str, str]:
-    """Return the arguments that the lines below "Args:" say, by name, with their lines."""
-    return {part.partition(":")[0].strip(): part for part in re.split(r"(?m)^(?= {4}\S)", text) if part.strip()}
-
-
-MEANINGS = _entries(_MEANINGS)
+""")
 
 
 def described(kind: _Kind) -> _Kind:
     """Decorate a class whose ``__init__`` ends in ``**words: Unpack[...]``: signature and docstring then have them all.
 
-    In the docstring the line ``**words: ...`` below "Args:" is where the meanings of those words come that the
-    docstring itself does not explain.
+    In the docstring the meanings follow of those words that its own "Args:", if there are any, do not explain.
     """
     made_by: Any = kind.__init__
     own = inspect.signature(made_by)
     *others, words = own.parameters.values()
     (typed,) = get_args(words.annotation)
-    hints = get_type_hints(typed)
+    hints, defaults = get_type_hints(typed), DEFAULTS | dict.fromkeys(typed.__required_keys__, words.empty)
     shared = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if name in typed.__required_keys__ else DEFAULTS.get(name),
-            annotation=hints[name],
-        )
+        words.replace(name=name, kind=words.KEYWORD_ONLY, default=defaults.get(name), annotation=hints[name])
         for name in MEANINGS
         if name in hints
     ]
     made_by.__signature__ = own.replace(parameters=[*others, *shared])
     if kind.__doc__:
-        head, start, rest = inspect.cleandoc(kind.__doc__).partition("Args:\n")
+        head, _, rest = inspect.cleandoc(kind.__doc__).partition("Args:\n")
         arguments, *tail = re.split(r"\n(?=\n\S)", rest, maxsplit=1)
         said = _entries(arguments + "\n")
-        del said["**words"]
-        names = [name for name in MEANINGS if name in made_by.__signature__.parameters]
-        missing = "".join(MEANINGS[name] for name in names if name not in said)
-        kind.__doc__ = "\n".join([(head + start + "".join(said.values()) + missing).rstrip("\n"), *tail])
+        missing = {name: MEANINGS[name] for name in made_by.__signature__.parameters if name not in {"self", *said}}
+        entries = "".join({**said, **missing}.values())
+        kind.__doc__ = "\n".join([f"{head.rstrip()}\n\nArgs:\n{entries}".rstrip(), *tail])
     return kind
 
 
@@ -248,10 +243,8 @@ class Arguments:
         self.words: dict[str, Any] = {name: DEFAULTS.get(name) for name in typed.__annotations__} | dict(words)
         memory = self.words["memory"]
         if memory is not None and forgets_by is not None:
-            raise InputError(
-                f"Leave out memory={checks.shown(memory)}: here {forgets_by} says what an observation counts for. Set "
-                "that, or take an algorithm without a memory of its own, such as GPUCB, BKB or EKUCB, with this one."
-            )
+            advice = "Set that, or take GPUCB, BKB or EKUCB with this memory."
+            raise InputError(f"Leave out memory: here {forgets_by} says what an observation counts for. {advice}")
         scale, whole = checks.optional(checks.scale), checks.optional(checks.positive_integer)
         self.noise_scale = scale("noise_scale", self.words.get("noise_scale"))
         self.norm_bound = scale("norm_bound", self.words.get("norm_bound"))
@@ -337,10 +330,8 @@ class Arguments:
         It stands in the place of the argument of a name. The formula is ``window_size`` or ``restart_period``.
         """
         if self.horizon is None or self.candidates.is_contextual or not isinstance(self.prior, Prior):
-            raise InputError(
-                f"{name} is missing: give it, or without contexts and with a kernel that is known give horizon, the "
-                "number of rounds, for the theorem's."
-            )
+            hint = "give it, or horizon for the theorem's, without contexts and with a kernel that is known"
+            raise InputError(f"{name} is missing: {hint}.")
         if (arms := self.candidates.in_round(None, None, 0.0).arms) is not None:
             some = arms[:: -(-len(arms) // _GAIN_ARMS)]
         else:

@@ -1,30 +1,23 @@
-"""The named algorithms, by name: each is the class of the module of its name."""
+"""The named algorithms, by name: each is the class of that name, whatever its case and hyphens."""
 
 import inspect
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from torch_kbandits import algorithms, checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import InputError
 
-#: Modules here that are no algorithms.
-_OTHERS = ("arguments", "registry")
-
-
-@cache
-def _modules() -> dict[str, str]:
-    """Return the modules of the algorithms, by the names of these."""
-    found = sorted(each.name for each in iter_modules(algorithms.__path__))
-    return {module.replace("_", "-"): module for module in found if module not in _OTHERS}
+_NAMES = """
+    bbkb bkb bob-gp-ucb cbbkb cbkb dms-gp-ucb dms-tv-gp-ucb ek-ucb et-gp-ucb gp-ei gp-pi gp-ts gp-ucb hp-gp-ts igp-ucb
+    k-ucb lb-gp-ucb lin-ucb mini-gp-ucb pe-gp-ts pe-gp-ucb r-gp-ucb random sparq-gp-ucb sup-kernel-ucb sw-gp-ucb
+    tv-gp-ucb ui-gp-ucb w-gp-ucb
+"""
 
 
 def names() -> list[str]:
     """Return the names that ``build`` knows, in alphabetical order."""
-    return sorted(_modules())
+    return sorted(_NAMES.split())
 
 
 def signature(name: str | Callable[..., Any]) -> inspect.Signature:
@@ -60,10 +53,9 @@ def build(name: str | Callable[..., Any], **config: Any) -> Bandit:
 def _find(name: str | Callable[..., Any]) -> Callable[..., Any]:
     if callable(name):
         return name
-    if name not in _modules():
-        near = checks.nearest_name(name, _modules())
+    if name not in names():
+        near = checks.nearest_name(name, names())
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names())}."
         raise InputError(f"There is no algorithm {name!r}: {hint}")
-    module = import_module(f"{algorithms.__name__}.{_modules()[name]}")
-    own = (kind for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__)
-    return next(kind for kind in own if issubclass(kind, Bandit))
+    classes = {kind.lower(): kind for kind in dir(algorithms) if not kind.islower()} | {"random": "RandomSearch"}
+    return getattr(algorithms, classes[name.replace("-", "")])

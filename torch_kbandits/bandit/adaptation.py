@@ -4,64 +4,51 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.bandit.residuals import Group, Predictions, standardized
 from torch_kbandits.confidence import Evidence, Width
 from torch_kbandits.errors import InputError
-from torch_kbandits.memory import Discount, Memory, SlidingWindow, Stationary
+from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.history import History
 from torch_kbandits.selection import Surrogate
 
 __all__ = ["BanditOverBandit", "Choice", "CumulatedTrigger", "DynamicModelSelection", "MemoryChoice", "ResidualTrigger"]
-__all__ += ["RestartTrigger", "block_windows", "default_discounts", "default_memories", "exploration_rate"]
-__all__ += ["probabilities"]
+__all__ += ["RestartTrigger"]
 
-#: The ratio of two neighbouring windows of ``default_memories``.
-_RATIO = 4
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
-#: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Surrogate]
+#: Computes the posterior of a history under a memory at a time.
+PosteriorOf = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
-    """The posterior at points before their rewards were told.
+    """The posterior at points before their rewards were told, in reward units."""
 
-    Attributes:
-        mean: posterior means (q,), in reward units.
-        variance: posterior variances of the function (q,), in reward units squared.
-        evidence: the posterior they are from.
-        num_before: how many rewards were told since the last restart.
-        known: what those since then were worth, or since the prior was fitted last.
-        noise: λ, 0-dim, or where rewards came late the noise variance that each counts with now, (q,), in reward units
-            squared, infinite for one that does not count.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    evidence: Evidence
-    num_before: int
-    known: Predictions
-    noise: Tensor
+    mean: Tensor  # (q,)
+    variance: Tensor  # of the function, (q,)
+    evidence: Evidence  # the posterior they are from
+    num_before: int  # how many rewards were told since the last restart
+    known: Predictions  # what the predictions of those were worth, or of those since the last fit of the prior
+    noise: Tensor  # λ, 0-dim; where rewards came late the noise variance of each, (q,), infinite if it does not count
 
 
 class RestartTrigger(ABC):
-    """When rewards say that the function has become another. A value: it holds settings and no state.
+    """When rewards say that the function has become another. A value without state.
 
-    A late reward is compared with the posterior when it is told, as any other: one that was played before a restart
-    may cause another.
+    A late reward is compared with the posterior when it is told: one played before a restart may cause another.
     """
 
     @abstractmethod
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether to restart because of the rewards of one round, (q,), given what was believed of them."""
+        """Return whether to restart because of the rewards of one round, (q,), given what was predicted. Cost: O(q)."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +59,20 @@ class ResidualTrigger(RestartTrigger):
 
     t counts the rewards since the last restart, this one included; μ and σ are of the posterior before it.
 
-    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes. Proof: given what was told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t
-    in size with probability at most exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
+    On a function that stays, a restart comes with probability at most δ from one restart to the next: given what was
+    told before, (f(x_t) − μ)/σ and ε_t/√λ are standard normal, and each exceeds ρ_t in size with probability at most
+    exp(−ρ_t²/2) = δ/(2π_t); Σ 1/π_t = 1. The same holds of rewards told in one round.
 
     Source: Brunzema, von Rohr, Solowjow and Trimpe, "Event-triggered time-varying Bayesian optimization", TMLR 2025.
 
     Assumes: the function is a draw from the prior, noise is N(0, λ), R is at least √λ, the exact posterior of all
-    rewards since the restart, also where a batch rule holds some back. With ``width`` the first term is β σ, for
-    functions of the RKHS and noise N(0, R²): half of δ is then the width's own failure probability. A memory and a
-    dictionary are outside the proof.
+    rewards since the restart, also where a batch rule holds some back. A memory and a dictionary are outside the proof.
 
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds small changes later.
         noise_scale: R > 0, the standard deviation of the noise, in reward units; None for √λ.
-        width: a width in place of ρ_t on σ.
-
-    Raises:
-        InputError: if an argument is out of range.
+        width: β in place of ρ_t on σ, for functions of the RKHS and noise N(0, R²): half of δ is then its own failure
+            probability.
     """
 
     false_alarm_probability: float = 0.1
@@ -100,11 +83,10 @@ class ResidualTrigger(RestartTrigger):
         checks.keep(
             self, false_alarm_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive)
         )
-        if self.width is not None:
-            checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0), or None")
+        checks.absent_or("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether a reward (q,) lies outside the band. Cost: O(q), and that of the width."""
+        """Return whether a reward (q,) lies outside the band."""
         return bool(((Y - before.mean).abs() > self.band(before)).any())
 
     def band(self, before: Prediction) -> Tensor:
@@ -121,26 +103,19 @@ class CumulatedTrigger(RestartTrigger):
     """Restart when residuals, none of which need be a surprise, are one together: for drift that is slow.
 
     It restarts once the martingale of ``Surprise`` is at least 1/δ: a bet that the standardised residuals since the
-    last restart are N(0, 1), against residuals that spread more or lie to one side, from whatever time on.
+    last restart, or the last fit of the prior, are not N(0, 1). On a function that stays, a restart comes with
+    probability at most δ from one restart to the next, by Ville's inequality: a CUSUM whose threshold is a probability.
 
-    On a function that stays, a restart comes with probability at most δ from one restart to the next, however long
-    that takes, by Ville's inequality. It is a CUSUM whose threshold is a probability.
-
-    Assumes: the function is a draw from the prior, noise is N(0, λ), the exact posterior of all rewards since the
-    restart. A λ above the variance of the noise makes alarms rarer and later. A memory and a dictionary are outside
-    the proof. So is what a batch rule holds back, but for the end of each batch. Under a prior that is learned, the
-    residuals count from its last fit, and none does before the first since a restart.
-
-    Unlike ``ResidualTrigger`` it adds up what single residuals say, so it finds changes below the noise; a large jump
-    may take it a few rounds more. Its δ is for residuals that are normal, not for functions of an RKHS.
+    It finds changes below the noise, where ``ResidualTrigger`` sees none; a large jump may take it a few rounds more.
 
     Source: ours, after those that ``Surprise`` names, with the restarts of Brunzema et al., TMLR 2025.
 
+    Assumes: what ``ResidualTrigger`` does without a width. A λ above the variance of the noise makes alarms rarer and
+    later. What a batch rule holds back is outside the proof, but for the end of each batch. No residual counts before
+    the first fit of a learned prior since a restart.
+
     Args:
         false_alarm_probability: δ in (0, 1). A smaller one finds changes later: by ln(1/δ) over what a residual says.
-
-    Raises:
-        InputError: if it is out of range.
     """
 
     false_alarm_probability: float = 0.01
@@ -149,7 +124,7 @@ class CumulatedTrigger(RestartTrigger):
         checks.keep(self, false_alarm_probability=checks.open_unit_interval)
 
     def is_triggered(self, Y: Tensor, before: Prediction) -> bool:
-        """Return whether the martingale is at least 1/δ once these rewards (q,) are in it. Cost: O(q)."""
+        """Return whether the martingale is at least 1/δ once these rewards (q,) are in it."""
         residuals = standardized(Y, before.mean, before.variance, before.noise)
         after, _ = before.known.judged.misfit.after([Group(residuals, 0, True)])
         return after.log_evidence >= -math.log(self.false_alarm_probability)
@@ -163,27 +138,25 @@ class Choice(NamedTuple):
 
 
 class MemoryChoice(ABC):
-    """Which of several memories to use in each block of rounds. A value: it holds settings and no state.
+    """Which of several memories to use in each block of rounds. A value without state.
 
-    All that is known of a block once it is over is its summary, a function of the history.
-
-    Attributes:
-        memories: what to choose from.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
-        allows_restarts: whether the choice may go with a trigger. A history does not say when there were restarts.
+    All that is known of a block once it is over is its summary, a function of the history. A late reward belongs to
+    the block in which it is told.
     """
 
-    memories: tuple[Memory, ...]
-    block_size: int
-    shares_history: bool = True
+    memories: tuple[Memory, ...]  # what to choose from
+    block_size: int  # H, rounds of a block; a round is a call of ``tell``
+    #: Whether the choice may go with a trigger. A history does not say when there were restarts.
     allows_restarts: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        checks.keep(self, memories=_memories, block_size=checks.positive_integer)
+
     @abstractmethod
-    def summaries(self, history: History, known: tuple[Any, ...], believe: Believe) -> tuple[Any, ...]:
+    def summaries(self, history: History, known: tuple[Any, ...], posterior_of: PosteriorOf) -> tuple[Any, ...]:
         """Return the summaries of the complete blocks of a history that matter to the next choice, in order.
 
-        Known is what this returned for an earlier part of it; ``believe`` computes the posterior of a part.
+        Known is what this returned for an earlier part of it; ``posterior_of`` computes the posterior of a part.
         """
 
     @abstractmethod
@@ -193,48 +166,35 @@ class MemoryChoice(ABC):
 
 @dataclass(frozen=True)
 class BanditOverBandit(MemoryChoice):
-    """Which of several memories to use: EXP3 over blocks of rounds, whose gain is the mean reward of the block.
+    """EXP3 over blocks of rounds, whose gain is the mean reward of the block. Cost: O(N K) for N blocks, K memories.
 
     Source: Cheung, Simchi-Levi and Zhu, "Learning to optimize under non-stationarity", AISTATS 2019, BOB, with EXP3 of
     Auer et al., 2002. Differs:
 
-    - All memories share one history, unless ``shares_history`` is False, so that one longer than a block can help; but
-      what a block earns then also depends on what was played before, which the analysis of EXP3 does not allow for.
-    - Gains are scaled by the least and the largest mean of a block so far, unless bounds are given, and rescaled
-      whenever these change; the paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
+    - All memories share one history, so that one longer than a block can help; but what a block earns then also depends
+      on what was played before, which the analysis of EXP3 does not allow for.
+    - Gains are scaled by the least and the largest mean of a block so far, and rescaled whenever these change; the
+      paper's rewards have known bounds. No regret bound covers a scale that follows rewards.
     - Any memories, not only windows.
 
     Args:
         memories: what to choose from.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
-        exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly: ``exploration_rate``.
-        reward_bounds: the least and the largest mean reward of a block; means outside are moved to the nearer one.
-            None for those so far.
-        shares_history: whether a block goes on with what was told before it. False forgets all at its start.
-
-    Raises:
-        InputError: if an argument does not fit.
+        block_size: H, rounds of a block.
+        exploration: γ in [0, 1], the share of blocks whose memory is drawn uniformly.
     """
 
     memories: tuple[Memory, ...]
     block_size: int
     exploration: float
-    reward_bounds: tuple[float, float] | None = None
-    shares_history: bool = True
 
     def __post_init__(self) -> None:
-        kinds = {"block_size": checks.positive_integer, "exploration": checks.finite_number}
-        checks.keep(self, memories=_memories, shares_history=checks.flag, **kinds)
-        checks.keep(self, reward_bounds=checks.optional(_bounds))
+        super().__post_init__()
+        checks.keep(self, exploration=checks.finite_number)
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
-    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
-        """Return the mean reward of each complete block, counted from the first round on. Cost: O(n).
-
-        A reward belongs to the block in which it is told, also where its point was played in an earlier one. The mean
-        of a block without rewards, of which every play failed, is NaN.
-        """
+    def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
+        """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
         complete = blocks < num_blocks
@@ -242,83 +202,25 @@ class BanditOverBandit(MemoryChoice):
         return tuple((torch.bincount(blocks[complete], Y[complete], minlength=num_blocks) / counts).tolist())
 
     def choice(self, summaries: Sequence[float], seed: int) -> Choice:
-        """Return the memory of the next block. Cost: O(N K) for N blocks and K memories.
+        """Return the memory of the next block: (1 − γ) e^(γ Ĝ_k / K) / Σ_j e^(γ Ĝ_j / K) + γ / K is its probability.
 
-        The draw of a block depends on its number and the seed alone. A mean that is NaN says nothing of its memory.
+        Ĝ_k is the sum over the blocks of memory k of their gains over the probabilities p that it had then.
         """
+        number, share = len(self.memories), self.exploration
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
-        paid, owed = [0.0] * len(self.memories), [0.0] * len(self.memories)
-        low, high = self.reward_bounds or (math.inf, -math.inf)
-        chances, drawn = [1.0], 0
-        for number, mean in enumerate([*summaries, math.nan]):
-            gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
-            chances = probabilities(gains, self.exploration)
-            generator = generator_for(seed, number, "memory")
+        paid, owed = np.zeros(number), np.zeros(number)
+        low, high, chances, drawn = math.inf, -math.inf, np.ones(number), 0
+        for block, mean in enumerate([*summaries, math.nan]):
+            gains = (paid - low * owed) / (high - low) if high > low else np.zeros(number)
+            chances = (1.0 - share) * softmax(share * gains / number) + share / number
+            generator = generator_for(seed, block, "memory")
             uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
-            drawn = min(sum(uniform >= total for total in accumulate(chances)), len(chances) - 1)
+            drawn = min(int((uniform >= chances.cumsum()).sum()), number - 1)
             if not math.isnan(mean):
-                low, high = self.reward_bounds or (min(low, mean), max(high, mean))
-                paid[drawn] += min(max(mean, low), high) / chances[drawn]
+                low, high = min(low, mean), max(high, mean)
+                paid[drawn] += mean / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
-        return Choice(self.memories[drawn], tuple(chances))
-
-
-def exploration_rate(num_options: int, num_choices: int) -> float:
-    """Return the share γ of N choices that EXP3 makes uniformly among K options: min(1, √(K ln K / ((e − 1) N))).
-
-    Source: Auer, Cesa-Bianchi, Freund and Schapire, "The nonstochastic multiarmed bandit problem", SIAM J. Comput.
-    2002, Corollary 3.2, with N as the bound on the gain of the best option.
-
-    Raises:
-        InputError: if a number is no whole number of at least 1.
-    """
-    options = checks.positive_integer("num_options", num_options)
-    choices = checks.positive_integer("num_choices", num_choices)
-    return min(1.0, math.sqrt(options * math.log(options) / ((math.e - 1.0) * choices)))
-
-
-def probabilities(estimates: Sequence[float], exploration: float) -> list[float]:
-    """Return the probability that EXP3 gives each option: (1 − γ) e^(γ Ĝ_k / K) / Σ_j e^(γ Ĝ_j / K) + γ / K.
-
-    Args:
-        estimates: Ĝ_k, the sum over past choices of k of its gain in [0, 1] over the probability that it had then.
-        exploration: γ in [0, 1].
-    """
-    number, largest = len(estimates), max(estimates)
-    weights = [math.exp(exploration * (estimate - largest) / number) for estimate in estimates]
-    return [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
-
-
-def block_windows(block_size: int) -> tuple[Memory, ...]:
-    """Return the windows of BOB: H^(j/Δ) observations, rounded down, for j = 0 … Δ = ⌈ln H⌉; equal ones once.
-
-    Source: Cheung, Simchi-Levi and Zhu, AISTATS 2019.
-    """
-    block_size = checks.positive_integer("block_size", block_size)
-    steps = max(1, math.ceil(math.log(block_size)))
-    # Rounding must not take one from a power that is whole.
-    sizes = {math.floor(block_size ** (j / steps) + 1e-9) for j in range(steps + 1)}
-    return tuple(SlidingWindow(size, "observations") for size in sorted(sizes))
-
-
-def default_memories(block_size: int, horizon: int) -> tuple[Memory, ...]:
-    """Return windows of one block of H rounds, four blocks, sixteen and so on below the horizon T, and one without end.
-
-    Few of them, since EXP3 tries each about as often as any other until it knows; none shorter than a block, since
-    within a block it could not pay to have learned so little.
-    """
-    size, sizes = checks.positive_integer("block_size", block_size), list[float]()
-    while size < checks.positive_integer("horizon", horizon):
-        sizes.append(size)
-        size *= _RATIO
-    return tuple(SlidingWindow(size, "observations") for size in (*sizes, math.inf))
-
-
-class BlockScores(NamedTuple):
-    """The number of a block, and the log predictive density of its rewards under each memory, in nats."""
-
-    block: int
-    scores: tuple[float, ...]
+        return Choice(self.memories[drawn], tuple(chances.tolist()))
 
 
 @dataclass(frozen=True)
@@ -328,7 +230,7 @@ class DynamicModelSelection(MemoryChoice):
         S_k = Σ_b α^(rounds since b) Σ_{s in b} log N(y_s; μ_k(x_s), σ²_k(x_s) + λ)
 
     where μ_k and σ_k are of the posterior under memory k before block b. Every reward scores every memory, whichever
-    chose its point: no memory need be played in order to be judged, as a bandit over memories has to.
+    chose its point. Cost of a block: the posterior under each memory; an exact one goes on from the last block.
 
     Source: Raftery, Kárný and Ettler, "Online prediction under model uncertainty via dynamic model averaging",
     Technometrics 2010: model probabilities with forgetting factor α, of which the largest is taken (dynamic model
@@ -338,13 +240,8 @@ class DynamicModelSelection(MemoryChoice):
     Args:
         memories: what to choose from. The last one is in force until the first block is over; of memories that
             predicted equally well the first is taken.
-        block_size: H, rounds of a block. A round is a call of ``tell``.
+        block_size: H, rounds of a block.
         score_discount: α in (0, 1), the factor by which a score loses weight in a round: Raftery's forgetting factor.
-
-    Raises:
-        InputError: if an argument does not fit.
-
-    Cost of a block: the posterior under each memory. An exact one goes on from the last block.
     """
 
     memories: tuple[Memory, ...]
@@ -354,70 +251,51 @@ class DynamicModelSelection(MemoryChoice):
     allows_restarts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        kinds = {"block_size": checks.positive_integer, "score_discount": checks.open_unit_interval}
-        checks.keep(self, memories=_memories, **kinds)
+        super().__post_init__()
+        checks.keep(self, score_discount=checks.open_unit_interval)
 
     @property
     def num_blocks(self) -> int:
         """How many blocks, the latest, the choice rests on."""
         return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
-    def summaries(self, history: History, known: tuple[BlockScores, ...], believe: Believe) -> tuple[BlockScores, ...]:
-        """Return the scores of the latest complete blocks, those known already taken as they are."""
-        number = history.next_round // self.block_size
-        before = {scores.block: scores for scores in known}
+    def summaries(
+        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], posterior_of: PosteriorOf
+    ) -> tuple[tuple[int, Sequence[float]], ...]:
+        """Return the number of each of the latest complete blocks, and its log densities under each memory, in nats."""
+        number, before = history.next_round // self.block_size, dict(known)
         blocks = range(max(0, number - self.num_blocks), number)
-        return tuple(before.get(block) or self._scored(block, history, believe) for block in blocks)
+        return tuple((block, before.get(block) or self._scores(block, history, posterior_of)) for block in blocks)
 
-    def choice(self, summaries: tuple[BlockScores, ...], seed: int) -> Choice:
+    def choice(self, summaries: tuple[tuple[int, Sequence[float]], ...], seed: int) -> Choice:
         """Return the memory of the next block. Nothing is drawn."""
         if not summaries:
             return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
-        last = summaries[-1].block
-        weights = [self.score_discount ** (self.block_size * (last - each.block)) for each in summaries]
-        columns = zip(*(each.scores for each in summaries), strict=True)
-        totals = [sum(weight * score for weight, score in zip(weights, column, strict=True)) for column in columns]
-        shares = [math.exp(total - max(totals)) for total in totals]
-        return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
+        blocks, scores = (np.array(part) for part in zip(*summaries, strict=True))
+        totals = self.score_discount ** (self.block_size * (blocks[-1] - blocks)) @ scores
+        return Choice(self.memories[int(totals.argmax())], tuple(softmax(totals).tolist()))
 
-    def _scored(self, block: int, history: History, believe: Believe) -> BlockScores:
-        """Return the scores of a block, by the posteriors of what was told before it at the time when it began.
-
-        A late reward belongs to the block in which it is told. A block without rewards tells no memory from another.
-        """
+    def _scores(self, block: int, history: History, posterior_of: PosteriorOf) -> list[float]:
+        """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
-        start = block * self.block_size
-        before, there = history.rows(history.rounds < start), history.rounds // self.block_size == block
-        told, times = history.rows(there), history.told_at[there].tolist()
-        surrogates = (believe(before, memory, times[0]) for memory in self.memories if times)
-        return BlockScores(block, tuple(_score(told, each) for each in surrogates) or (0.0,) * len(self.memories))
-
-
-def default_discounts() -> tuple[Memory, ...]:
-    """Return discounts that remember about 10, 20, 50 and 100 rounds, and the memory that keeps all."""
-    return (Discount(0.9), Discount(0.95), Discount(0.98), Discount(0.99), Stationary())
-
-
-def _score(told: History, surrogate: Surrogate) -> float:
-    """Return the log predictive density of rewards, each on its own, in nats."""
-    mean, variance = (part.double() for part in surrogate.moments(told.X))
-    variance = variance + surrogate.regularization.double()
-    terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
-    return -0.5 * float(terms.sum())
+        before, there = (
+            history.rows(history.rounds < block * self.block_size),
+            history.rounds // self.block_size == block,
+        )
+        told, scores = history.rows(there), list[float]()
+        for memory in self.memories if len(told.Y) else ():
+            surrogate = posterior_of(before, memory, float(history.told_at[there][0]))
+            mean, variance = (part.double() for part in surrogate.moments(told.X))
+            variance = variance + surrogate.regularization.double()
+            terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)
+            scores.append(-0.5 * float(terms.sum()))
+        return scores or [0.0] * len(self.memories)
 
 
 def _memories(name: str, memories: Any) -> tuple[Memory, ...]:
-    found = checks.entries(name, memories)
-    if not found:
+    if not (found := checks.entries(name, memories)):
         raise InputError(f"{name} must be one or more memories, got none.")
     for number, memory in enumerate(found):
         checks.instance(f"{name}[{number}]", memory, Memory, "a memory such as SlidingWindow(500)")
-    return found
-
-
-def _bounds(name: str, bounds: Any) -> tuple[float, float]:
-    found = tuple(checks.finite_number(name, bound) for bound in checks.entries(name, bounds))
-    if len(found) != 2 or not found[0] < found[1]:
-        raise InputError(f"{name} must be two numbers, the least below the largest, got {checks.shown(bounds)}.")
     return found

@@ -1,6 +1,5 @@
 """Ask, tell, save and replay: the order of the calls. The posterior and its search live below."""
 
-import logging
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from torch_kbandits.bandit.guarantees import (
     warn_of_failing,
     warn_of_far_rewards,
 )
-from torch_kbandits.bandit.health import LAST_CALLS, HealthLog, examined
+from torch_kbandits.bandit.health import LAST_CALLS
 from torch_kbandits.bandit.learning import (
     before_any,
     consulted,
@@ -201,7 +200,6 @@ class Bandit(BanditReports):
         self._shown: tuple[Surrogate, NystromGP | OnlineGP] | None = None
         self._warned_of_stale_points = self._warned_of_clipping = False
         self._diagnostics: tuple[str, ...] = ()
-        self._health_log: HealthLog | None = None
         self._seconds: dict[str, deque[float]] = {name: deque(maxlen=LAST_CALLS) for name in ("ask", "tell")}
         if not self._was_warned_of:
             warn_of_failing(self._config, 3 if type(self).__init__ is Bandit.__init__ else 5)
@@ -439,24 +437,6 @@ class Bandit(BanditReports):
         """
         self._become(restarted(self._config, self._state))
 
-    def log_health(
-        self, every: int | None = 100, logger: logging.Logger | str | None = None, level: int = logging.INFO
-    ) -> None:
-        """Write the health to a logger from now on: a line of JSON, with the value as the record's ``health``.
-
-        It is written once in so many rounds, and at once as a warning when it is flagged first. It is no part of the
-        state: a bandit that was loaded writes nothing until it is told to.
-
-        Args:
-            every: rounds, at least 1; None to stop.
-            logger: or its name; None for ``torch_kbandits.health``.
-            level: of the records.
-
-        Raises:
-            InputError: if an argument does not fit.
-        """
-        self._health_log = None if every is None else HealthLog(every, logger, level)
-
     # ---------------------------------------------------------------- saving
 
     def state_dict(self) -> dict[str, Any]:
@@ -595,12 +575,13 @@ class Bandit(BanditReports):
 
     def _chosen(self, state: State, domain: Domain, q: int | None) -> tuple[Tensor, FantasyPosterior]:
         """Return the next q points (q, d) in a round, not to be written to, and the posterior with them pending."""
-        offer = playable_of(self._config, state, domain, rule_in(self._config, state))
+        rule = rule_in(self._config, state)
+        offer = playable_of(self._config, state, domain, rule)
         known, batches = self._ahead_of(state), Batches(self.batches, self.candidates, state.waiting)
         if q is None:
             batches.require_open(known, len(state.ledger.pending.ids))
         ahead, before = shallow_copy(known), known.num_pending
-        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer)
+        size, choose = before + (_LARGEST_BATCH if q is None else q), self._chooser(state, ahead, offer, rule)
         batches.fill(ahead, size, choose, until_complete=q is None)
         return (ahead.pending[before:].clone() if before else ahead.pending), ahead
 
@@ -654,8 +635,6 @@ class Bandit(BanditReports):
         stays = ahead is not None and held and not pending.ids and ahead.looks_from(held[0].over.X, held[0].over.stages)
         self._warn_of_fits(after, 6)
         self._seconds["tell"].append(perf_counter() - start)
-        if self._health_log is not None and self._health_log.is_due(after):
-            self._health_log.write(after, examined(self._config, after, self._seconds))
         self._become(after, ahead if stays and after.told is state.told else None)
 
     def _become(self, state: State, ahead: FantasyPosterior | None = None) -> None:
@@ -673,17 +652,18 @@ class Bandit(BanditReports):
             self._warned_of_clipping = True
             warn_of_clipping(below, after.spec.prior.floor, stacklevel)
 
-    def _chooser(self, state: State, ahead: FantasyPosterior, offer: Playable) -> Callable[[int], Tensor]:
-        """Return what chooses the next point (1, d) in this round when so many are pending."""
-        seed, number, beta = self.seed, state.round, self.width(state.surrogate)
-        objective = self._config.objective
-        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(self._config, state, objective), ahead)
+    def _chooser(
+        self, state: State, ahead: FantasyPosterior, offer: Playable, first: AcquisitionRule
+    ) -> Callable[[int], Tensor]:
+        """Return what chooses the next point (1, d) in this round when so many are pending; a rule was the first's."""
+        config = self._config
+        beta, objective, candidates = cast(Width, config.width)(state.surrogate), config.objective, config.candidates
+        sought = ahead if objective is None else ScalarizedFantasy(objectives_of(config, state, objective), ahead)
 
         def choose(pending: int) -> Tensor:
-            rule = rule_in(self._config, state, pending)
-            address = seed_for(seed, number, f"ask {pending}")
-            found = offer.chosen(sought, rule, beta, address)
-            return as_told(self.candidates, found) if self.candidates.is_timed else found
+            rule = first if first is config.acquisition else rule_in(config, state, pending)
+            found = offer.chosen(sought, rule, beta, seed_for(config.seed, state.round, f"ask {pending}"))
+            return as_told(candidates, found) if candidates.is_timed else found
 
         return choose
 

@@ -19,19 +19,14 @@ class BatchRule(ABC):
     The points of the batch shrink the variance meanwhile, as pending points do. A value without state.
     """
 
-    #: Whether a point may be played again without being chosen, which it cannot in another context. Then the rule has a
-    #: method ``repeats(posterior)``: how often the batch's first point is to be played again before anything else.
+    #: Whether a method ``repeats(posterior)`` says how often a batch's first point is played again before another.
     repeats_points: ClassVar[bool] = False
-
     #: By how much variances may shrink before a batch's last point is chosen; infinite if nothing is known of it.
     largest_ratio: float = math.inf
 
     @abstractmethod
     def is_complete(self, posterior: FantasyPosterior) -> bool:
-        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending.
-
-        A batch that is complete with its first points stays so with more.
-        """
+        """Say whether the batch of k >= 1 points is complete, given the posterior with them pending; then more are."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class GlobalBatchRule(BatchRule):
     """End the batch when 1 + Σ_s τ(x_s) > C, the scores being those at its start.
 
     Before its last point no variance of an exact posterior has shrunk by more than a factor C, so the widths at the
-    start hold up to √C; where the batch's points join a dictionary, nearly so.
+    start hold up to √C; where the batch's points join a dictionary, nearly so. Cost: O(k).
 
     Source: Calandriello et al., "Near-linear time Gaussian process optimization with adaptive batching and
     resparsification", ICML 2020, Alg. 1.
@@ -55,7 +50,7 @@ class GlobalBatchRule(BatchRule):
         object.__setattr__(self, "largest_ratio", self.threshold)
 
     def is_complete(self, posterior: FantasyPosterior) -> bool:
-        """Say whether 1 + Σ τ(x_s) > C. Cost: O(k)."""
+        """Say whether 1 + Σ τ(x_s) > C."""
         scores = posterior.pending_scores()
         return 1.0 + float(scores.sum()) > self.threshold or float(scores[-1]) <= _KNOWN
 
@@ -88,8 +83,7 @@ class LocalBatchRule(BatchRule):
 class StayRule(BatchRule):
     """Play a point again until its variance has shrunk by a factor C: ⌊(C − 1) / τ(x)⌋ times, at least once.
 
-    The score is that of the first play. So the history has few distinct points, which is what the exact posterior
-    costs.
+    The score is that of the first play. So few points are distinct, which is what the exact posterior costs.
 
     Source: Calandriello et al., "Scaling Gaussian process optimization by evaluating a few unique candidates multiple
     times", ICML 2022, mini-GP-Opt. Differs: the paper's C is a factor of the standard deviation; here it is squared.

@@ -30,13 +30,13 @@ from torch_kbandits.selection import (
 
 def rule_in(config: BanditConfig, state: State, num_pending: int = 0) -> AcquisitionRule:
     """Return how the next point is chosen when so many are pending: spread until there are priors to speak of."""
-    number, known = state.ledger.num_learned, [(config, state)]
+    number = state.ledger.num_learned
+    is_fitted = config.is_fitted(number)
     if config.objective is not None:
-        places = (_place(config, name) for name in config.objective.names)
-        known = [(config.of_outcomes[at - 1], state.outcomes[at - 1]) if at else known[0] for at in places]
-    if all(own.is_fitted(each.ledger.num_learned) for own, each in known):
-        return config.acquisition
-    return SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
+        places = [_place(config, name) for name in config.objective.names]
+        known = [(config.of_outcomes[at - 1], state.outcomes[at - 1]) if at else (config, state) for at in places]
+        is_fitted = all(own.is_fitted(each.ledger.num_learned) for own, each in known)
+    return config.acquisition if is_fitted else SobolRule(number + num_pending, seed_for(config.seed, 0, "spread"))
 
 
 def playable_of(config: BanditConfig, state: State, domain: Domain, rule: AcquisitionRule) -> Playable:

@@ -13,27 +13,27 @@ from gpytorch.means import Mean
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, UpperConfidenceRule
+from torch_kbandits.acquisition import AcquisitionRule, OptimisticRule, RandomRule, UpperConfidenceRule
 from torch_kbandits.bandit.adaptation import MemoryChoice, RestartTrigger
 from torch_kbandits.bandit.batches import BatchRule
-from torch_kbandits.bandit.compatibility import check_candidates, check_pieces
 from torch_kbandits.bandit.values import are_same
 from torch_kbandits.candidates import Candidates, ContextualActions
 from torch_kbandits.candidates.base import unknown_ranges
 from torch_kbandits.candidates.timed import timed, untimed
 from torch_kbandits.confidence import ConstantWidth, TheoremWidth, Width
 from torch_kbandits.dictionaries import DictionaryRule
+from torch_kbandits.errors import InputError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
 from torch_kbandits.memory.base import LastObservations
-from torch_kbandits.numerics.gram import prior_mean
+from torch_kbandits.numerics.gram import check_kernel, prior_mean
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.observations.clock import Clock
 from torch_kbandits.observations.experts import Answers, GuardedExpert
 from torch_kbandits.observations.history import History
 from torch_kbandits.observations.ledger import Expiry
-from torch_kbandits.outcomes import KnownSafe, Limit, Outcome, Scalarization, declared
-from torch_kbandits.priors import Family, LearnedPrior, Prior
+from torch_kbandits.outcomes import REWARD, KnownSafe, Limit, Outcome, Scalarization, declared
+from torch_kbandits.priors import Family, LearnedPrior, Prior, given_prior
 from torch_kbandits.priors.learned import LastFit
 from torch_kbandits.priors.prior import depends_on_time, mean_over
 from torch_kbandits.priors.units import column_spans
@@ -45,13 +45,13 @@ from torch_kbandits.selection import (
     Surrogate,
     surrogate_over,
 )
+from torch_kbandits.selection.draws import drawn_function
 
 
 class Advice(ABC):
     """An expert who is asked about the current function once a round, or once for each time that ``ask`` is given.
 
-    Answers are no rewards: no history has them, and the next round drops them. Those of the current round are saved
-    with the state, as is what the expert was asked.
+    Answers are no rewards: no history has them, and the next round drops them.
     """
 
     expert: GuardedExpert
@@ -65,7 +65,7 @@ class Advice(ABC):
 class SurrogateSpec:
     """What is taken for true of the function at one time, its noise, and which observations count at a time.
 
-    The mean is that of points as the candidates have them; None for zero. Without a memory there is no clock.
+    The mean is that of points as the candidates have them; None for zero.
     """
 
     prior: Prior
@@ -84,10 +84,9 @@ class SurrogateSpec:
 
 @dataclass(frozen=True, eq=False)
 class BanditConfig:
-    """What a bandit is made of, checked when put together. A value: what is learned is elsewhere.
+    """What a bandit is made of, checked when put together: the arguments of ``Bandit``, with a prior and a width of 0.
 
-    The arguments are those of ``Bandit``, with kernel, λ and mean as one prior, given or to be learned. Under a memory
-    or mean that depends on time the points of the candidates get a column of it. Without a width it is 0.
+    Under a memory or mean that depends on time the points of the candidates get a column of it.
     """
 
     candidates: Candidates
@@ -115,19 +114,19 @@ class BanditConfig:
         for name, kinds in _kinds().items():
             hint = " or ".join(kind.__name__ for kind in kinds).replace("NoneType", "None")
             checks.instance(name, getattr(self, name), kinds, hint)
-        check_pieces(self)
+        _check_pieces(self)
         if self.hidden_columns:
             object.__setattr__(self, "candidates", timed(self.candidates))
         if self.width is None:
             object.__setattr__(self, "width", ConstantWidth(0.0))
-        check_candidates(self)
+        _check_candidates(self)
         _ = self.spec, self.specs, self.of_outcomes, self.known_safe
 
     @property
     def arguments(self) -> dict[str, Any]:
         """Those of ``Bandit`` that make it again, without choosing its pieces anew."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: piece for name, piece in given.items() if not _is_nothing(piece)}
+        return {name: piece for name, piece in given.items() if piece not in (None, ())}
 
     # ---------------------------------------------------------------- time
 
@@ -160,19 +159,19 @@ class BanditConfig:
         needs = [each.needs_time_column for each in self._dating] + [depends_on_time(each.mean) for each in priors]
         return int(any(needs))
 
-    @property
+    @cached_property
     def own_columns(self) -> int:
         """The first column by which a point is known again: it may be told at another time than it was asked for."""
         return int(self.candidates.is_timed)
 
     # ---------------------------------------------------------------- priors
 
-    @property
+    @cached_property
     def learning(self) -> LearnedPrior | None:
         """How the prior is learned; None where it is given."""
         return self.prior if isinstance(self.prior, LearnedPrior) else None
 
-    @property
+    @cached_property
     def learns_units(self) -> bool:
         """Whether nothing is known of the units of rewards before the prior was fitted."""
         return self.learning is not None and not self.learning.is_known
@@ -202,12 +201,12 @@ class BanditConfig:
     def specs(self) -> tuple[SurrogateSpec, ...]:
         """Those of the family, what one leaves out as the bandit has it; none without."""
         # With a clock all have a memory, since points may know the time for the sake of one.
-        memory = Stationary() if self.memory is None and self.all_memories and self.memories is None else self.memory
+        memory = self.memory or (Stationary() if self.all_memories else None)
         found = []
         for each in self._variants:
             words = {name: getattr(each, name) for name in ("kernel", "regularization", "mean")}
             prior = replace(self.start, **{name: word for name, word in words.items() if word is not None})
-            found.append(self.spec_of(prior, memory if each.memory is None else each.memory))
+            found.append(self.spec_of(prior, each.memory or memory))
         return tuple(found)
 
     @property
@@ -221,7 +220,8 @@ class BanditConfig:
 
     def spec_of(self, prior: Prior, memory: Memory | None) -> SurrogateSpec:
         """Return what is taken for true under a prior and a memory."""
-        return SurrogateSpec(prior, memory, None if _is_nothing(prior.mean) else mean_over(self.candidates, prior.mean))
+        is_zero = isinstance(prior.mean, float) and prior.mean == 0.0
+        return SurrogateSpec(prior, memory, None if is_zero else mean_over(self.candidates, prior.mean))
 
     def spans(self, X: Tensor) -> Tensor:
         """Return what each column that the kernel of the prior sees is divided by, (d,), of points (n, d) as well."""
@@ -249,11 +249,11 @@ class BanditConfig:
     def of_outcomes(self) -> "tuple[BanditConfig, ...]":
         """For each outcome the configuration of its posterior, as if it were the reward."""
         own = untimed(self.candidates) if self.hidden_columns else self.candidates
-        rule, width, found = UpperConfidenceRule(), ConstantWidth(0.0), []
-        for each in self.declared:
-            memory = self.memory if each.memory is None else each.memory
-            found.append(BanditConfig(own, each.prior, self.dictionary, width, rule, None, memory, self.seed))
-        return tuple(found)
+        rule, width = UpperConfidenceRule(), ConstantWidth(0.0)
+        return tuple(
+            BanditConfig(own, each.prior, self.dictionary, width, rule, None, each.memory or self.memory, self.seed)
+            for each in self.declared
+        )
 
     @cached_property
     def known_safe(self) -> tuple[KnownSafe, ...]:
@@ -263,24 +263,6 @@ class BanditConfig:
     def as_in(self, own: "BanditConfig", X: Tensor) -> Tensor:
         """Return points (n, d) as the configuration of an outcome has them: without a time that it does not know."""
         return X[:, self.hidden_columns - own.hidden_columns :].to(own.candidates.example.dtype)
-
-    def _differs_in_numbers_alone(self, own: "BanditConfig") -> bool:
-        """Say whether an outcome's posterior would differ from the reward's in the mean alone, were all plays measured.
-
-        It would under the same assumptions, if each play is learned when it is told, and nothing is decided by rewards
-        alone. Several objectives draw from their posteriors, which takes one of its own.
-        """
-        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective
-        ours, theirs = (
-            (each.start.regularization, each.memory, each.hidden_columns, each.has_clock) for each in (self, own)
-        )
-        return (
-            not _known(*deciding, self.learning, own.learning)
-            and not self.num_stages
-            and own.start.floor == -math.inf
-            and ours == theirs
-            and are_same(own.start.kernel, self.start.kernel)
-        )
 
     # ---------------------------------------------------------------- surrogates
 
@@ -305,9 +287,23 @@ class BanditConfig:
 
     @cached_property
     def _beside_rewards(self) -> tuple[tuple[int, Mean | None], ...]:
-        """The numbers and prior means of the outcomes whose posteriors are beside that of rewards."""
-        each = enumerate(self.of_outcomes)
-        return tuple((number, own.spec.mean) for number, own in each if self._differs_in_numbers_alone(own))
+        """The numbers and prior means of the outcomes whose posteriors differ from that of rewards in the mean alone.
+
+        They do under the same assumptions, if each play is learned when it is told, all of it was measured, and nothing
+        is decided by rewards alone. Several objectives draw from their posteriors, which takes one of its own.
+        """
+        deciding = self.batches, self.trigger, self.memories, self.advice, self.family, self.objective, self.learning
+        if self.num_stages or _known(*deciding):
+            return ()
+        return tuple(
+            (number, own.spec.mean)
+            for number, own in enumerate(self.of_outcomes)
+            if own.learning is None
+            and own.start.floor == -math.inf
+            and own.start.regularization == self.start.regularization
+            and (own.memory, own.hidden_columns, own.has_clock) == (self.memory, self.hidden_columns, self.has_clock)
+            and are_same(own.start.kernel, self.start.kernel)
+        )
 
     def _posterior_config(
         self, spec: SurrogateSpec, outcomes: tuple[tuple[int, Mean | None], ...] = ()
@@ -327,12 +323,10 @@ class BanditConfig:
     def kernel_under(self, memory: Memory | None, kernel: Kernel) -> Kernel:
         """Return the prior covariance of points under a memory, given that of the function at one time."""
         prior = kernel if memory is None else memory.prior(kernel)
-        # Where points know the time for the sake of another memory or of a mean, this one takes the function for one
-        # that stays.
+        # Where points know the time for the sake of another memory or of a mean, the function stays under this one.
         stays = self.hidden_columns and not (memory is not None and memory.needs_time_column)
-        if not stays or isinstance(prior, SpaceTimeKernel):
-            return prior
-        return SpaceTimeKernel(prior, ForgettingKernel(0.0))
+        is_static = stays and not isinstance(prior, SpaceTimeKernel)
+        return SpaceTimeKernel(prior, ForgettingKernel(0.0)) if is_static else prior
 
     def dictionary_generator(self, num_learned: int) -> torch.Generator | None:
         """Return the randomness of the dictionary rule after so many rewards learned; None without a rule."""
@@ -355,17 +349,68 @@ class BanditConfig:
         return surrogate
 
 
+def _check_pieces(config: BanditConfig) -> None:
+    """Refuse pieces that have no meaning for each other."""
+    rule, memories, objective, learning = config.acquisition, config.memories, config.objective, config.learning
+    named, several = type(rule).__name__, type(memories).__name__
+    if rule.uses_width:
+        checks.instance("width", config.width, Width, "a confidence width such as ConstantWidth(2.0)")
+    for number, limit in enumerate(config.constraints):
+        checks.instance(f"constraints[{number}]", limit, Limit, 'a limit such as AtMost("temperature", 80.0)')
+    if memories is not None and config.memory is not None:
+        raise InputError("Give either memory or memories: one of memories is in force at any time.")
+    if memories is not None and config.trigger is not None and not memories.allows_restarts:
+        raise InputError(f"{several} compares memories on the whole history: leave out trigger.")
+    if memories is not None and (undecided := [each.name for each in config.declared if each.memory is None]):
+        raise InputError(f"{several} goes by the rewards: give the memory of Outcome({undecided[0]!r}, memory=...).")
+    if config.advice is not None and (not config.all_memories or rule.num_stages):
+        raise InputError("An expert's answers count at one time only: give a memory, and a rule without stages.")
+    if config.family is not None:
+        given_prior(config.prior)
+        if others := [name for name in ("memories", "advice", "objective") if getattr(config, name) is not None]:
+            raise InputError(f"Leave out {others[0]} with a family, whose hypotheses are judged by the reward.")
+        if rule.num_stages or not rule.needs_observations:
+            raise InputError(f"{named} does not choose by one posterior: leave out family, or use ThompsonRule.")
+    if learning is not None and learning.learn_memory and config.memory is None:
+        raise InputError("learn_memory=True learns the number of one memory, and this one has none: give memory=.")
+    if objective is not None and not isinstance(rule, (OptimisticRule, RandomRule)):
+        raise InputError(
+            f"{named} scores by no value that an objective may have, so several have no meaning for it: use "
+            "UpperConfidenceRule or ThompsonRule, as GPUCB, EKUCB and GPTS do."
+        )
+    if objective is not None and REWARD in (each.name for each in config.declared):
+        raise InputError(f"{REWARD!r} is what objectives call the reward: give the outcome another name.")
+
+
+def _check_candidates(config: BanditConfig) -> None:
+    """Refuse a rule that cannot choose among such candidates under such kernels, and kernels that do not fit."""
+    candidates, rule, batches = untimed(config.candidates), config.acquisition, config.batches
+    level, now = config.start.regularization, torch.zeros(1, dtype=torch.float64)
+    if rule.num_stages and not candidates.is_finite:
+        raise InputError("A choice through stages needs a finite set of actions: give actions instead of bounds.")
+    if config.constraints and candidates.is_split:
+        raise InputError("Limits on outcomes need all arms in one process: give Arms, or leave out constraints.")
+    if batches is not None and batches.repeats_points and not config.candidates.is_lasting:
+        raise InputError(
+            f"{type(batches).__name__} plays a point again and again, and each round brings another context, other "
+            "actions or a time that the points know: use GlobalBatchRule or LocalBatchRule."
+        )
+    for memory in config.all_memories or (None,):
+        if memory is not None and not bool(memory.noise(now, 0.0, level).isfinite()):
+            raise InputError(f"{memory!r} drops what is told at noise variance {level:g}: let it keep more than that.")
+        for prior in (config.start, *(spec.prior for spec in config.specs)):
+            under = config.kernel_under(memory, prior.kernel)
+            check_kernel(under, config.candidates.example)
+            if rule.draws_functions and candidates.is_stored:
+                drawn_function(under, config.candidates.example.shape[-1], torch.Generator())
+
+
 @cache
 def _kinds() -> dict[str, tuple[type, ...]]:
     """Return of each piece which classes it may have."""
     checked = ("seed", "noise_scale", "outcomes", "constraints")
     hints = {name: hint for name, hint in get_type_hints(BanditConfig).items() if name not in checked}
     return {name: getattr(hint, "__args__", (hint,)) for name, hint in hints.items()}
-
-
-def _is_nothing(word: Any) -> bool:
-    """Say whether a word says what holds without it."""
-    return word is None or (isinstance(word, tuple) and not word) or (isinstance(word, float) and word == 0.0)
 
 
 def _known(*words: Any) -> tuple[Any, ...]:
@@ -381,8 +426,3 @@ def beside(host: Surrogate, outcome: int) -> GaussianSurrogate | None:
 def number_beside(surrogate: Surrogate) -> int | None:
     """Return the number of the outcome that a surrogate beside that of rewards is about; None for another surrogate."""
     return surrogate.outcome if isinstance(surrogate, GaussianSurrogate) else None
-
-
-def is_measured_throughout(rewards: Tensor, outcomes: Tensor | None, number: int) -> bool:
-    """Say whether all plays have a reward (n,), and a finite value in a column of the outcomes (n, k)."""
-    return outcomes is not None and bool(rewards.isfinite().all()) and bool(outcomes[:, number].isfinite().all())

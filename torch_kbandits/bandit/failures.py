@@ -20,10 +20,7 @@ _NOISE = 0.05
 def failures_after(
     config: BanditConfig, known: FeasibilityModel | None, ledger: Ledger, new: History, spec: SurrogateSpec, now: float
 ) -> FeasibilityModel | None:
-    """Return what plays that failed say after a round, in which the first did, or one did before.
-
-    Cost: that of a reward; the first time that of a posterior computed afresh.
-    """
+    """Return what plays that failed say after a round, in which the first did, or one did before."""
     if known is None:
         return failures_in(config, ledger, spec, now)
     surrogate, marked = known.surrogate, _marked(new)

@@ -13,7 +13,7 @@ from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.confidence import ConstantWidth, Guarantee, Width
-from torch_kbandits.confidence.guarantee import Circumstances, complaint, precise
+from torch_kbandits.confidence.guarantee import Circumstances, precise
 from torch_kbandits.errors import KernelBanditWarning, TheoryWarning
 from torch_kbandits.numerics.gram import prior_variance
 from torch_kbandits.observations.history import History
@@ -56,7 +56,7 @@ def guarantee(config: BanditConfig, regularization: float, *, was_restarted: boo
 
 def warn_of_failing(config: BanditConfig, stacklevel: int) -> None:
     """Say which assumptions of the theorem the settings break, if any, as many calls above."""
-    if (said := complaint(guarantee(config, config.start.regularization))) is not None:
+    if (said := guarantee(config, config.start.regularization).warning) is not None:
         warnings.warn(said, TheoryWarning, stacklevel=stacklevel + 1)
 
 

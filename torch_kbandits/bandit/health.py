@@ -1,18 +1,16 @@
 """Is it well? What a bandit's predictions, plays, dictionary and calls look like, as one value and as text."""
 
 import json
-import logging
 import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from torch_kbandits import checks
 from torch_kbandits.bandit.config import BanditConfig
 from torch_kbandits.bandit.residuals import FALSE_ALARM, RECENT, Predictions
 from torch_kbandits.bandit.state import State
@@ -29,23 +27,14 @@ _EARLY = 10
 #: What to do where the past misleads.
 _FORGET = "give a memory, or trigger=CumulatedTrigger(), or call restart()"
 
-T = TypeVar("T")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def _metric(name: str, meaning: str) -> Any:
-    """Return a field that Prometheus is shown under a name, with its meaning as help; see ``_documented``."""
+    """Return a field that Prometheus is shown under a name, with its meaning as help."""
     return field(metadata={"metric": f"kbandits_{name}", "meaning": meaning})
 
 
-def _documented(kind: type[T]) -> type[T]:
-    """Add the meanings of the fields to a docstring."""
-    each = (f"        {one.name}: {one.metadata['meaning']}" for one in fields(cast(Any, kind)))
-    kind.__doc__ = "\n".join([f"{kind.__doc__}", "    Attributes:", *each])
-    return kind
-
-
-@_documented
 @dataclass(frozen=True)
 class Health:
     """What a bandit looks like at a moment. Residuals are those since the last restart or fit of the prior.
@@ -105,9 +94,7 @@ class Health:
         pairs = list[str]()
         for label, value in (labels or {}).items():
             if not isinstance(label, str) or not _LABEL.fullmatch(label):
-                raise InputError(
-                    f"A label of Prometheus is named by letters, digits and _, and no __ first; got {label!r}."
-                )
+                raise InputError(f"A label of Prometheus has letters, digits and _, and no __ first; got {label!r}.")
             escaped = str(value).replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
             pairs.append(f'{label}="{escaped}"')
         shown, lines = f"{{{','.join(pairs)}}}" if pairs else "", list[str]()
@@ -124,28 +111,35 @@ class Health:
         return "\n".join((*self.flags, *self.notes)) or f"Round {self.round}: nothing is seen to be wrong."
 
 
-def examined(
-    config: BanditConfig,
-    state: State,
-    seconds: Mapping[str, Sequence[float]],
-    quality: DictionaryQuality | None = None,
-) -> Health:
-    """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary, if any.
+_ATTRIBUTES = "".join(f"\n        {each.name}: {each.metadata['meaning']}" for each in fields(Health))
+Health.__doc__ = f"{Health.__doc__}\n    Attributes:{_ATTRIBUTES}"
 
-    Cost: that of the posterior at 101 points.
-    """
+
+def examined(
+    config: BanditConfig, state: State, seconds: Mapping[str, Sequence[float]], quality: DictionaryQuality | None
+) -> Health:
+    """Return what a bandit looks like, given the seconds of its last calls and the quality of its dictionary."""
     known, ledger, flags, notes = state.residuals, state.ledger, list[str](), list[str]()
     recent, ages = known.recent, [state.now - time for time in ledger.pending.times]
     names = ["Rewards", *(f"Values of {each.name}" for each in config.declared)]
-    for name, each in zip(names, _all_residuals(state), strict=True):
+    for name, each in zip(names, (known, *(outcome.residuals for outcome in state.outcomes)), strict=True):
         flags += [_misfit(name, each)] if each.flagged is not None else []
-        notes += [_slack(name, each)] if each.slack_since is not None else []
+        if each.slack_since is not None:
+            notes.append(
+                f"{name} lie nearer to their predictions than the bands say, {_spread(each):.3g} times of late (found "
+                f"in round {each.slack_since}): λ is above the noise, or the kernel's variance is too large. Theorems "
+                "may want that; else exploration costs more than it need."
+            )
     if quality is not None and not quality.is_within(_ACCURATE):
         flags.append(
             f"The dictionary is not accurate: its variance is {quality.least:.3g} to {quality.largest:.3g} times the "
             "exact one. Let it have more points: a larger oversampling, budget or cap."
         )
-    quantiles = {"": 0.5, "_p99": 0.99}
+    quantiles = {
+        f"{name}_seconds{end}": float(np.quantile(calls, share, method="inverted_cdf")) if calls else None
+        for name, calls in seconds.items()
+        for end, share in (("", 0.5), ("_p99", 0.99))
+    }
     return Health(
         round=state.round,
         num_observations=ledger.num_observations,
@@ -154,7 +148,7 @@ def examined(
         coverage=known.covered / known.number if known.number else None,
         recent_coverage=known.recent_covered / len(recent) if recent else None,
         recent_mean=statistics.fmean(recent) if recent else None,
-        recent_spread=_root_mean_square(recent),
+        recent_spread=_spread(known) if recent else None,
         log_evidence=known.misfit.log_evidence,
         log_threshold=-math.log(FALSE_ALARM),
         flagged_round=known.flagged,
@@ -166,24 +160,15 @@ def examined(
         variance_ratio_largest=None if quality is None else quality.largest,
         num_pending=len(ages),
         oldest_pending=max(ages, default=None),
-        **{f"{of}_seconds{end}": _quantile(seconds[of], q) for of in ("ask", "tell") for end, q in quantiles.items()},
+        **quantiles,
         flags=tuple(flags),
         notes=tuple(notes),
     )
 
 
-def _all_residuals(state: State) -> list[Predictions]:
-    """Return what predictions of rewards were worth, and those of each outcome."""
-    return [each.residuals for each in (state, *state.outcomes)]
-
-
-def _root_mean_square(values: Sequence[float]) -> float | None:
-    return float(np.sqrt(np.mean(np.square(values)))) if values else None
-
-
-def _quantile(values: Sequence[float], share: float) -> float | None:
-    """Return the least value that so large a share of them does not exceed; None of none."""
-    return float(np.quantile(values, share, method="inverted_cdf")) if values else None
+def _spread(known: Predictions) -> float:
+    """Return the root mean square of the last residuals, of which there are some."""
+    return float(np.sqrt(np.mean(np.square(known.recent))))
 
 
 def _best_share(config: BanditConfig, state: State) -> float | None:
@@ -200,69 +185,25 @@ def _best_share(config: BanditConfig, state: State) -> float | None:
 
 def _misfit(what: str, known: Predictions) -> str:
     """Say that rewards, or what else they are of, are not what was predicted, since when and what to do."""
-    _, start = known.misfit.leading
-    is_old, mean, rms = start < known.since + _EARLY, statistics.fmean(known.recent), _root_mean_square(known.recent)
+    start, mean, spread = known.misfit.leading[1], statistics.fmean(known.recent), _spread(known)
+    is_old, is_shifted = start < known.since + _EARLY, abs(mean) > 0.5 * spread
     since = "from the start" if is_old else f"since about round {start}"
-    if abs(mean) > 0.5 * cast(float, rms):
-        said = f"{'above' if mean > 0.0 else 'below'} their predictions {since}"
-        cause, todo = "the function moves", _FORGET
-        if is_old:
-            cause, todo = "the prior mean is off", "give mean= or a LearnedPrior()"
-    else:
-        said = f"further from their predictions than the bands say {since}, {rms:.3g} times of late"
-        cause = "the noise grew, the function changes, or plays came where the kernel is wrong"
-        todo = f"{_FORGET}, or fit the prior again"
-        if is_old:
-            cause = "λ is below the noise, or the kernel's length scales are too long or its variance too small"
-            todo = "fit the prior, LearnedPrior() or fit_prior"
+    said = "above" if mean > 0.0 else "below"
+    if not is_shifted:
+        said, since = "further from", f"than the bands say {since}, {spread:.3g} times of late"
+    cause, advice = {
+        (True, True): ("the prior mean is off", "give mean= or a LearnedPrior()"),
+        (True, False): ("the function moves", _FORGET),
+        (False, True): (
+            "λ is below the noise, or the kernel's length scales are too long or its variance too small",
+            "fit the prior, LearnedPrior() or fit_prior",
+        ),
+        (False, False): (
+            "the noise grew, the function changes, or plays came where the kernel is wrong",
+            f"{_FORGET}, or fit the prior again",
+        ),
+    }[is_shifted, is_old]
     return (
-        f"{what} lie {said}: {cause}. Then {todo}. Flagged in round {known.flagged}; a right model has at most "
-        f"{100.0 * FALSE_ALARM:g} % chance of that, ever."
+        f"{what} lie {said} their predictions {since}: {cause}. Then {advice}. Flagged in round {known.flagged}; a "
+        f"right model has at most {100.0 * FALSE_ALARM:g} % chance of that, ever."
     )
-
-
-def _slack(what: str, known: Predictions) -> str:
-    """Say that bands are wider than rewards, or what else they are of, need."""
-    return (
-        f"{what} lie nearer to their predictions than the bands say, {_root_mean_square(known.recent):.3g} times of "
-        f"late (found in round {known.slack_since}): λ is above the noise, or the kernel's variance is too large. "
-        "Theorems may want that; else exploration costs more than it need."
-    )
-
-
-class HealthLog:
-    """Writes a bandit's health to a logger, every so many rounds, and at once when it is flagged.
-
-    Args:
-        every: rounds.
-        logger: where to, or its name.
-        level: of a record; one that is flagged first has at least ``WARNING``.
-
-    Raises:
-        InputError: if an argument does not fit.
-    """
-
-    def __init__(self, every: Any, logger: Any, level: Any) -> None:
-        if logger is None or isinstance(logger, str):
-            logger = logging.getLogger("torch_kbandits.health" if logger is None else logger)
-        checks.instance("logger", logger, logging.Logger, "a logging.Logger, its name, or None")
-        self.logger: logging.Logger = logger
-        self.every, self.level = checks.positive_integer("every", every), checks.positive_integer("level", level)
-        self._warned_of = frozenset[tuple[int, int, int]]()
-
-    def is_due(self, state: State) -> bool:
-        """Say whether there is something to write after a round. Cost: O(1)."""
-        return state.round % self.every == 0 or not _flagged(state) <= self._warned_of
-
-    def write(self, state: State, health: Health) -> None:
-        """Write one record: its message is the line of JSON, its attribute ``health`` the value."""
-        level, flagged = self.level, _flagged(state)
-        if not flagged <= self._warned_of:
-            level, self._warned_of = max(level, logging.WARNING), flagged
-        self.logger.log(level, "%s", health.to_json(), extra={"health": health})
-
-
-def _flagged(state: State) -> frozenset[tuple[int, int, int | None]]:
-    """Return the number of each that is flagged, 0 for rewards, since when it counts, and when it was flagged."""
-    each = enumerate(_all_residuals(state))
-    return frozenset((number, known.since, known.flagged) for number, known in each if known.flagged is not None)

@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from torch_kbandits.bandit.adaptation import Prediction, RestartTrigger
+from torch_kbandits.bandit.adaptation import Prediction
 from torch_kbandits.bandit.choices import Batches
-from torch_kbandits.bandit.config import BanditConfig, beside, is_measured_throughout, number_beside
+from torch_kbandits.bandit.config import BanditConfig, beside, number_beside
 from torch_kbandits.bandit.failures import failures_after
 from torch_kbandits.bandit.relearning import (
     due_fit,
@@ -115,7 +115,7 @@ def _judged(config: BanditConfig, state: State, told: Round, number: int) -> Sta
     If not all of the round was measured, or not all has rewards, it has a posterior of its own from then on.
     """
     own, known = config.of_outcomes[number], state.outcomes[number]
-    if not is_measured_throughout(told.Y, told.outcomes, number):
+    if not bool((told.Y.isfinite() & cast(Tensor, told.outcomes)[:, number].isfinite()).all()):
         return _apart(own, known)
     part = cast(Round, own_round(config, own, told, number))
     residuals = _residuals(_predicted(own, known, part.X, part.times), part.Y)
@@ -157,16 +157,19 @@ def _with_rewards(
     config: BanditConfig, state: State, new: Round, pending: Pending, ahead: FantasyPosterior | None
 ) -> State:
     """Return what is known of rewards after a round; see ``learned``."""
-    clock, X = new.clock, new.X
-    known = state.told
-    state = state.at(clock)
-    Y, times, is_rewarded = new.Y, new.times, new.is_rewarded
+    clock, X, Y, times, is_rewarded = new.clock, new.X, new.Y, new.times, new.is_rewarded
+    known, state = state.told, state.at(clock)
     if not is_rewarded and not (is_rewarded := bool((there := Y.isfinite()).all())):
         X, Y, times = X[there], Y[there], None if times is None else times[there]
-    floor, before = state.spec.prior.floor, _predicted(config, state, X, times)
-    residuals = _residuals(before, Y if floor == -math.inf else Y.clamp_min(floor))
-    trigger = _trigger(config, state)
-    if trigger is not None and before is not None and trigger.is_triggered(Y.clamp_min(floor), before):
+    if (floor := state.spec.prior.floor) > -math.inf:
+        Y = Y.clamp_min(floor)
+    # Under a prior that is learned nothing triggers before it was fitted to rewards since the last restart.
+    trigger = config.trigger
+    if trigger is not None and not config.is_prior_known(state.last_fit, state.ledger.num_forgotten):
+        trigger = None
+    before = _predicted(config, state, X, times, judges_all=trigger is not None)
+    residuals = _residuals(before, Y)
+    if trigger is not None and before is not None and trigger.is_triggered(Y, before):
         state, residuals = restarted(config, state), []
     told = _as_told(state, new)
     ahead = ahead if state.told is known else None
@@ -177,40 +180,35 @@ def _with_rewards(
     ledger, number = after.ledger, after.round
     if config.memories is not None and number % config.memories.block_size == 0:
         # Blocks may be judged by the whole history, in which rewards count that a batch rule keeps aside.
-        after = with_memory(config, after, restarts=not config.memories.shares_history)
+        after = with_memory(config, after)
     if not held and config.learning is not None:
         after = with_prior(config, after)
     judged = state.predictions.told(residuals, state.round, is_learned=not held)
-    forgot = after.ledger.num_forgotten > ledger.num_forgotten
-    if after.spec is not state.spec or forgot:
-        starts_anew = forgot or after.spec.prior is not state.spec.prior
-        after = changed(after, predictions=Predictions.none(number) if starts_anew else judged)
-        return relearned(config, after)
-    surrogate = state.told
+    if after.spec is not state.spec:
+        is_refitted = after.spec.prior is not state.spec.prior
+        return relearned(config, changed(after, predictions=Predictions.none(number) if is_refitted else judged))
+    surrogate, now, failures = state.told, after.clock.now, state.failures
     is_whole = is_rewarded and parts is told and floor == -math.inf
     if not held and len((counted := parts if is_whole else state.spec.counted(parts)).X):
         generator = config.dictionary_generator(state.ledger.num_learned)
-        surrogate = surrogate.learned(counted, config.dictionary, generator)
-    now = after.clock.now
-    failures = state.failures
+        surrogate = surrogate.learned(counted, config.dictionary, generator, now)
+    else:
+        surrogate = surrogate.at(now)
     if failures is not None or (not is_rewarded and bool(told.lost.any())):
         failures = failures_after(config, failures, ledger, told, state.spec, now)
-    return changed(after, told=surrogate.at(now), predictions=judged, failures=failures)
+    return changed(after, told=surrogate, predictions=judged, failures=failures)
 
 
-def _trigger(config: BanditConfig, state: State) -> RestartTrigger | None:
-    """Return what may restart; under a prior that is learned nothing before it was fitted to rewards since the last."""
-    return config.trigger if config.is_prior_known(state.last_fit, state.ledger.num_forgotten) else None
-
-
-def _predicted(config: BanditConfig, state: State, X: Tensor, times: Tensor | None) -> Prediction | None:
-    """Return the prediction of rewards at points (q, d), of many that no trigger asks for at the first of them.
+def _predicted(
+    config: BanditConfig, state: State, X: Tensor, times: Tensor | None, *, judges_all: bool = False
+) -> Prediction | None:
+    """Return the prediction of rewards at points (q, d), of many at the first of them unless all are judged.
 
     A reward that comes late has the noise that it counts with now, given when the points were played, (q,).
     It is None where nobody asks: nothing is expected of rewards under a prior that is to be fitted and was not yet.
     """
-    if _trigger(config, state) is None:
-        if not config.is_prior_known(state.last_fit) or not X.shape[0]:
+    if not judges_all:
+        if not X.shape[0] or not config.is_prior_known(state.last_fit):
             return None
         X = X if X.shape[0] <= MOST_JUDGED else X[:MOST_JUDGED]
     surrogate, known = state.surrogate, state.predictions

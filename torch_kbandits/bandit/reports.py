@@ -2,7 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
+from functools import wraps
+from types import FunctionType
 from typing import Any, Self, cast
 
 import torch
@@ -10,20 +14,17 @@ from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.acquisition import AcquisitionRule, Domain, LargestOf, OptimisticRule
-from torch_kbandits.bandit.batches import BatchRule
+from torch_kbandits.acquisition import AcquisitionRule, CombinedFunction, Domain, OptimisticRule
 from torch_kbandits.bandit.choices import all_settled, constraints_of, objectives_of, playable_of, rule_in
 from torch_kbandits.bandit.config import BanditConfig, SurrogateSpec
 from torch_kbandits.bandit.guarantees import guarantee
 from torch_kbandits.bandit.health import Health, examined
 from torch_kbandits.bandit.learning import probabilities
 from torch_kbandits.bandit.relearning import recalled
-from torch_kbandits.bandit.state import CachedFantasy, State
-from torch_kbandits.bandit.synchronized import synchronized
+from torch_kbandits.bandit.state import State
 from torch_kbandits.candidates import Candidates
 from torch_kbandits.candidates.timed import some_points
 from torch_kbandits.confidence import Guarantee, Width
-from torch_kbandits.dictionaries import DictionaryRule
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Memory
 from torch_kbandits.models import DictionaryQuality, NystromGP, OnlineGP, dictionary_quality
@@ -33,32 +34,61 @@ from torch_kbandits.observations.history import History
 from torch_kbandits.outcomes import REWARD, Scalarization
 from torch_kbandits.priors import Prior
 from torch_kbandits.selection import (
-    ConstrainedAcquisition,
     EnsembleSurrogate,
     FantasyPosterior,
     ScalarizedFantasy,
     Surrogate,
-    failure_probability,
     offering,
     recommended,
 )
 
+_NOTHING = nullcontext()
 
-@synchronized
+
+def _synchronized(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that runs when no other thread runs one of its object, always in torch's usual modes.
+
+    So what a call computes is the same, and can be changed and differentiated later, under ``torch.no_grad``,
+    ``torch.inference_mode`` or another default device. It may call others.
+    """
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _NOTHING if isinstance(self, type) else self._lock.held:
+            is_usual = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+            if is_usual and not torch._C._len_torch_function_stack():  # a default device is one of that stack
+                return method(self, *args, **kwargs)
+            # What says no device is on the CPU; the context that sees to it slows every call of torch.
+            device = _NOTHING if torch.get_default_device().type == "cpu" else torch.device("cpu")
+            with torch.inference_mode(False), torch.enable_grad(), device:
+                return method(self, *args, **kwargs)
+
+    return call
+
+
+def _synchronize(kind: type) -> None:
+    """Make the public methods and properties that a class defines, and its constructor, ``_synchronized``."""
+    for name, member in list(vars(kind).items()):
+        if name.startswith("_") and name != "__init__":
+            continue
+        if isinstance(member, FunctionType):
+            setattr(kind, name, _synchronized(member))
+        elif isinstance(member, property) and member.fget is not None:
+            setattr(kind, name, member.getter(_synchronized(member.fget)))
+        elif isinstance(member, classmethod):
+            setattr(kind, name, classmethod(_synchronized(member.__func__)))
+
+
 class BanditReports(ABC):
-    """What can be read from a bandit, which ``Bandit`` changes. Public calls run one at a time, see ``synchronized``.
+    """What can be read from a bandit, which ``Bandit`` changes. Public calls, also of subclasses, run one at a time.
 
-    So do those of subclasses. A copy, shallow or deep, is independent.
+    A copy, shallow or deep, is independent.
     """
 
     candidates: Candidates
-    dictionary: DictionaryRule | None
     width: Width
-    batches: BatchRule | None
-    seed: int
     _config: BanditConfig
     _state: State
-    _cached_fantasy: CachedFantasy | None
     _shown: tuple[Surrogate, NystromGP | OnlineGP] | None
     _seconds: dict[str, deque[float]]
     _lock: Lock
@@ -71,7 +101,7 @@ class BanditReports(ABC):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        synchronized(cls)
+        _synchronize(cls)
 
     def __copy__(self) -> Self:
         return deepcopy(self)
@@ -117,9 +147,9 @@ class BanditReports(ABC):
     def model_weights(self) -> tuple[float, ...]:
         """How probable each hypothesis of the family is, in the order given; none without a family.
 
-        Under ``Sampling`` and ``Prediction`` these are probabilities. Under ``Balancing`` and ``Elimination`` they are
-        the same for all that take part, and 0 for those rejected. ``model``, ``beta``, ``recommend``, ``memory`` and
-        ``inducing_points`` are those of the hypothesis that leads: the one that plays next, or else the most probable.
+        Under ``Balancing`` and ``Elimination`` they are the same for all that take part, and 0 for those rejected.
+        ``model``, ``beta``, ``recommend``, ``memory`` and ``inducing_points`` are those of the hypothesis that leads:
+        the one that plays next, or else the most probable.
         """
         told = self._state.told
         return told.weights if isinstance(told, EnsembleSurrogate) else ()
@@ -133,8 +163,8 @@ class BanditReports(ABC):
         """Return which assumptions of the width's theorem hold, fail or are unknown; printed, it is a table.
 
         What only you can know, such as ‖f‖ <= B, is unknown. So is whether a dictionary is accurate where its rule
-        promises nothing, unless ``check`` measures it, which costs what ``dictionary_quality`` does. Without a batch
-        rule it is about the next choice, see ``pending_variance_ratio``.
+        promises nothing, unless ``check`` measures it by ``dictionary_quality``. Without a batch rule it is about the
+        next choice, see ``pending_variance_ratio``.
         """
         state = self._state
         return guarantee(
@@ -142,7 +172,7 @@ class BanditReports(ABC):
             self._spec.prior.regularization,
             was_restarted=state.ledger.num_forgotten > 0,
             num_rewards=state.ledger.num_observations,
-            ratio=self.pending_variance_ratio() if self.batches is None else self.batches.largest_ratio,
+            ratio=self.pending_variance_ratio() if (rule := self._config.batches) is None else rule.largest_ratio,
             learns_residual=state.surrogate.learns_residual,
             quality=self._quality(check),
         )
@@ -150,17 +180,13 @@ class BanditReports(ABC):
     def pending_variance_ratio(self) -> float:
         """Return by how much what is asked and not learned yet makes variances smaller, at least 1.
 
-        Each pending point counts as if it had returned its posterior mean: σ shrinks and μ stays. A band that is right
-        for what was learned is right for the next choice if β is multiplied by the root of this ratio. So
-        ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
+        A band that is right for what was learned is right for the next choice if β is multiplied by the root of this
+        ratio. So ``ScaledWidth(width, C**0.5)`` keeps its theorem in a loop that asks only while this is at most C.
 
-        On arms that stay it is the largest ratio over them. Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such points, at
-        least the ratio at every point: 1 + Tr M is at least the largest eigenvalue of I + M, where M is their posterior
-        covariance over λ, and at most det(I + M), the exp(2 C) of GP-BUCB for their information gain C.
+        On arms that stay it is the largest ratio over them, in O(A). Elsewhere it is 1 + Σ_s σ²(x_s)/λ over such
+        points, at least the ratio at every point and at most the exp(2 C) of GP-BUCB for their information gain C.
 
         Source: Calandriello et al., ICML 2020, BBKB, for the sum; Desautels, Krause and Burdick, JMLR 2014.
-
-        Cost: that of choosing one more point, O(A) on arms.
         """
         state = self._state
         if not len(state.ledger.outstanding):
@@ -173,9 +199,7 @@ class BanditReports(ABC):
     def dictionary_quality(
         self, X: Tensor | None = None, *, num_points: int = 1000, max_reference: int = 2000
     ) -> DictionaryQuality:
-        """Compare the variances of the dictionary's posterior with the exact ones; nothing changes for the bandit.
-
-        Both are of the rewards that count now, under the prior in force; where stages choose of all that was told.
+        """Compare the variances of the dictionary's posterior with the exact ones, of the rewards that count now.
 
         Args:
             X: where to compare, (k, d), points as ``history`` has them. None for a sample, half of points played and
@@ -184,14 +208,14 @@ class BanditReports(ABC):
             max_reference: see ``torch_kbandits.models.dictionary_quality``, which has the cost.
 
         Raises:
-            EmptyHistoryError: if nothing was learned yet, or nothing of it counts any more.
+            EmptyHistoryError: if nothing that was learned counts.
             InputError: if the posterior is exact, or an argument does not fit.
         """
-        if self.dictionary is None:
+        if self._config.dictionary is None:
             raise InputError("The posterior of this bandit is exact: there is no dictionary to measure.")
         half, state = checks.size("num_points", num_points) // 2, self._state
         if X is None and state.surrogate.num_observations:
-            generator = generator_for(self.seed, state.round, "quality")
+            generator = generator_for(self._config.seed, state.round, "quality")
             played = state.surrogate.played
             some = played[torch.randperm(len(played), generator=generator, device="cpu")[: max(1, half)]]
             X = self._there(torch.cat([some, some_points(self.candidates, half, state.clock.now, generator)]))
@@ -225,10 +249,7 @@ class BanditReports(ABC):
 
     @property
     def weights(self) -> Tensor:
-        """What each reward of ``history`` counts for now, (n,), in double precision: λ by its noise variance.
-
-        It is 0 for what was forgotten, what a batch rule keeps aside, and plays that failed.
-        """
+        """What each reward of ``history`` counts for now, (n,) in double precision: λ over its noise variance, or 0."""
         ledger, history = self._state.ledger, self._state.ledger.history_since(0)
         weights, times = torch.zeros(ledger.num_observations, dtype=torch.float64), history.times
         learned = slice(ledger.num_forgotten, ledger.num_learned)
@@ -275,29 +296,19 @@ class BanditReports(ABC):
         return tuple(each.name for each in self._config.declared)
 
     def outcome_model(self, name: str) -> NystromGP | OnlineGP:
-        """Return the posterior of an outcome as a BoTorch model, built when asked for, O(n m²).
-
-        Raises:
-            InputError: if no outcome of this name is declared.
-        """
+        """Return the posterior of an outcome of a name as a BoTorch model, built when asked for, O(n m²)."""
         place = self.outcomes.index(checks.one_of("name", name, self.outcomes))
         return self._model_of(self._state.outcomes[place].surrogate)
 
     def failure_probability(self, x: Any, *, context: Any = None, time: Any = None) -> Tensor:
-        """Return how likely plays are to fail, (q,), in [0, 1], as far as was told; 0 while none failed.
+        """Return how likely plays are to fail, (q,), in [0, 1]; 0 while none failed, else 0.1 where nothing is known.
 
-        It is a regression of 1 for a play that failed and 0 for another, cut off to [0, 1], under the kernel of rewards
-        in force, their memory and their dictionary. Where nothing is known it is 0.1. What has 1/2 or more is not asked
-        for while there is anything else.
-
-        Args:
-            x: as in ``tell``, like the context; the time as in ``ask``. Nothing changes for the bandit.
-            context: with contexts.
-            time: None for now.
+        It is a regression of 1 for a play that failed and 0 for another under kernel, memory and dictionary of rewards.
+        What has 1/2 or more is not asked for while there is anything else. Arguments are as in ``tell`` and ``ask``.
         """
         clock = self._state.clock.moved_to(time, self._state.round)
         X, failures = self.candidates.points(x, context, clock.now), self._state.at(clock).failures
-        return self._there(X.new_zeros(len(X)) if failures is None else failure_probability(failures.surrogate, X))
+        return self._there(X.new_zeros(len(X)) if failures is None else failures.probability(X))
 
     @property
     def model(self) -> NystromGP | OnlineGP:
@@ -309,18 +320,13 @@ class BanditReports(ABC):
 
         Of a family it is on the model of the hypothesis that plays next; where several offer their points it is the
         largest of theirs. With a context it is a function of the action alone. Thompson sampling makes draws of its
-        own: those of ``ask`` come from another form of the same posterior.
-
-        Args:
-            context: as in ``ask``, like the next two; nothing changes for the bandit.
-            candidates: as in ``ask``.
-            time: as in ``ask``.
+        own: those of ``ask`` come from another form of the same posterior. The arguments are as in ``ask``.
         """
         state, domain = self._now(time, context, candidates)
         rule, objective, ledger = rule_in(self._config, state), self._config.objective, state.ledger
         offer, outstanding = playable_of(self._config, state, domain, rule), self._there(ledger.outstanding)
         domain, pending = offer.domain.to(self.candidates.device), outstanding if len(outstanding) else None
-        seed = seed_for(self.seed, state.round, f"ask {len(outstanding)}")
+        seed = seed_for(self._config.seed, state.round, f"ask {len(outstanding)}")
         if objective is not None and isinstance(rule, OptimisticRule):
             objectives = objectives_of(self._config, state, objective)
             models = [self._model_of(member.surrogate) for member in objectives.members]
@@ -333,25 +339,18 @@ class BanditReports(ABC):
                 )
                 for part, own_seed in offering(state.surrogate, seed)
             ]
-        function = (functions[0] if len(functions) == 1 else LargestOf(functions)).to(self.candidates.device)
-        function = function if offer.constraints is None else ConstrainedAcquisition(function, offer.constraints)
+        function = (functions[0] if len(functions) == 1 else CombinedFunction(functions)).to(self.candidates.device)
+        function = function if offer.constraints is None else offer.constraints.limited(function)
         return domain.of_action(function, self.candidates.example.shape[-1])
 
     def recommend(self, *, context: Any = None, candidates: Any = None, time: Any = None) -> Any:
         """Return the point (1, d) to use if the run ended now: of those learned the one of the largest posterior mean.
 
-        It is one that may be played, not a logged point beyond the candidates. If none of those learned may be played,
-        it is the best of the candidates, played or not.
-
-        Of several objectives it is that of the scalarised means, with equal weights where they are random. With a
-        context it is the action (1, a) of the largest posterior mean in it, played or not; on a box the best of
-        a search. Where the prior is learned and was not fitted yet, that is done for this once. Where nothing counts
-        any more, as just after a restart, it is that of what was learned before.
-
-        Args:
-            context: as in ``ask``, like the next two; nothing changes for the bandit.
-            candidates: as in ``ask``.
-            time: as in ``ask``.
+        It is one that may be played; if none of those learned may, the best of the candidates. Of several objectives it
+        is that of the scalarised means, with equal weights where they are random. With a context it is the action
+        (1, a) of the largest posterior mean in it, played or not; on a box the best of a search. Where the prior is
+        learned and was not fitted yet, that is done for this once. Where nothing counts any more, as just after a
+        restart, it is that of what was learned before. The arguments are as in ``ask``.
 
         Raises:
             EmptyHistoryError: if nothing was learned yet.
@@ -372,7 +371,7 @@ class BanditReports(ABC):
     def health(self, *, check: bool = False) -> Health:
         """Return whether predictions hold, where it plays, its dictionary, what is pending and what calls take.
 
-        Cost: that of the posterior at 101 points, and with ``check`` of ``dictionary_quality``.
+        With ``check`` the dictionary is measured by ``dictionary_quality``.
         """
         return examined(self._config, self._state, self._seconds, self._quality(check))
 
@@ -402,5 +401,8 @@ class BanditReports(ABC):
 
     def _quality(self, check: bool) -> DictionaryQuality | None:
         """Return the quality of the dictionary if that is asked for, there is one, and something counts."""
-        can = self.dictionary is not None and self._state.surrogate.num_observations
+        can = self._config.dictionary is not None and self._state.surrogate.num_observations
         return self.dictionary_quality() if checks.flag("check", check) and can else None
+
+
+_synchronize(BanditReports)

@@ -158,9 +158,11 @@ class CachedFantasy(NamedTuple):
 
     def of(self, state: State) -> FantasyPosterior | None:
         """Return the posterior with the batch so far pending if it is that of this state, too."""
-        mine, theirs = self.state.ledger, state.ledger
-        same = self.state.surrogate is state.surrogate and mine.pending is theirs.pending and mine.held is theirs.held
-        return self.ahead if same else None
+        known, mine, theirs = self.state, self.state.ledger, state.ledger
+        if mine.pending is not theirs.pending or mine.held is not theirs.held:
+            return None
+        is_same = known is state or known.surrogate is state.surrogate
+        return self.ahead if is_same else None
 
 
 class Round(NamedTuple):

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import gpytorch
 import torch
-from botorch.models.kernels import CategoricalKernel, InfiniteWidthBNNKernel
-from botorch.utils.constraints import LogTransformedInterval, NonTransformedInterval
+from botorch.models import kernels as botorch_kernels
+from botorch.utils import constraints as botorch_constraints
 from gpytorch import constraints, kernels, means, priors
 from gpytorch.constraints.constraints import softplus
 from gpytorch.utils.transforms import inv_sigmoid, inv_softplus
@@ -29,6 +30,8 @@ from torch_kbandits.priors import families
 
 #: Tensors of more numbers are told apart by a fingerprint: nobody would read them.
 _MOST_WRITTEN = 64
+#: The setting of what is told from others by its name alone, such as a function.
+_OPAQUE = ".is_opaque"
 
 
 class NotRebuildableError(KernelBanditError, ValueError):
@@ -57,32 +60,31 @@ _ATTRIBUTES: dict[type, dict[str, str]] = {
     priors.NormalPrior: _named("loc", "scale"),
     priors.UniformPrior: {"a": "low", "b": "high"},
 }
-_ROOMS = (acquisition, adaptation, batches, columns, confidence, dictionaries, families, ledger, memory, outcomes)
-#: The values of this package: dataclasses, each made again by its own constructor, which checks the fields.
-_VALUES = {
-    kind
-    for module in (*_ROOMS, own_priors, spaces)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind)
-}
-#: Modules, each made again by its attributes alone: no constructor makes more numbers than were saved.
-_MODULES = {
-    CategoricalKernel,
-    InfiniteWidthBNNKernel,
-    NonTransformedInterval,
-    LogTransformedInterval,
-    torch.nn.ModuleList,
-} | {
-    kind
-    for module in (kernels, own_kernels, constraints, means)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, torch.nn.Module)
-}
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_VALUES, *_ATTRIBUTES, *_MODULES)}
+
+
+def _kinds(is_one: Callable[[type], bool], *modules: ModuleType) -> dict[str, type]:
+    """Return the classes in modules of which something holds, by name."""
+    each = (kind for module in modules for kind in vars(module).values())
+    return {kind.__name__: kind for kind in each if isinstance(kind, type) and is_one(kind)}
+
+
+#: Kernels, means and constraints, each made again by its attributes: no constructor makes more numbers than were saved.
+_MODULES = _kinds(
+    lambda kind: issubclass(kind, torch.nn.Module),
+    *(kernels, own_kernels, botorch_kernels, means, constraints, botorch_constraints),
+) | {"ModuleList": torch.nn.ModuleList}
+#: The rest by constructors, which check their words: the dataclasses of this package by their fields.
+_KINDS: dict[str, type] = (
+    _kinds(dataclasses.is_dataclass, acquisition, adaptation, batches, columns, confidence, dictionaries)
+    | _kinds(dataclasses.is_dataclass, families, ledger, memory, outcomes, own_priors, spaces)
+    | {kind.__name__: kind for kind in _ATTRIBUTES}
+    | _MODULES
+    | {"Parameter": torch.nn.Parameter}
+)
 _COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {"list": list, "tuple": tuple, "Size": torch.Size}
-_FUNCTIONS = (torch.sigmoid, torch.exp, torch.log, inv_sigmoid, inv_softplus)
-_CONSTANTS: dict[str, Any] = {str(dtype): dtype for dtype in (torch.float64, torch.float32)}
-_CONSTANTS |= {"softplus": softplus} | {function.__name__: function for function in _FUNCTIONS}
+_CONSTANTS: dict[str, Any] = {str(dtype): dtype for dtype in (torch.float64, torch.float32)} | {
+    function.__name__: function for function in (torch.sigmoid, torch.exp, torch.log, inv_sigmoid, inv_softplus)
+}
 #: What every module has for itself.
 _OF_MODULES = frozenset(vars(gpytorch.Module()))
 
@@ -95,20 +97,24 @@ def describe(value: Any, seen: dict[int, int] | None = None) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, torch.nn.Parameter):
+        return {"is": "Parameter", "of": {"data": value.detach(), "requires_grad": value.requires_grad}}
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, Path):
         return str(value)
     kind = type(value)
+    if kind is torch.nn.Softplus:  # a copied kernel has a copy of GPyTorch's
+        return {"is": "constant", "of": "softplus"}
     for name, known in _CONSTANTS.items():
-        if value is known or (kind is torch.nn.Softplus and known is softplus):  # a copied kernel has a copy of it
+        if value is known:
             return {"is": "constant", "of": name}
     if isinstance(value, torch.nn.Module) and kind not in _ATTRIBUTES:
         return _of_module(value, {} if seen is None else seen)
-    name, is_known = getattr(value, "__qualname__", kind.__name__), _KINDS.get(kind.__name__) is kind
     if isinstance(value, (list, tuple)):
         name = kind.__name__ if kind.__name__ in _COLLECTIONS else "tuple"
         return {"is": name, "of": [describe(part, seen) for part in value]}
+    name, is_known = getattr(value, "__qualname__", kind.__name__), _KINDS.get(kind.__name__) is kind
     words: Mapping[str, Any] = {}
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         name, is_known, words = "dict", True, value
@@ -126,8 +132,7 @@ def _of_module(module: torch.nn.Module, seen: dict[int, int]) -> dict[str, Any]:
     """Return a kernel, mean or constraint by its attributes, of which the tensors and parts are some."""
     if id(module) in seen:
         return {"is": "again", "of": seen[id(module)]}
-    kind, parameters = type(module), {name: each for name, each in module._parameters.items() if each is not None}
-    own = {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
+    kind, own = type(module), {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
     is_known = _KINDS.get(kind.__name__) is kind and not (module._forward_hooks or module._forward_pre_hooks)
     for name, (_, closure, _) in getattr(module, "_priors", {}).items():
         of = getattr(module, name.removesuffix("_prior"), None)
@@ -135,14 +140,8 @@ def _of_module(module: torch.nn.Module, seen: dict[int, int]) -> dict[str, Any]:
     words = own | module._parameters | module._buffers | module._modules
     described = {word: describe(part, seen) for word, part in words.items()}
     seen[id(module)] = len(seen)
-    return {
-        "is" if is_known else "other": kind.__name__,
-        "of": described,
-        "parameters": [*parameters],
-        "fixed": [name for name, each in parameters.items() if not each.requires_grad],
-        "buffers": [*module._buffers],
-        "training": module.training,
-    }
+    known = {"is" if is_known else "other": kind.__name__, "of": described}
+    return known | {"buffers": [*module._buffers], "training": module.training}
 
 
 def rebuild(
@@ -166,31 +165,29 @@ def rebuild(
         raise NotRebuildableError(f"{name}: {description['other']} is not known to it")
     word, inner = description["is"], description["of"]
     if word == "constant":
-        return _CONSTANTS[inner]
+        return softplus if inner == "softplus" else _CONSTANTS[inner]
     if word == "again":
         return cast(list[Any], made)[inner]
     if word in _COLLECTIONS:
         parts = enumerate(inner)
         return _COLLECTIONS[word]([rebuild(f"{name}[{place}]", part, device, made) for place, part in parts])
-    kind: Any = dict if word == "dict" else _KINDS[word]
-    made = [] if made is None and kind in _MODULES else made
+    made = [] if made is None and word in _MODULES else made
     words = {key: rebuild(f"{name}.{key}", part, device, made) for key, part in inner.items()}
-    if kind not in _MODULES:
-        value: Any = kind(**words)
+    if word == "dict":
+        return words
+    kind: Any = _KINDS[word]
+    if word not in _MODULES:
+        value = kind(**words)
         for key, tensor in description.get("tensors", {}).items():
             value._buffers[key] = tensor.to(device)
         return value
-    module: Any = kind.__new__(kind)
+    module = kind.__new__(kind)
     (gpytorch.Module if issubclass(kind, gpytorch.Module) else torch.nn.Module).__init__(module)
     for key, value in words.items():
-        if key in description["parameters"]:
-            module._parameters[key] = torch.nn.Parameter(value, requires_grad=key not in description["fixed"])
-        elif key in description["buffers"]:
-            module._buffers[key] = value
-        elif isinstance(value, torch.nn.Module):
-            module._modules[key] = value
+        if key in description["buffers"]:
+            module.register_buffer(key, value)
         else:
-            vars(module)[key] = value
+            setattr(module, key, value)
         if isinstance(value, constraints.Interval):
             module._constraints[key] = value
         if isinstance(value, priors.Prior):
@@ -212,36 +209,23 @@ def settings_of(name: str, value: Any) -> dict[str, Any]:
 
 def _settings(name: str, described: Any) -> dict[str, Any]:
     if isinstance(described, Tensor):
-        return {name: _written(described)}
+        numbers = described.cpu().contiguous()
+        if numbers.numel() <= _MOST_WRITTEN:
+            return {name: str(numbers.tolist())}
+        digest = hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
+        return {name: f"{tuple(numbers.shape)} numbers, {numbers.dtype}, sha256 {digest[:32]}"}
     if not isinstance(described, dict):
         return {name: described}
     inner, settings = described["of"], {name: described.get("is", described.get("other"))}
-    if described.get("fixed"):
-        settings[f"{name}.fixed"] = ", ".join(described["fixed"])
+    if "other" in described and not inner:
+        settings[f"{name}{_OPAQUE}"] = True
     parts = inner.items() if isinstance(inner, dict) else enumerate(inner) if isinstance(inner, list) else ()
     for key, part in parts:
         settings |= _settings(f"{name}.{key}", part)
     return settings
 
 
-def _written(value: Tensor) -> str:
-    """Return the numbers of a tensor or, of a large one, its shape and a fingerprint: equal if all numbers are."""
-    if value.numel() <= _MOST_WRITTEN:
-        return str(value.tolist())
-    digest = hashlib.sha256(value.cpu().contiguous().numpy().tobytes())
-    return f"{tuple(value.shape)} numbers, {value.dtype}, sha256 {digest.hexdigest()[:32]}"
-
-
 def are_same(left: Any, right: Any) -> bool:
     """Say whether two values are known to be the same: of the same parts, with the same numbers, and no others."""
-    ours, theirs = describe(left), describe(right)
-    return type(left) is type(right) and not _hides(ours) and _settings("", ours) == _settings("", theirs)
-
-
-def _hides(described: Any) -> bool:
-    """Say whether a description leaves out what a part is but for its name, as of a function."""
-    if not isinstance(described, dict):
-        return False
-    inner = described["of"]
-    parts = inner.values() if isinstance(inner, dict) else inner if isinstance(inner, list) else ()
-    return ("other" in described and not inner) or any(map(_hides, parts))
+    ours, theirs = settings_of("", left), settings_of("", right)
+    return type(left) is type(right) and ours == theirs and not any(name.endswith(_OPAQUE) for name in ours)

@@ -65,6 +65,20 @@ class MappedFile:
         except (OSError, ValueError, TypeError) as error:
             raise InputError(f"{self.path} cannot be mapped: {error}.") from error
 
+    def read_as(self, wanted: torch.dtype | None) -> torch.dtype:
+        """Return in which dtype arms are read, that of the file unless one is wanted; refuse what is no arms."""
+        array = self.mapped()
+        if array.ndim != 2 or 0 in array.shape:
+            hint = "an array (A, d) with an arm and a column"
+            raise InputError(f"{self.path} must have {hint}, got shape {array.shape}.")
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"{self.path} must have real numbers, got the NumPy dtype {array.dtype}.")
+        found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
+        if found is None:
+            hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
+            raise InputError(f"{self.path} must have dtype float64 or float32, got {array.dtype}: {hint}.")
+        return found
+
 
 class ArmSource:
     """A list of arms (A, d) that never changes, read by blocks or by rows. Nobody writes to what it returns.
@@ -78,11 +92,8 @@ class ArmSource:
         dtype: to which numbers are converted; None for theirs, which must be float64 or float32.
 
     Attributes:
-        tensor: all arms (A, d) if they are in memory, else None.
-        file: where they are otherwise.
+        tensor, file: all arms (A, d) if they are in memory, else None; and where they are otherwise.
         given: what makes the same arms again, with their dtype: they, or where they are.
-        dimension: number d of columns.
-        dtype: of all blocks, double or single precision; and their device.
         ranges: the least and the largest value of each column, (2, d), in double precision.
     """
 
@@ -95,20 +106,19 @@ class ArmSource:
         arms = MappedFile.of(arms) if isinstance(arms, np.memmap) else arms
         self.file = arms if isinstance(arms, MappedFile) else None
         if self.file is not None:
-            dtype = _dtype_of(self.file, dtype)
+            example = torch.empty(0, self.file.shape[-1], dtype=self.file.read_as(dtype))
             self.given, self.tensor, self._stamp = self.file, None, self.file.stamp()
-            self._size, example = self.file.shape[0], torch.empty(0, self.file.shape[1], dtype=dtype)
         else:
             arms = checks.points("candidates", arms)
             if arms.dim() != 2 or len(arms) == 0:
                 raise InputError(f"candidates must be (A, d) with at least one arm, got {checks.describe(arms)}.")
             self.given = self.tensor = example = arms.detach().to(dtype, copy=True)
-            self._size = len(arms)
+        self._size = arms.shape[0]
         self.dimension, self.dtype, self.device = example.shape[-1], example.dtype, example.device
         ends = list[Tensor]()
         for start, block in self.blocks():
             if self.file is not None:
-                self._check(self.file.path, start, block)
+                _check(self.file.path, start, block)
             ends.append(torch.stack(block.aminmax(dim=0)).cpu().double())
         self.ranges = torch.stack(torch.cat(ends).aminmax(dim=0))
 
@@ -148,11 +158,8 @@ class ArmSource:
 
     def find(self, point: Tensor) -> int | None:
         """Return the first row whose numbers equal those of a point (d,), or None. Cost: O(A d)."""
-        for start, block in self.blocks():
-            matches = (block == point).all(-1).nonzero()
-            if len(matches):
-                return start + int(matches[0])
-        return None
+        rows = (start + int(row) for start, block in self.blocks() for row in (block == point).all(-1).nonzero())
+        return next(rows, None)
 
     def has(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which are arms, (n,) bool. Cost: a pass, unless these were asked about last."""
@@ -161,9 +168,12 @@ class ArmSource:
             found = torch.zeros(len(points), dtype=torch.bool)
             for _, block in self.blocks():
                 found |= among(points.to(block.device), block).cpu()
-            last = points.clone(), found
-            self._asked_about = last
+            self._asked_about = last = points.clone(), found
         return last[1]
+
+    def describe(self) -> str:
+        """Return the shape and a digest of the arms."""
+        return f"{(len(self), self.dimension)} {self.dtype} {self.fingerprint()}"
 
     def fingerprint(self) -> str:
         """Return a digest of the exact bytes of all arms, the same wherever the arms are; O(A d) once."""
@@ -174,18 +184,6 @@ class ArmSource:
             self._fingerprint = digest.hexdigest()[:16]
         return self._fingerprint
 
-    def describe(self) -> str:
-        """Return the shape and a digest of the arms."""
-        return f"{(len(self), self.dimension)} {self.dtype} {self.fingerprint()}"
-
-    def _check(self, path: str, start: int, block: Tensor) -> None:
-        """Refuse a block of a file that is not finite, or out of reach."""
-        if len(bad := (~torch.isfinite(block)).nonzero()):
-            row, column = bad[0].tolist()
-            what = f"in {self.dtype} the first that is not is {float(block[row, column])}"
-            raise InputError(f"{path} must have finite numbers; {what} in row {start + row}, column {column}.")
-        checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
-
     def _read(self, rows: Any) -> Tensor:
         self.verify()
         values = cast(MappedFile, self.file).mapped()[rows]
@@ -194,18 +192,13 @@ class ArmSource:
             return torch.from_numpy(np.array(values, dtype=dtype, order="C", subok=False))
 
 
-def _dtype_of(file: MappedFile, wanted: torch.dtype | None) -> torch.dtype:
-    """Return in which dtype arms of a file are read, or refuse it."""
-    array = file.mapped()
-    if array.ndim != 2 or 0 in array.shape:
-        raise InputError(f"{file.path} must have an array (A, d) with an arm and a column, got shape {array.shape}.")
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{file.path} must have real numbers, got the NumPy dtype {array.dtype}.")
-    found = wanted or _DTYPES.get(array.dtype.newbyteorder("="))
-    if found is None:
-        hint = "give Arms(..., dtype=torch.float64), which converts its blocks"
-        raise InputError(f"{file.path} must have dtype float64 or float32, got {array.dtype}: {hint}.")
-    return found
+def _check(path: str, start: int, block: Tensor) -> None:
+    """Refuse a block of a file that is not finite, or out of reach."""
+    if len(bad := (~torch.isfinite(block)).nonzero()):
+        row, column = bad[0].tolist()
+        what = f"in {block.dtype} the first that is not is {float(block[row, column])}"
+        raise InputError(f"{path} must have finite numbers; {what} in row {start + row}, column {column}.")
+    checks.within_reach(f"{path}, rows {start} to {start + len(block) - 1},", block)
 
 
 class Arms(LastingCandidates):
@@ -221,12 +214,7 @@ class Arms(LastingCandidates):
         self.source = source = arms if isinstance(arms, ArmSource) else ArmSource(arms, dtype)
         self.is_stored, self.device, self.ranges = source.tensor is None, source.device, source.ranges
         self.example = source.block(0, 1).cpu().clone()
-        self._domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
-
-    @property
-    def domain(self) -> Domain:
-        """The arms, to maximise BoTorch acquisition functions over; only their blocks if they are not in memory."""
-        return self._domain
+        self.domain = Domain(source.tensor, blocks=source.parts if self.is_stored else None)
 
     @property
     def on_host(self) -> "Arms":

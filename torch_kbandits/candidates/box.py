@@ -35,11 +35,7 @@ class Box(LastingCandidates):
         self.example, self.ranges = self.bounds[:1], self.bounds.double()
         self.num_restarts = checks.size("num_restarts", num_restarts)
         self.raw_samples = checks.size("raw_samples", raw_samples)
-
-    @property
-    def domain(self) -> Domain:
-        """The bounds and the effort of the search."""
-        return Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
+        self.domain = Domain(bounds=self.bounds, num_restarts=self.num_restarts, raw_samples=self.raw_samples)
 
     def recommends(self, points: Tensor) -> Tensor:
         """Say of points (n, d) which lie within the bounds, (n,) bool."""
@@ -66,8 +62,7 @@ class UnitCube(LastingCandidates):
             which one choice is another. Unless given, points drawn near it.
     """
 
-    is_finite = False
-    is_restricted = False
+    is_finite = is_restricted = False
 
     def __init__(
         self,
@@ -135,9 +130,7 @@ class UnitCube(LastingCandidates):
         """Return points (..., d) as they are: along these coordinates a search climbs."""
         return points
 
-    def rolled(self, points: Tensor) -> Tensor:
-        """Return points (..., d) as they are."""
-        return points
+    rolled = unrolled
 
     def _checked(self, name: str, points: Tensor, like: Tensor) -> Tensor:
         return checks.points(name, points, dimension=self.dimension, like=like)

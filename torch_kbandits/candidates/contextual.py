@@ -1,5 +1,7 @@
-"""Candidates in a context that each round brings."""
+"""Actions and configurations of named parameters, in a context that each round brings or without one."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,15 +16,14 @@ from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.device import to_device
 from torch_kbandits.numerics.rows import among
 from torch_kbandits.numerics.shallow import made
-from torch_kbandits.observations.columns import ColumnSpec
-from torch_kbandits.spaces import ParameterSpace
+from torch_kbandits.observations.columns import ColumnSpec, is_pandas
+from torch_kbandits.spaces import LinearConstraint, ParameterSpace
 
 
 class ContextualActions(Candidates):
     """Actions beside a context that each round brings. The kernel sees joint points: the context, then the action.
 
-    The actions are a finite set that stays, a finite set that each ``ask`` brings, or a box. Give one of ``actions``,
-    ``bounds`` and, for sets that differ by round, ``action_dim`` (or ``action_columns``).
+    Give one of ``actions``, ``bounds`` and, for sets that each ``ask`` brings, ``action_dim`` (or ``action_columns``).
 
     Args:
         actions: the set that stays, (A, a), A >= 1, as a tensor, a list, an array or a data frame; rows that
@@ -36,9 +37,6 @@ class ContextualActions(Candidates):
         dtype: of all points where neither actions nor bounds are tensors.
         num_restarts: starting points of the search over a box.
         raw_samples: random points from which they are chosen.
-
-    Raises:
-        InputError: if an argument does not fit, or not exactly one kind of actions is given.
     """
 
     is_contextual = True
@@ -62,35 +60,22 @@ class ContextualActions(Candidates):
             raise InputError("Give either a finite set of actions or bounds of a box, not both.")
         self._dtype = checks.precision("dtype", dtype)
         self.context_columns, self.action_columns = context_columns, action_columns
-        self.source: ArmSource | None = None
-        self.set: Tensor | None = None
-        self.bounds: Tensor | None = None
-        if isinstance(actions, (np.memmap, Arms, ArmSource)):
-            self.source = actions.source if isinstance(actions, Arms) else Arms(actions).source
-            actions = self.source.block(0, len(self.source))
-        known = bounds = None if bounds is None else checks.bounds(bounds).detach()
-        if bounds is None and actions is not None and (action_columns is None or isinstance(actions, Tensor)):
-            known = actions = checks.points("actions", actions)
-        if known is not None:
+        self.source = None if actions is None else self._source(actions)
+        self.set = None if self.source is None else self.source.block(0, len(self.source)).cpu()
+        box = None if bounds is None else checks.bounds(bounds).detach()
+        self.bounds = None if box is None else box.cpu().clone()
+        if (known := box if self.source is None else self.source) is not None:
             self._dtype, self.device = known.dtype, known.device
-        widths = {"actions": None if bounds is not None or known is None else known.shape[-1]}
-        widths["bounds"] = None if bounds is None else bounds.shape[-1]
+        said = {"actions": self.source and self.source.dimension, "bounds": None if box is None else box.shape[-1]}
         self.context_dim = _width("context", 0, context_columns=context_columns, context_dim=context_dim)
-        self.action_dim = _width("action", 1, **widths, action_columns=action_columns, action_dim=action_dim)
-        self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
+        self.action_dim = _width("action", 1, **said, action_columns=action_columns, action_dim=action_dim)
         parts = (context_columns, self.context_dim), (action_columns, self.action_dim)
         ranges = [unknown_ranges(width) if columns is None else columns.ranges for columns, width in parts]
-        if bounds is not None:
-            self.bounds = known = bounds.cpu().clone()
-            ranges[1] = known.double()
-        if actions is not None:
-            listed = ArmSource(self._checked_actions("actions", actions))
-            known, self.set, self.source = listed.tensor, listed.tensor, self.source or listed
-            ranges[1] = listed.ranges
+        self.example = torch.zeros(1, self.context_dim + self.action_dim, dtype=self._dtype, device="cpu")
         if known is not None:
-            self.example = torch.cat([self.example[:, : self.context_dim], known[:1]], dim=-1)
-        self.ranges = torch.cat(ranges, -1)
-        self.is_finite = bounds is None
+            ranges[1] = known.ranges if isinstance(known, ArmSource) else known.cpu().double()
+            self.example[:, self.context_dim :] = self.bounds[:1] if self.set is None else self.set[:1]  # pyright: ignore
+        self.ranges, self.is_finite = torch.cat(ranges, -1), bounds is None
         self.is_lasting = self.context_dim == 0 and known is not None
         if context_columns is not None or action_columns is not None:
             self.groups, self.names = joint_groups(*parts), joint_names(*parts)
@@ -105,15 +90,14 @@ class ContextualActions(Candidates):
         contexts = self._checked_contexts(context)
         if contexts.shape[0] != 1:
             raise InputError(f"context must be one context, ({self.context_dim},), got {len(contexts)} rows.")
-        if self.set is not None or self.bounds is not None:
-            if candidates is not None:
-                raise InputError("The actions of this bandit are always the same: leave out candidates.")
-            actions = self.set
-        elif candidates is None:
-            expected = f"candidates (A, {self.action_dim})"
-            raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
-        else:
+        actions = self.set
+        if actions is None and self.bounds is None:
+            if candidates is None:
+                expected = f"candidates (A, {self.action_dim})"
+                raise InputError(f"The actions differ from round to round: give those of this round, {expected}.")
             actions = self._checked_actions("candidates", candidates)
+        elif candidates is not None:
+            raise InputError("The actions of this bandit are always the same: leave out candidates.")
         if actions is None:
             known = checks.within_reach("context", contexts)[0]
             bounds = torch.cat([torch.stack([known - 1.0, known + 1.0]), self.bounds], dim=-1)  # pyright: ignore
@@ -149,21 +133,24 @@ class ContextualActions(Candidates):
             actions = self.source.describe()
         elif self.bounds is not None:
             actions = f"box {self.bounds.tolist()}, num_restarts={self.num_restarts}, raw_samples={self.raw_samples}"
-        return {
-            "context_dim": self.context_dim,
-            "actions": actions,
-            "dtype": str(self._dtype),
-            "context_columns": repr(self.context_columns),
-            "action_columns": repr(self.action_columns),
-        }
+        known = {"context_dim": self.context_dim, "actions": actions, "dtype": str(self._dtype)}
+        return {**known, "context_columns": repr(self.context_columns), "action_columns": repr(self.action_columns)}
 
     def _joint(self, contexts: Tensor, name: str, actions: Tensor) -> Tensor:
         """Return actions (A, a) beside contexts, (1, c) or (A, c), if all are within reach, which is checked once."""
         joint = torch.cat([contexts.expand(actions.shape[0], -1), actions], dim=-1)
-        if not checks.reaches(np.abs(joint.numpy()).max(), joint.dtype):
+        if not np.abs(joint.numpy()).max() <= checks.REACH[joint.dtype]:  # or NaN
             checks.within_reach("context", contexts)
             checks.within_reach(name, actions)
         return joint
+
+    def _source(self, actions: Any) -> ArmSource:
+        """Return the actions that stay, once read."""
+        if isinstance(actions, (np.memmap, Arms, ArmSource)):
+            return actions.source if isinstance(actions, Arms) else Arms(actions).source
+        if self.action_columns is not None and not isinstance(actions, Tensor):
+            actions = self.action_columns.encode(actions, dtype=self._dtype)
+        return ArmSource(checks.points("actions", actions))
 
     def _checked_contexts(self, context: Any) -> Tensor:
         """Return contexts as rows, (k, c), which may not be finite."""
@@ -210,8 +197,103 @@ def _width(what: str, least: int, **said: Any) -> int:
     widths = {name: each.width if isinstance(each, ColumnSpec) else each for name, each in said.items()}
     widths = {name: checks.size(name, width, least) for name, width in widths.items() if width is not None}
     if not widths:
-        *others, last = said
-        raise InputError(f"{last} is missing: give the number of {what} columns, or {' or '.join(others)}.")
+        raise InputError(f"The number of {what} columns is missing: give {' or '.join(said)}.")
     if len({*widths.values()}) > 1:
         raise InputError(f"These say how many {what} columns there are and do not agree: {widths}.")
     return next(iter(widths.values()))
+
+
+class Configurations(Candidates):
+    """The configurations of a parameter space, with or without a context that each round brings; in double precision.
+
+    What is asked for is a list of mappings from names to values; what is told, a list of such or one. The kernel sees
+    their encodings, (n, d), with a context (context, encoding), and so do ``history``, ``pending`` and
+    ``inducing_points``: ``candidates.actions(points)`` are the configurations.
+
+    Args:
+        space: of at least one parameter of several values.
+        context_dim: c, the number of context columns.
+        context_columns: how rows of a data frame, or mappings, become contexts; then c is its width.
+    """
+
+    is_finite = False
+
+    def __init__(
+        self, space: ParameterSpace, *, context_dim: int | None = None, context_columns: ColumnSpec | None = None
+    ) -> None:
+        checks.instance("space", space, ParameterSpace, "a ParameterSpace")
+        if not space.dimension:
+            raise InputError("The parameters of the space have one value each: there is nothing to choose.")
+        self.space, self.context_columns = space, context_columns
+        size = 0 if context_dim is None and context_columns is None else context_dim
+        self._joint = ContextualActions(action_dim=space.dimension, context_dim=size, context_columns=context_columns)
+        self.context_dim = known = self._joint.context_dim
+        self.is_contextual, self.is_lasting = known > 0, known == 0
+        parts = (context_columns, known), (space, space.dimension)
+        self.groups, self.names = joint_groups(*parts), joint_names(*parts)
+        first = space.sample(1, torch.Generator().manual_seed(0))
+        self.example = torch.cat([self._joint.example[:, :known], first], -1)
+        unit = torch.tensor([0.0, 1.0], dtype=torch.float64).unsqueeze(-1).expand(2, space.dimension)
+        self.ranges = torch.cat([self._joint.ranges[:, :known], unit], -1)
+
+    def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
+        """Return the space, in a round with its context; actions of the round are refused."""
+        if candidates is not None:
+            raise InputError("A bandit on a parameter space plays its configurations: leave out candidates.")
+        self._refuse_context(context)
+        if not self.is_contextual:
+            return Domain(cube=self.space)
+        found = self._joint.in_round(context, self.example[:, self.context_dim :], now)
+        return replace(found, arms=None, cube=self.space)
+
+    def points(self, x: Any, context: Any, now: float) -> Tensor:
+        """Return the points (q, c + d) of configurations, which are snapped if they are given as encodings (q, d)."""
+        if is_pandas(x):
+            x = x.to_dict(orient="records") if hasattr(x, "columns") else x.to_dict()
+        given = [x] if isinstance(x, Mapping) else x
+        if hasattr(x, "shape") or (isinstance(x, (list, tuple)) and x and isinstance(x[0], (list, tuple))):
+            like = self.example[:, self.context_dim :]
+            X = self.space.snap(checks.points("x", x, dimension=self.space.dimension, like=like))
+        elif isinstance(given, Sequence) and given and all(isinstance(each, Mapping) for each in given):
+            X = self.space.encode(given)
+        else:
+            hint = "a configuration, a mapping from names to values, or a list of them, as ask returns, or a data frame"
+            raise InputError(f"x must be {hint}; got {checks.describe(x)}.")
+        self._refuse_context(context)
+        return self._joint.points(X, context, now)
+
+    def actions(self, X: Tensor) -> list[dict[str, Any]]:
+        """Return the configurations of points (q, c + d)."""
+        return self.space.decode(X[:, self.context_dim :])
+
+    def recommends(self, points: Tensor) -> Tensor:
+        """Say of points (n, c + d) which are of configurations that may be played, (n,) bool."""
+        actions = points[:, self.context_dim :]
+        return among(actions, self.space.playable(actions))
+
+    def describe(self) -> dict[str, object]:
+        """Return the parameters and constraints, as far as they have words, and what is known of contexts."""
+        return {
+            "parameters": _words(self.space.parameters),
+            "constraints": _words(self.space.constraints),
+            "held": _words(self.space.held),
+            "context_dim": self.context_dim,
+            "context_columns": repr(self.context_columns),
+        }
+
+    def _refuse_context(self, context: Any) -> None:
+        if context is not None and not self.is_contextual:
+            raise InputError("This bandit has no contexts: leave out context, or give it context_dim when it is made.")
+
+
+def _words(value: Any) -> str:
+    """Return the words of a value, the same in every process: a function is known by its name."""
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_words, value))}]"
+    if isinstance(value, LinearConstraint) or hasattr(value, "when"):
+        return f"{type(value).__name__}{_words(vars(value))}"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_words(part)}' for key, part in value.items())}}}"
+    return getattr(value, "__qualname__", type(value).__name__)

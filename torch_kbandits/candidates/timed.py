@@ -14,39 +14,30 @@ from torch_kbandits.errors import InputError
 
 
 class Timed(Candidates):
-    """Any candidates, with the time at which they are played as the first column of their points.
+    """Candidates of any kind, with the time at which they are played as the first column of their points.
 
     The kernel sees (time, point), with contexts (time, context, action), in double precision whatever the candidates
-    have: in single precision dates of this century are two minutes apart. What is asked for and told is as without the
-    time.
-
-    Args:
-        candidates: arms, a box, a cube, a parameter space, or contextual actions of any kind; not split over workers.
+    have: in single precision dates of this century are two minutes apart. What is asked for and told has no time.
     """
 
-    is_contextual = True
-    is_timed = True
+    is_contextual = is_timed = True
 
     def __init__(self, candidates: Candidates) -> None:
         checks.instance("candidates", candidates, Candidates, "Arms, a Box or ContextualActions")
         if candidates.is_timed:
             raise InputError("The points of these candidates know the time already: give them as they are.")
         if candidates.is_split:
-            raise InputError(
-                f"The arms of {type(candidates).__name__} are not read here, and all are new in every round: give Arms,"
-                " or take a memory that is no prior on time, and a mean= that does not depend on the time."
-            )
+            hint = "give Arms, or a memory that is no prior on time and a mean= that does not depend on it"
+            raise InputError(f"The arms of {type(candidates).__name__} are not read here in every round: {hint}.")
         self.untimed = candidates.on_host if isinstance(candidates, Arms) else candidates
         self.device, self.ranges = candidates.device, candidates.ranges
-        self.context_dim = 1 + candidates.context_dim
-        self.example = dated(0.0, candidates.example)
+        self.context_dim, self.example = 1 + candidates.context_dim, dated(0.0, candidates.example)
 
     def in_round(self, context: Any, candidates: Any, now: float) -> Domain:
         """Return what may be played in a round, with the time as the first column of the context."""
         domain = self.untimed.in_round(context, candidates, now)
         known = self.example[0, :0] if domain.context is None else domain.context
-        arms = None if domain.arms is None else dated(now, domain.arms)
-        bounds = None if domain.bounds is None else dated(now, domain.bounds)
+        arms, bounds = (None if part is None else dated(now, part) for part in (domain.arms, domain.bounds))
         if bounds is not None:  # a search needs some width, and the context says what the time is
             bounds[:, 0] += bounds.new_tensor([-1.0, 1.0])
         read = domain.blocks
@@ -97,16 +88,15 @@ def some_points(candidates: Candidates, number: int, now: float, generator: torc
     evaluates first. None where what may be played depends on a context, or is not read here.
     """
     space = untimed(candidates)
-    X = space.example[:0]
+    domain = Domain() if space.is_contextual else space.in_round(None, None, now)
+    X, bounds = space.example[:0], domain.bounds
     if isinstance(space, Arms):
         rows = torch.randint(len(space.source), (number,), generator=generator, device="cpu")
         X = space.source.rows(rows.to(space.device)).cpu()
-    elif not space.is_contextual:
-        domain = space.in_round(None, None, now)
-        if (bounds := domain.bounds) is not None:
-            uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
-            X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
-        elif domain.cube is not None:
-            X = torch.cat(domain.initial_points(generator.initial_seed()))
-            X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
+    elif bounds is not None:
+        uniforms = torch.rand(number, bounds.shape[-1], generator=generator, dtype=torch.float64, device="cpu")
+        X = bounds[0] + (bounds[1] - bounds[0]) * uniforms.to(bounds)
+    elif domain.cube is not None:
+        X = torch.cat(domain.initial_points(generator.initial_seed()))
+        X = X[torch.randperm(len(X), generator=generator, device="cpu")[:number]]
     return dated(now, X) if candidates.is_timed else X

@@ -1,31 +1,33 @@
 """Confidence widths: the multiplier of the posterior standard deviation, and the theorems behind it."""
 
-from torch_kbandits.confidence.base import (
-    ConstantWidth,
-    Evidence,
-    InformationGain,
-    ScaledWidth,
-    TheoremWidth,
-    Width,
-)
+from torch_kbandits.confidence.base import ConstantWidth, Evidence, InformationGain, ScaledWidth, TheoremWidth, Width
+from torch_kbandits.confidence.bayesian import BayesianGPUCBWidth, RandomizedWidth, TVGPUCBWidth
 from torch_kbandits.confidence.gain import (
     ConstantGain,
     GreedyGain,
-    NystromGain,
     RateGain,
     RealizedGain,
-    SumGain,
-    effective_dimension,
     greedy_information_gain,
-    information_gain,
+    restart_period,
+    sparq_cutoff,
+    sparq_questions,
+    window_size,
 )
-from torch_kbandits.confidence.gp_ucb import BayesianGPUCBWidth, GPUCBWidth, RandomizedWidth, TVGPUCBWidth
 from torch_kbandits.confidence.guarantee import Assumption, Guarantee
-from torch_kbandits.confidence.igp_ucb import GPTSWidth, IGPUCBWidth
-from torch_kbandits.confidence.nystrom import BKBWidth, EKUCBWidth, KUCBWidth, NystromWidth
-from torch_kbandits.confidence.periods import restart_period, window_size
-from torch_kbandits.confidence.self_normalized import FixedDesignWidth, GuessAndDouble, MemoryWidth, SelfNormalizedWidth
-from torch_kbandits.confidence.sparq import SparQWidth, sparq_cutoff, sparq_questions
+from torch_kbandits.confidence.theorems import (
+    BKBWidth,
+    EKUCBWidth,
+    FixedDesignWidth,
+    GPTSWidth,
+    GPUCBWidth,
+    GuessAndDouble,
+    IGPUCBWidth,
+    KUCBWidth,
+    MemoryWidth,
+    NystromWidth,
+    SelfNormalizedWidth,
+    SparQWidth,
+)
 
 __all__ = [
     "Assumption",
@@ -45,7 +47,6 @@ __all__ = [
     "InformationGain",
     "KUCBWidth",
     "MemoryWidth",
-    "NystromGain",
     "NystromWidth",
     "RandomizedWidth",
     "RateGain",
@@ -53,13 +54,10 @@ __all__ = [
     "ScaledWidth",
     "SelfNormalizedWidth",
     "SparQWidth",
-    "SumGain",
     "TVGPUCBWidth",
     "TheoremWidth",
     "Width",
-    "effective_dimension",
     "greedy_information_gain",
-    "information_gain",
     "restart_period",
     "sparq_cutoff",
     "sparq_questions",

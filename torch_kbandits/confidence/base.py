@@ -3,26 +3,25 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from types import SimpleNamespace
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said, settled
+from torch_kbandits.confidence.guarantee import Assumption, Circumstances, Condition, Guarantee, Status, said
 from torch_kbandits.errors import InputError
 
-#: Which edge of a confidence band says whether a limit is kept: the worse one for what is played to be surely within
-#: it, the better one for what may be.
+#: Which edge of a confidence band says whether a limit is kept, the worse one or the better, and β unless it is given:
+#: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 Mode = Literal["safe", "optimistic"]
-
-#: β where nobody says it: a safe play is to be wrong about once in a thousand, a hopeful one may be.
 DEFAULT_BETA: dict[str, float] = {"safe": 3.0, "optimistic": 2.0}
 
 
 @runtime_checkable
 class Evidence(Protocol):
-    """What a width may know of a posterior. Models and surrogates provide it."""
+    """What a width may know of a posterior, all of it 0-dim. Models and surrogates provide it."""
 
     @property
     def num_observations(self) -> int:
@@ -31,46 +30,43 @@ class Evidence(Protocol):
 
     @property
     def regularization(self) -> Tensor:
-        """λ, 0-dim, in reward units squared."""
+        """λ, in reward units squared."""
         ...
 
     def effective_dimension(self) -> Tensor:
-        """Σ_s τ(x_s), 0-dim."""
+        """d_eff = Σ_s τ(x_s)."""
         ...
 
     def information_gain(self) -> Tensor:
-        """½ log det(I + K/λ), 0-dim, in nats."""
+        """I_t = ½ log det(I + K/λ), in nats."""
         ...
 
     def projection_error(self) -> Tensor:
-        """Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s, 0-dim: what the dictionary leaves out of the points played; 0 if exact."""
+        """Σ_s (k(x_s, x_s) − z_sᵀz_s) / λ_s: what the dictionary leaves out of the points played; 0 if exact."""
         ...
 
     def kernel_bound(self) -> Tensor:
-        """κ², the largest k(x, x), 0-dim, in reward units squared."""
+        """κ², the largest k(x, x), in reward units squared."""
         ...
 
     def mean_norm(self) -> Tensor:
-        """‖μ_t‖_k, the RKHS norm of the posterior mean, 0-dim, in reward units."""
+        """‖μ_t‖_k, the RKHS norm of the posterior mean, in reward units."""
         ...
 
 
 class Width(ABC):
     """How wide the confidence band is: β_t, the multiplier of the posterior standard deviation.
 
-    A value without state. It is the multiplier itself; BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so
-    our constant 2 is its 4. Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
+    A value without state. BoTorch's ``UpperConfidenceBound(beta=b)`` multiplies by √b, so our constant 2 is its 4.
+    Papers whose variance is divided by λ give a radius √λ times larger, divided out here.
     """
 
-    #: Where the theorem behind the width is; None if there is none.
-    theorem: ClassVar[str | None] = None
-
-    #: What it assumes: each says of a bandit whether that holds.
-    assumes: ClassVar[tuple[Condition, ...]] = ()
+    theorem: ClassVar[str | None] = None  #: Where the theorem behind the width is; None if there is none.
+    assumes: ClassVar[tuple[Condition, ...]] = ()  #: What it assumes: each says of a bandit whether that holds.
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return β_t >= 0, 0-dim, for the posterior after t observations."""
+        """Return β_t >= 0, 0-dim, after t observations. Cost: that of what it reads of the evidence."""
 
     def assumptions(self, known: Circumstances) -> tuple[Assumption, ...]:
         """Return what the theorem assumes, and which of it holds in a bandit; nothing without a theorem."""
@@ -93,7 +89,7 @@ class InformationGain(ABC):
 
     @abstractmethod
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return γ >= 0 after ``evidence.num_observations`` observations, 0-dim."""
+        """Return γ >= 0, 0-dim, after ``evidence.num_observations`` observations."""
 
 
 def _gain(name: str, value: Any) -> InformationGain:
@@ -115,14 +111,17 @@ _CONSTANTS: dict[str, Callable[[str, Any], Any]] = {
 
 
 class TheoremWidth(Width):
-    """A width with a theorem behind it; the docstring of each states what the theorem assumes.
+    """A width with a theorem behind it: a frozen dataclass of the theorem's constants, and ``assumes`` what it assumes.
 
-    A frozen dataclass of the theorem's constants. Those that several theorems have are checked here, by their names:
-    ``noise_scale`` is R > 0, the sub-Gaussian constant of the noise, in reward units; ``norm_bound`` is B > 0, a bound
-    on the RKHS norm of the reward function; ``failure_probability`` is δ in (0, 1).
+    Papers write β_t for the width that chooses the t-th point; ``num_observations`` is t − 1. These constants mean the
+    same everywhere, and are checked here:
 
-    Papers write β_t for the width that chooses the t-th point, so from t − 1 observations. Here ``num_observations``
-    is that t − 1 and the papers' round t is ``num_observations + 1``.
+    - ``noise_scale``: R > 0, the noise is conditionally R-sub-Gaussian, in reward units;
+    - ``norm_bound``: B > 0, at least the RKHS norm of the reward function, of each where it changes;
+    - ``failure_probability``: δ in (0, 1), that the band is left at any point in any round;
+    - ``num_arms``: A, at least the number of arms, which are fixed before the run;
+    - ``num_bounds``: n, how many bounds hold at once;
+    - ``gain``: what stands for the information gain; the realised one is the narrowest for which the proofs hold.
     """
 
     def __post_init__(self) -> None:
@@ -130,28 +129,20 @@ class TheoremWidth(Width):
 
     def smallest(self, regularization: float) -> float:
         """Return the width before any observation, the least at λ: a constant below it has lost the theorem."""
-        return float(self(_BeforeAny(torch.tensor(regularization, dtype=torch.float64))))
+        zero = torch.zeros((), dtype=torch.float64)
+        numbers = ("effective_dimension", "information_gain", "projection_error", "kernel_bound", "mean_norm")
+        evidence: Any = SimpleNamespace(**dict.fromkeys(numbers, lambda: zero))
+        evidence.regularization, evidence.num_observations = zero + regularization, 0
+        return float(self(evidence))
 
 
 @dataclass(frozen=True)
 class SubGaussian:
-    """The constants R, B and δ of theorems on functions of bounded norm, sub-Gaussian noise; see ``TheoremWidth``."""
+    """The constants R, B and δ of theorems on functions of bounded norm; see ``TheoremWidth``."""
 
     noise_scale: float
     norm_bound: float
     failure_probability: float
-
-
-class _BeforeAny(NamedTuple):
-    """The evidence of a posterior that was told nothing."""
-
-    regularization: Tensor
-    num_observations: int = 0
-
-    def effective_dimension(self) -> Tensor:
-        return torch.zeros_like(self.regularization)
-
-    information_gain = projection_error = kernel_bound = mean_norm = effective_dimension
 
 
 def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
@@ -159,25 +150,20 @@ def _at_least_the_theorems(known: Circumstances, width: Any) -> tuple[Assumption
     theory = known.theory
     if theory is None:
         return ()
-    least, name = theory.smallest(known.regularization), f"β at least that of {type(theory).__name__}"
-    if width.value >= least:
-        own = said(name, "unknown", f"beta={width.value:g} is at least its least width, {least:.3g}, which grows.")
-    else:
+    name, least = f"β at least that of {type(theory).__name__}", theory.smallest(known.regularization)
+    sentence = f"beta={width.value:g} is at least its least width, {least:.3g}, which grows."
+    if is_below := width.value < least:
         sentence = (
             f"beta={width.value:g} is below the theorem's width (at least {least:.3g}): the run is valid, its regret "
             "bound is not. That is what works in practice; leave out the theorem's constants to say so."
         )
-        own = said(name, "fails", sentence)
+    own = said(name, "fails" if is_below else "unknown", sentence)
     return (*theory.assumptions(replace(known, theory=None)), *own)
 
 
 @dataclass(frozen=True)
 class ConstantWidth(Width):
-    """The same multiplier in every round: what practitioners use, with no theorem behind it.
-
-    Args:
-        value: β >= 0. Our 2 is BoTorch's ``UpperConfidenceBound(beta=4)``.
-    """
+    """The same multiplier β >= 0 in every round: what practitioners use, with no theorem behind it."""
 
     assumes = (_at_least_the_theorems,)
 
@@ -187,7 +173,7 @@ class ConstantWidth(Width):
         checks.keep(self, value=checks.non_negative)
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return ``value``."""
+        """Return β_t."""
         return evidence.regularization.new_full((), self.value)
 
 
@@ -198,22 +184,17 @@ def _scaled(known: Circumstances, width: Any) -> tuple[Assumption, ...]:
     if width.width.theorem is None:
         return of_width
     sentence = f"the theorem's width is times {width.factor:g}."
-    return (*of_width, *settled("a factor of at least 1", width.factor >= 1.0, sentence))
+    return (*of_width, *said("a factor of at least 1", width.factor >= 1.0, sentence))
 
 
 @dataclass(frozen=True)
 class ScaledWidth(Width):
-    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude.
-
-    Args:
-        width: the width to scale. As everywhere here it is a multiplier of σ, so BoTorch's beta is its square.
-        factor: at least 0; below 1 the theorem no longer holds.
-    """
+    """A theorem's width times a factor: the widths of the theorems over-explore by about an order of magnitude."""
 
     assumes = (_scaled,)
 
     width: Width
-    factor: float
+    factor: float  #: At least 0; below 1 the theorem no longer holds.
 
     def __post_init__(self) -> None:
         checks.instance("width", self.width, Width, "a confidence width such as ConstantWidth(2.0)")
@@ -221,7 +202,7 @@ class ScaledWidth(Width):
         object.__setattr__(self, "theorem", self.width.theorem if self.factor >= 1.0 else None)
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return ``factor`` times the width."""
+        """Return β_t."""
         return self.factor * self.width(evidence)
 
 
@@ -229,10 +210,8 @@ def multiplier(beta: float | Tensor | Width, model: object) -> Tensor:
     """Return the multiplier of σ that ``beta`` stands for on a model."""
     if isinstance(beta, Width):
         if not isinstance(model, Evidence):
-            raise InputError(
-                f"A width reads the evidence of its posterior, which NystromGP has and {type(model).__name__} has not: "
-                "give a number."
-            )
+            name = type(model).__name__
+            raise InputError(f"A width reads evidence, which NystromGP has and {name} has not: give a number.")
         beta = beta(model)
     entry = beta if isinstance(beta, Tensor) and not beta.is_nested and beta.numel() == 1 else None
     number = checks.non_negative("beta", beta if entry is None else entry.reshape(()))

@@ -1,6 +1,7 @@
-"""Information gain γ and effective dimension: how much points teach of the function, and what widths make of it."""
+"""What stands for the information gain γ in a width, and what theorems make of numbers of rounds."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -11,156 +12,45 @@ from torch import Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.confidence.base import Evidence, InformationGain
+from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.linalg import jittered_cholesky
-
-
-@torch.no_grad()
-def information_gain(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
-    """Return the realised information gain ½ log det(I + K/λ) of observing at X (n, d), in nats, 0-dim.
-
-    ``kernel`` is the prior covariance and ``regularization`` λ > 0, in reward units squared.
-    Cost: O(n³) time, O(n²) memory.
-    """
-    regularization = checks.positive("regularization", regularization)
-    factor = jittered_cholesky(_regularized_gram(kernel, X, regularization) / regularization)
-    return factor.diagonal().log().sum()
-
-
-@torch.no_grad()
-def effective_dimension(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
-    """Return the effective dimension Tr K(K + λI)⁻¹ of X (n, d), 0-dim, between 0 and n; see ``information_gain``."""
-    regularization = checks.positive("regularization", regularization)
-    factor = jittered_cholesky(_regularized_gram(kernel, X, regularization))
-    return len(X) - regularization * torch.cholesky_inverse(factor).diagonal().sum()
-
-
-@torch.no_grad()
-def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regularization: float) -> Tensor:
-    """Return the information gain of the n plays, with repetition, that greedily maximise it over a finite set.
-
-    Information gain is submodular, so the maximum γ_n lies between the value returned and that value over 1 − 1/e.
-
-    Source: Srinivas et al., ICML 2010, §4 (greedy rule and its guarantee).
-
-    Args:
-        kernel: the prior covariance, in reward units squared.
-        candidates: (A, d), A >= 1.
-        n: number of plays.
-        regularization: λ > 0.
-
-    Returns:
-        (n,), the gain after 1, …, n plays; cumulative. Cost: O(A n²) time, O(A n) memory.
-    """
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    candidates = _listed("candidates", candidates)
-    n = checks.size("n", n)
-    noise = checks.positive("regularization", regularization)
-    variance = prior_variance(kernel, candidates).clone()
-    explained = variance.new_empty(n, len(candidates))
-    gains = variance.new_empty(n)
-    for k in range(n):
-        best = variance.argmax()
-        gains[k] = 0.5 * torch.log1p(variance[best] / noise)
-        column = gram(kernel, candidates[best, None], candidates).squeeze(0) - explained[:k, best] @ explained[:k]
-        explained[k] = column / (variance[best] + noise).sqrt()
-        variance = (variance - explained[k].square()).clamp_min(0.0)
-    return gains.cumsum(0)
-
-
-def _regularized_gram(kernel: Kernel, X: Tensor, regularization: float) -> Tensor:
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    X = _listed("X", X)
-    return gram(kernel, X) + regularization * torch.eye(len(X), dtype=X.dtype, device=X.device)
-
-
-def _listed(name: str, points: Any) -> Tensor:
-    """Return points (n, d), n >= 1, as a tensor."""
-    points = checks.points(name, points)
-    if points.dim() != 2 or len(points) == 0:
-        raise InputError(f"{name} must be (n, d) with n >= 1, got {checks.describe(points)}.")
-    return points
 
 
 @dataclass(frozen=True)
 class RealizedGain(InformationGain):
-    """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, not the largest possible one.
+    """The information gain I_t = ½ log det(I + K_t/λ) of the points that were played, which is never above γ_t.
 
-    Never above γ_t, so the narrowest. Self-normalised bounds hold for it: they turn to γ_t only for the regret bound.
+    Self-normalised bounds hold for it: they turn to γ_t only for the regret bound.
     """
 
     is_bound = "holds"
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return I_t. Cost: that of the evidence's information gain."""
+        """Return I_t."""
         return evidence.information_gain()
 
 
+#: What theorems have unless another is given.
+REALIZED = RealizedGain()
+
+
 @dataclass(frozen=True)
-class NystromGain(InformationGain):
-    """At least the information gain of the points that were played, as a Nyström posterior knows it.
+class ConstantGain(InformationGain):
+    """The same γ >= 0 in every round, in nats, with no theorem behind it.
 
-        Ĩ_t + ρ_t / 2 >= I_t,  Ĩ_t = ½ log det(I + K̃_t/λ),  ρ_t = Tr(K_t − K̃_t)/λ
-
-    K̃_t is the Gram matrix that the dictionary spans, so that Ĩ_t alone, which is ``RealizedGain`` of such a posterior,
-    is at most I_t. It holds for any dictionary, however it was chosen: log det is concave, so log det(A + D) is at most
-    log det A + Tr(A⁻¹D), with A = I + K̃_t/λ >= I and D = (K_t − K̃_t)/λ >= 0. With noise variances λ_s all matrices are
-    scaled by them. Equal to I_t if the posterior is exact. In single precision ρ_t is off by 1e-7 Σ_s k(x_s, x_s)/λ_s.
-
-    Source: ours, by the proof above; ρ_t is the trace term of Titsias, AISTATS 2009.
+    Source: Chowdhury & Gopalan, ICML 2017, §6: γ_t = 1 in the experiments on sensor data, found by cross-validation.
     """
 
-    is_bound = "holds"
+    is_bound = "fails"
 
-    def __call__(self, evidence: Evidence) -> Tensor:
-        """Return the bound. Cost: that of the evidence's information gain and projection error."""
-        return evidence.information_gain() + 0.5 * evidence.projection_error()
-
-
-@dataclass(frozen=True, eq=False)
-class GreedyGain(InformationGain):
-    """The gain of the plays that greedily maximise it over a finite candidate set; see ``greedy_information_gain``.
-
-    Args:
-        kernel: the prior covariance; its hyperparameters are read once, at the first call.
-        candidates: (A, d), A >= 1, all points that can be played.
-        horizon: the number of observations up to which the gain is known.
-        regularization: λ > 0, that of the posterior.
-        certified: whether to return g_t / (1 − 1/e), which is at least γ_t; otherwise g_t, which is at most γ_t.
-
-    Cost: O(A horizon²) time and O(A horizon) memory at the first call, O(1) after it.
-    """
-
-    kernel: Kernel = field(repr=False)
-    candidates: Tensor = field(repr=False)
-    horizon: int
-    regularization: float
-    certified: bool = False
+    value: float
 
     def __post_init__(self) -> None:
-        checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
-        checks.keep(self, candidates=_listed, horizon=checks.positive_integer, regularization=checks.positive)
-        checks.instance("certified", self.certified, bool, "True or False")
-        object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
+        checks.keep(self, value=checks.non_negative)
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return the gain after t observations; an ``InputError`` beyond ``horizon``, or at another λ."""
-        n = evidence.num_observations
-        if n > self.horizon:
-            raise InputError(f"The greedy gain is known up to horizon={self.horizon} observations and there are {n}.")
-        if not math.isclose(float(evidence.regularization), self.regularization, rel_tol=1e-6):
-            raise InputError(
-                f"The greedy gain is that at regularization={self.regularization:g} and the posterior has "
-                f"{float(evidence.regularization):g}: give both the same."
-            )
-        return self._gains[n].to(evidence.regularization) if n else evidence.regularization.new_zeros(())
-
-    @cached_property
-    def _gains(self) -> Tensor:
-        greedy = greedy_information_gain(self.kernel, self.candidates, self.horizon, self.regularization)
-        gains = torch.cat([greedy.new_zeros(1), greedy])
-        return gains / -math.expm1(-1.0) if self.certified else gains
+        """Return ``value``."""
+        return evidence.regularization.new_tensor(self.value)
 
 
 @dataclass(frozen=True)
@@ -169,23 +59,16 @@ class RateGain(InformationGain):
 
         rbf: (ln n)^{d+1}      matern: n^{d(d+1)/(2ν+d(d+1))} ln n      linear: d ln n
 
-    with n at least e. Rates are known up to a constant that depends on the kernel, the set and λ: no theorem survives a
-    constant that is not known to be large enough.
+    with n at least e. No theorem survives a constant that is not known to be large enough.
 
     Source: Srinivas et al., ICML 2010, Theorem 5 (Matérn for ν > 1). Not the newest: Vakili et al., AISTATS 2021, lower
     Matérn's exponent to d/(2ν+d).
-
-    Args:
-        kernel: "rbf", "matern" or "linear".
-        dimension: d.
-        nu: ν > 0, the smoothness of the Matérn kernel; None for the others.
-        constant: factor on the rate, above 0.
     """
 
     kernel: Literal["rbf", "matern", "linear"]
-    dimension: int
-    nu: float | None = None
-    constant: float = 1.0
+    dimension: int  #: d.
+    nu: float | None = None  #: ν > 0, the smoothness of the Matérn kernel; None for the others.
+    constant: float = 1.0  #: Factor on the rate, above 0.
 
     def __post_init__(self) -> None:
         checks.one_of("kernel", self.kernel, ("rbf", "matern", "linear"))
@@ -201,8 +84,7 @@ class RateGain(InformationGain):
 
     def at(self, num_observations: int) -> float:
         """Return the rate at n = ``num_observations``, such as γ_T for ``restart_period``."""
-        n = max(float(num_observations), math.e)
-        d = self.dimension
+        n, d = max(float(num_observations), math.e), self.dimension
         if self.kernel == "rbf":
             return self.constant * math.log(n) ** (d + 1)
         if self.nu is None:
@@ -210,52 +92,118 @@ class RateGain(InformationGain):
         return self.constant * n ** (d * (d + 1) / (2.0 * self.nu + d * (d + 1))) * math.log(n)
 
 
-@dataclass(frozen=True)
-class SumGain(InformationGain):
-    """The gain of a sum of kernels from the gains of its terms: γ(k₁ + k₂) <= γ(k₁) + γ(k₂) + 2 ln n.
+@dataclass(frozen=True, eq=False)
+class GreedyGain(InformationGain):
+    """The gain of the plays that greedily maximise it over a finite candidate set; see ``greedy_information_gain``.
 
-    More terms are bounded one after the other, at 2 ln n each.
-
-    Source: Krause & Ong, NeurIPS 2011, the theorem on additive combinations of kernels. Its 2 ln n could be left out,
-    as det(I + A + B) <= det(I + A) det(I + B) for positive semi-definite A and B; it is kept as the paper has it.
-
-    Args:
-        parts: the gains of the terms, each at least the γ of its kernel alone; at least one. ``RealizedGain`` is the
-            gain of the sum itself and no part of it.
+    Cost: O(A horizon²) time and O(A horizon) memory at the first call, O(1) after it.
     """
 
-    parts: tuple[InformationGain, ...]
+    kernel: Kernel = field(repr=False)  #: The prior covariance; its hyperparameters are read once, at the first call.
+    candidates: Tensor = field(repr=False)  #: (A, d), A >= 1, all points that can be played.
+    horizon: int  #: The number of observations up to which the gain is known; beyond it a call is an ``InputError``.
+    regularization: float  #: λ > 0, that of the posterior.
+    certified: bool = False  #: Whether to return g_t / (1 − 1/e), at least γ_t; otherwise g_t, at most γ_t.
 
     def __post_init__(self) -> None:
-        checks.keep(self, parts=checks.entries)
-        for part in self.parts or (None,):
-            if not isinstance(part, InformationGain) or isinstance(part, RealizedGain):
-                given = checks.describe(part)
-                raise InputError(f"parts must be one or more gains of single kernels such as RateGain, got {given}.")
+        checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel")
+        checks.keep(self, candidates=_listed, horizon=checks.positive_integer, regularization=checks.positive)
+        checks.instance("certified", self.certified, bool, "True or False")
+        object.__setattr__(self, "is_bound", "holds" if self.certified else "unknown")
 
     def __call__(self, evidence: Evidence) -> Tensor:
-        """Return the bound after n observations. Cost: that of the parts."""
-        logarithms = 2.0 * (len(self.parts) - 1) * math.log(max(evidence.num_observations, 1))
-        return sum((part(evidence) for part in self.parts), evidence.regularization.new_tensor(logarithms))
+        """Return the gain after t observations."""
+        n, level = evidence.num_observations, evidence.regularization
+        if n > self.horizon:
+            raise InputError(f"The greedy gain is known up to horizon={self.horizon} observations and there are {n}.")
+        if not math.isclose(float(level), self.regularization, rel_tol=1e-6):
+            given = f"regularization={self.regularization:g} and the posterior has {float(level):g}"
+            raise InputError(f"The greedy gain is that at {given}: give both the same.")
+        return self._gains[n].to(level) if n else level.new_zeros(())
+
+    @cached_property
+    def _gains(self) -> Tensor:
+        greedy = greedy_information_gain(self.kernel, self.candidates, self.horizon, self.regularization)
+        gains = torch.cat([greedy.new_zeros(1), greedy])
+        return gains / -math.expm1(-1.0) if self.certified else gains
 
 
-@dataclass(frozen=True)
-class ConstantGain(InformationGain):
-    """The same γ in every round, with no theorem behind it.
+@torch.no_grad()
+def greedy_information_gain(kernel: Kernel, candidates: Tensor, n: int, regularization: float) -> Tensor:
+    """Return the gains of 1, …, n plays, with repetition, that greedily maximise it over candidates (A, d), (n,).
 
-    Source: Chowdhury & Gopalan, ICML 2017, §6: γ_t = 1 in the experiments on sensor data, found by cross-validation.
+    The gain is ½ log det(I + K/λ), in nats, with ``kernel`` the prior covariance and ``regularization`` λ > 0, both in
+    reward units squared. It is submodular, so the maximum γ_n lies between the value returned and that over 1 − 1/e.
 
-    Args:
-        value: γ >= 0, in nats.
+    Source: Srinivas et al., ICML 2010, §4 (greedy rule and its guarantee). Cost: O(A n²) time, O(A n) memory.
     """
+    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
+    candidates, n = _listed("candidates", candidates), checks.size("n", n)
+    noise, gains = checks.positive("regularization", regularization), list[float]()
+    left = ConditionalVariances.of(candidates, kernel)
+    for _ in range(n):
+        best = int(left.variance.argmax())
+        gains.append(0.5 * math.log1p(left.variance[best] / noise))
+        left.observe(best, noise)
+    return torch.tensor(gains, dtype=torch.float64).cumsum(0).to(candidates)
 
-    is_bound = "fails"
 
-    value: float
+def _listed(name: str, points: Any) -> Tensor:
+    """Return points (n, d), n >= 1, as a tensor."""
+    points = checks.points(name, points)
+    if points.dim() != 2 or len(points) == 0:
+        raise InputError(f"{name} must be (n, d) with n >= 1, got {checks.describe(points)}.")
+    return points
 
-    def __post_init__(self) -> None:
-        checks.keep(self, value=checks.non_negative)
 
-    def __call__(self, evidence: Evidence) -> Tensor:
-        """Return ``value``."""
-        return evidence.regularization.new_tensor(self.value)
+# ---------------------------------------------------------------- how long to remember, and what to ask
+
+
+def restart_period(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
+    """Return after how many rounds R-GP-UCB forgets everything: the H that balances drift against learning anew.
+
+        H = γ_T^¼ (T / P_T)^½;  with an unknown budget γ_T^¼ T^½, as if P_T were 1
+
+    rounded to the nearest whole number from 1 to T: a start for tuning, since a constant that holds B, R and λ is left
+    out. The budget P_T >= 0 bounds Σ_t ‖f_{t+1} − f_t‖_k: J Δ for J jumps by Δ. γ_T > 0 is the largest information gain
+    of T observations: ``RateGain(...).at(T)``, or the last, as a float, of ``greedy_information_gain(...)``.
+
+    Source: Zhou & Shroff, CISS 2021, remarks to Theorems 1 and 2.
+    """
+    horizon, complexity = checks.positive_integer("horizon", horizon), checks.positive("gain", gain)
+    budget = 1.0 if variation_budget is None else checks.non_negative("variation_budget", variation_budget)
+    # Compared before dividing: a budget near 0 would overflow.
+    if complexity**0.5 >= horizon * budget:
+        return horizon
+    return max(1, math.floor(complexity**0.25 * math.sqrt(horizon / budget) + 0.5))
+
+
+def window_size(horizon: int, variation_budget: float | None = None, *, gain: float) -> int:
+    """Return how many observations SW-GP-UCB lets count, as ``restart_period``; Algorithm 2 keeps one more."""
+    return restart_period(horizon, variation_budget, gain=gain)
+
+
+def sparq_questions(round: int, factor: float = 6.0, dimension: int = 1) -> int:
+    """Return how many questions SparQ-GP-UCB asks its expert in a round t >= 1: factor · (ln t)^d, rounded up.
+
+    Source: Mauduit et al., 2025: 6 ln t in the experiments, where d = 1; O((ln t)^d) in Theorem 3.1.
+    """
+    round, dimension = checks.positive_integer("round", round), checks.positive_integer("dimension", dimension)
+    factor, logarithm = checks.positive("factor", factor), math.log(math.log(round)) if round > 1 else -math.inf
+    if math.log(factor) + dimension * logarithm > math.log(checks.LARGEST_EXACT):
+        raise InputError(f"factor and dimension must give at most {checks.LARGEST_EXACT:,} questions.")
+    return math.ceil(factor * math.log(round) ** dimension)
+
+
+def sparq_cutoff(round: int, regularization: float, g: Callable[[int], float] = math.log) -> float:
+    """Return the noise variance λ g(t) above which SparQ-GP-UCB drops an observation in round t >= 1.
+
+    It is in reward units squared, and where it exceeds λ the ``max_variance`` of ``UncertaintyInjectionLikelihood``.
+    With g = ln and the noise λ (a² + 1) at age a this drops all but the youngest, and all before round 3.
+
+    Source: Mauduit et al., 2025, Algorithm 1 and §3; the theorem allows any g(t) = o(t^¼).
+    """
+    round, noise = checks.positive_integer("round", round), checks.positive("regularization", regularization)
+    if not callable(g):
+        raise InputError(f"g must be a function of the round such as math.log, got {checks.describe(g)}.")
+    return noise * checks.non_negative(f"g({round})", g(round))

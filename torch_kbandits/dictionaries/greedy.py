@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.gram import gram, prior_variance
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
@@ -23,10 +25,8 @@ _EPS = 2.0**-52
 class ConditionalVariances:
     """Variances (..., q) of points, given that some of them are observed one after another: pivoted Cholesky, by rows.
 
-    Leading dimensions are batch dimensions, whose members observe the same points.
-
-    Prior variances, (..., q), set the scale of rounding; covariances (..., q) before are those of the point of a number
-    with all. Cost: O(q t) for an observation after t others, O(q t) memory.
+    Members of a batch observe the same points. Prior variances, (..., q), set the scale of rounding; covariances
+    (..., q) before are those of the point of a number with all. Cost: O(q t) for an observation after t others.
     """
 
     def __init__(self, variance: Array, prior: Array, covariance: Callable[[int], Array]) -> None:
@@ -34,15 +34,11 @@ class ConditionalVariances:
         self._rows, self._number = np.empty((*variance.shape[:-1], 8, variance.shape[-1])), 0
 
     @classmethod
-    def of(cls, played: PlayedPoints) -> "ConditionalVariances":
-        """Return prior variances of points played, of which none is observed, in double precision in any case."""
-        played = played.in_double()
-        prior = host(prior_variance(played.kernel, played.points))
-
-        def covariance(row: int) -> Array:
-            return host(gram(played.kernel, played.points[..., [row], :], played.points).squeeze(-2))
-
-        return cls(prior, prior, covariance)
+    def of(cls, points: Tensor, kernel: Kernel) -> "ConditionalVariances":
+        """Return prior variances of points (..., q, d), of which none is observed, in double precision in any case."""
+        points, kernel = points.double(), in_double(kernel)
+        prior = host(prior_variance(kernel, points))
+        return cls(prior, prior, lambda row: host(gram(kernel, points[..., [row], :], points).squeeze(-2)))
 
     def observe(self, place: int, noise: float = 0.0) -> None:
         """Observe the point of a number with a noise variance."""
@@ -68,49 +64,42 @@ class GreedyDictionary(DictionaryRule):
 
     This is pivoted Cholesky, the greedy maximum of det K_ZZ. Deterministic: ties go to the point played first.
 
-    Args:
-        size: at most this many points.
-        tolerance: stop when no point's Schur complement exceeds this fraction of the largest prior variance.
-
     Cost of a selection: O(u m²) time, O(u m) memory.
     """
 
-    size: int
-    tolerance: float = 1e-10
+    size: int  #: At most this many points.
+    tolerance: float = 1e-10  #: It stops at Schur complements of this share of the prior, unless a size is asked for.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, tolerance=checks.non_negative)
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Choose up to ``size`` points; the generator is not used."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Choose the pivots; the generator is not used."""
         played.require_some()
-        return Selection.rows(played, greedy_pivots(played, self.size, self.tolerance))
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Choose exactly ``size`` points, also after the Schur complements have vanished."""
-        played.require_some()
-        return Selection.rows(played, greedy_pivots(played, size, tolerance=None))
+        size, tolerance = (self.size, self.tolerance) if size is None else (size, None)
+        return Selection.rows(played, greedy_pivots(played.points, played.kernel, size, tolerance))
 
 
-def greedy_pivots(played: PlayedPoints, size: int, tolerance: float | None) -> Tensor:
-    """Return the rows (m,) of the greedy pivots in the order chosen; batch members share them, by the summed criterion.
+def greedy_pivots(points: Tensor, kernel: Kernel, size: int, tolerance: float | None) -> Tensor:
+    """Return the rows (m,) of the greedy pivots of points (..., u, d) in the order chosen.
 
-    There are fewer than ``size`` if Schur complements fall to the tolerance, a share of the prior variance, first.
+    Batch members share them, by the summed criterion. There are fewer than ``size`` if Schur complements fall to the
+    tolerance, a share of the prior variance, first.
     """
     pivots: list[int] = []
     with torch.no_grad():
-        left = ConditionalVariances.of(played)
+        left = ConditionalVariances.of(points, kernel)
         largest = left.prior.max(-1, initial=0.0, keepdims=True)
         scale = np.where(largest == 0.0, 1.0, largest)
-        while len(pivots) < min(size, played.size):
-            criterion = (left.variance / scale).reshape(-1, played.size).sum(0)
+        while len(pivots) < min(size, points.shape[-2]):
+            criterion = (left.variance / scale).reshape(-1, points.shape[-2]).sum(0)
             criterion[pivots] = -1.0
             pivot = int(criterion.argmax())
             if pivots and tolerance is not None and criterion[pivot] <= tolerance:
                 break
             pivots.append(pivot)
             left.observe(pivot)
-    return torch.tensor(pivots, dtype=torch.long, device=played.points.device)
+    return torch.tensor(pivots, dtype=torch.long, device=points.device)
 
 
 @dataclass(frozen=True)
@@ -122,42 +111,29 @@ class UniformDictionary(DictionaryRule):
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer)
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see ``DictionaryRule.select``. Cost: O(u)."""
-        return self.select_sized(played, self.size, generator)
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Draw the dictionary. Cost: O(u)."""
         played.require_some()
-        m = min(size, played.size)
-        chosen = torch.randperm(played.size, generator=generator, device="cpu")[:m]
-        return Selection.rows(played, chosen, played.points.new_full((m,), m / played.size))
+        m = min(self.size if size is None else size, played.size)
+        order = torch.randperm(played.size, generator=generator, device="cpu")
+        return Selection.rows(played, order[:m], m / played.size)
 
 
 @dataclass(frozen=True, eq=False)
 class FixedDictionary(DictionaryRule):
-    """Use the given points always; they need not have been played.
+    """Use the given points always; they need not have been played."""
 
-    Args:
-        points: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
-    """
-
-    points: Tensor
+    points: Tensor  #: (m, d), m >= 1, as the kernel sees them: a time that they know and a context come first.
 
     def __post_init__(self) -> None:
         checks.keep(self, points=lambda name, given: checks.points(name, given).cpu())
         if self.points.dim() != 2 or len(self.points) == 0:
             raise InputError(f"points must be (m, d) with m >= 1, got {checks.describe(self.points)}.")
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Return the given points; the generator is not used."""
-        points, like = self.points.to(played.points.device), played.points
-        points = checks.rows("the fixed dictionary", points, dimension=like.shape[-1], like=like)
-        points = points.expand(*like.shape[:-2], *points.shape)
-        return Selection(points, points.new_ones(len(self.points)), None)
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Return the given points, of which there must be ``size``."""
-        if size != len(self.points):
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Return the given points; the generator is not used, and a size must be their number."""
+        if size not in (None, len(self.points)):
             raise InputError(f"The fixed dictionary has {len(self.points)} points and {size} were asked for.")
-        return self.select(played, generator)
+        like = played.points
+        points = checks.rows("the fixed dictionary", self.points.to(like.device), dimension=like.shape[-1], like=like)
+        return Selection(points.expand(*like.shape[:-2], *points.shape), points.new_ones(len(points)), None)

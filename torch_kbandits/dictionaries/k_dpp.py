@@ -1,15 +1,13 @@
 """Exchanges of points by determinants: dictionaries drawn from a k-DPP, and those that spread one by one."""
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from gpytorch.kernels import Kernel
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
@@ -18,133 +16,72 @@ from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky
 from torch_kbandits.numerics.rows import distinct
+from torch_kbandits.posteriors.prediction import in_double
 
 Array = NDArray[Any]
 
-#: A point whose conditional variance is below this fraction of the largest prior variance adds nothing to the rank.
-_RANK_TOLERANCE = 1e-10
+#: Of the largest prior variance a conditional one below these shares adds nothing to the rank, and is rounding.
+_RANK_TOLERANCE, _ROUNDING = 1e-10, 1e-12
 
 #: Proposals are drawn so many at a time, or four times the size if that is more; another number would be other draws.
 _BLOCK = 256
 
-#: A conditional variance below this fraction of the largest prior variance is rounding: the determinant is 0.
-_ROUNDING = 1e-12
-
-#: An inverse is changed until that may have cost this much relative accuracy; then it is computed afresh.
-_ACCURACY = 1e-8
-
-#: Factors that differ by no more than this share are equal: of such points the one played first leaves.
-_EQUAL = 1e-6
+#: An inverse is changed until that may have cost this relative accuracy, then computed afresh. Factors that differ by
+#: no more than a share are equal: of such points the one played first leaves.
+_ACCURACY, _EQUAL = 1e-8, 1e-6
 
 
 @dataclass(frozen=True)
 class KDPP(DictionaryRule):
     """Draw ``size`` points Z with probability proportional to det K_ZZ: points that are far apart, yet at random.
 
-    This is a determinantal point process of fixed size (k-DPP), by a Markov chain that starts at the greedy set; see
-    ``sample_k_dpp`` for source and cost. The probability that comes with each point is the mean over all u, size / u.
+    This is a determinantal point process of fixed size (k-DPP), approximately. A Markov chain starts at the greedy
+    maximum of the determinant; a step draws i uniformly from Z and j uniformly from the rest, and exchanges them with
+    probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal points are never drawn together. If all sets of the size have
+    determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead; a size that is asked for is
+    filled up uniformly from the rest. Members of a batch share the rows drawn; K is then their mean.
 
-    Args:
-        size: number of points, fewer only if fewer were played or if the rank is less.
-        num_swaps: steps of the chain; None for ``default_num_swaps``.
+    The probability that comes with each point is the mean over all u, size / u.
+
+    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
+
+    After 100 steps a point neither log det K_ZZ nor what is left of the start changed any more. The chain is surely
+    within ε of the k-DPP in total variation after 2 m (u − m) (½ ln C(u, m) + ln m! + ln(1/2ε)) steps (Anari, Oveis
+    Gharan and Rezaei, COLT 2016, Theorem 1), out of reach for most sizes m.
+
+    Cost: O(u m²) time and O(u m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
     """
 
-    size: int
-    num_swaps: int | None = None
+    size: int  #: Number of points m, fewer only if fewer were played or if the rank is less.
+    num_swaps: int | None = None  #: Steps of the chain, those that change nothing included; None for 100 a point.
 
     def __post_init__(self) -> None:
         checks.keep(self, size=checks.positive_integer, num_swaps=checks.optional(checks.non_negative_integer))
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Draw the dictionary; see ``DictionaryRule.select``."""
-        return self._selection(played, self._sample(played, self.size, generator))
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points. If that is more than the rank, those beyond it are drawn uniformly from the rest."""
-        chosen = self._sample(played, size, generator)
-        missing = min(size, played.size) - len(chosen)
-        if missing > 0:
-            order = torch.randperm(played.size, generator=generator, device="cpu")
-            chosen = torch.cat([chosen, order[~torch.isin(order, chosen)][:missing]])
-        return self._selection(played, chosen)
-
-    def _selection(self, played: PlayedPoints, chosen: Tensor) -> Selection:
-        return Selection.rows(played, chosen, played.points.new_full((len(chosen),), len(chosen) / played.size))
-
-    def _sample(self, played: PlayedPoints, size: int, generator: torch.Generator | None) -> Tensor:
-        """Return the rows that the chain ends with, ascending, on the CPU; plays and noise do not matter to it."""
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Draw the dictionary."""
         played.require_some()
-        played = played.in_double()
-        n = played.size
+        points, kernel, n = played.points.double(), in_double(played.kernel), played.size
         with torch.no_grad():
-            rows = distinct(played.points.movedim(-2, 0).flatten(1))[1].cpu()
+            rows = distinct(points.movedim(-2, 0).flatten(1))[1].cpu()
             # For each point the first that equals it.
             first = torch.full((n,), n).scatter_reduce(0, rows, torch.arange(n), "amin")[rows]
-            different = first.unique()
-            known = replace(played, points=played.points[..., different, :])
-            inside = different[greedy_pivots(known, size, _RANK_TOLERANCE).cpu()]
-            steps = default_num_swaps(len(inside)) if self.num_swaps is None else self.num_swaps
-            if len(inside) < n:
-                inside = _chain(played, inside, first, steps, generator)
-        return inside.sort().values
-
-
-def sample_k_dpp(
-    points: Tensor,
-    kernel: Kernel,
-    size: int,
-    num_swaps: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Draw rows Z of the points, ``size`` of them, with probability proportional to det K_ZZ, approximately.
-
-    The chain starts at the greedy maximum of the determinant. A step draws i uniformly from Z and j uniformly from the
-    rest, and exchanges them with probability ½ min(1, det K_Z'Z' / det K_ZZ). Equal rows are never drawn together. If
-    all sets of the size have determinant 0 (up to 1e-10 of the largest prior variance) the size is the rank instead.
-
-    Source: Burt, Rasmussen and van der Wilk, JMLR 2020, Alg. 1, as SparQ-GP-UCB has it (Alg. 2 and 3).
-
-    Args:
-        points: (..., n, d), n >= 1. Members of a batch share the rows drawn; K is then their mean.
-        kernel: the prior covariance.
-        size: m >= 1; distinct rows in ascending order are returned, (min(m, n, rank),).
-        num_swaps: steps of the chain, those that change nothing included; None for ``default_num_swaps``. What a
-            theorem asks for is ``theoretical_num_swaps``, and out of reach for most sizes.
-        generator: the only source of randomness; None is torch's global generator.
-
-    Cost: O(n m²) time and O(n m) memory for the start, then O(m²) time and O(m) kernel values for every other step.
-    """
-    points = checks.points("points", points)
-    checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
-    checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-    played = PlayedPoints(points, kernel, points.new_zeros(()), points.new_ones(points.shape[-2]))
-    return cast(Tensor, KDPP(size, num_swaps).select(played, generator).indices)
-
-
-def default_num_swaps(size: int) -> int:
-    """Return 100 m: from 30 m to 100 m steps on neither log det K_ZZ nor what is left of the start changed any more."""
-    return 100 * checks.positive_integer("size", size)
-
-
-def theoretical_num_swaps(num_points: int, size: int, accuracy: float) -> int:
-    """Return a number of steps after which the chain is within ``accuracy`` of the k-DPP in total variation.
-
-    It is 2 m (n − m) (½ ln(1/π) + ln(1/2ε)) for m of n points and ε in (0, 1), with ln(1/π) <= ln C(n, m) + 2 ln m! for
-    the greedy start. Source: Anari, Oveis Gharan and Rezaei, COLT 2016, Theorem 1: the spectral gap.
-    """
-    n, m = checks.positive_integer("num_points", num_points), checks.positive_integer("size", size)
-    epsilon = checks.open_unit_interval("accuracy", accuracy)
-    if m >= n:
-        return 0
-    rarity = math.lgamma(n + 1) - math.lgamma(n - m + 1) + math.lgamma(m + 1)
-    return math.ceil(2 * m * (n - m) * max(0.0, 0.5 * rarity + math.log(0.5 / epsilon)))
+            different, wanted = first.unique(), self.size if size is None else size
+            inside = different[greedy_pivots(points[..., different, :], kernel, wanted, _RANK_TOLERANCE).cpu()]
+            steps = 100 * len(inside) if self.num_swaps is None else self.num_swaps
+            chosen = inside if len(inside) == n else _chain(points, kernel, inside, first, steps, generator)
+        chosen = chosen.sort().values
+        if size is not None and len(chosen) < min(size, n):
+            order = torch.randperm(n, generator=generator, device="cpu")
+            chosen = torch.cat([chosen, order[~torch.isin(order, chosen)]])[:size]
+        return Selection.rows(played, chosen, len(chosen) / n)
 
 
 def _chain(
-    played: PlayedPoints, inside: Tensor, first: Tensor, num_swaps: int, generator: torch.Generator | None
+    points: Tensor, kernel: Kernel, inside: Tensor, first: Tensor, num_swaps: int, generator: Generator | None
 ) -> Tensor:
     """Return the rows (m,) of the set after ``num_swaps`` steps from the set ``inside``."""
-    n, m = played.size, len(inside)
+    n, m = points.shape[-2], len(inside)
     outside = torch.ones(n, dtype=torch.bool).index_fill_(0, inside, False).nonzero().squeeze(-1)
     block = max(_BLOCK, 4 * m)
     for start in range(0, num_swaps, block):
@@ -154,32 +91,27 @@ def _chain(
         uniforms = torch.rand(k, generator=generator, dtype=torch.float64, device="cpu")
         rows = torch.cat([inside, outside[touched]])
         # A point that is there twice has one row in the Gram matrix: two would differ by rounding.
-        kept, places = first[rows].unique(return_inverse=True)
-        values = host(gram(played.kernel, played.points[..., kept, :])).reshape(-1, len(kept), len(kept)).mean(0)
-        steps = zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True)
-        _walk(values, places.numpy(), rows.numpy(), m, steps)
+        kept, positions = first[rows].unique(return_inverse=True)
+        values = host(gram(kernel, points[..., kept, :])).reshape(-1, len(kept), len(kept)).mean(0)
+        places, numbers = positions.numpy(), rows.numpy()
+        inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
+        for slot, candidate, uniform in zip(slots.tolist(), candidates.tolist(), uniforms.tolist(), strict=True):
+            if uniform >= 0.5:  # whatever the determinants are
+                continue
+            new = places[m + candidate]
+            across, own = values[places[:m], new], float(values[new, new])
+            if uniform < 0.5 * min(inverse.factors(across, own)[slot], 1.0):
+                inverse.swap(slot, across, own)
+                for each in (places, numbers):
+                    each[slot], each[m + candidate] = each[m + candidate], each[slot]
         inside, outside[touched] = rows[:m], rows[m:]
     return inside
 
 
-def _walk(values: Array, places: Array, rows: Array, m: int, steps: Iterable[tuple[int, int, float]]) -> None:
-    """Take steps, each a place of the set, the number of a candidate and a uniform; swap places and rows."""
-    inverse = GramInverse(values[np.ix_(places[:m], places[:m])])
-    for slot, candidate, uniform in steps:
-        if uniform >= 0.5:  # whatever the determinants are
-            continue
-        new = places[m + candidate]
-        across, own = values[places[:m], new], float(values[new, new])
-        if uniform < 0.5 * min(inverse.factors(across, own)[slot], 1.0):
-            inverse.swap(slot, across, own)
-            for each in (places, rows):
-                each[slot], each[m + candidate] = each[m + candidate], each[slot]
-
-
 class GramInverse:
-    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, which changes as points of Z give way to others.
+    """The inverse A of a Gram matrix K_ZZ (m, m), in double precision, changed in place as points give way.
 
-    The matrix given is changed in place. Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
+    Cost: O(m³) once, O(m²) for all factors of a point and for a swap.
     """
 
     def __init__(self, gram: Array) -> None:
@@ -205,8 +137,7 @@ class GramInverse:
         """Put a point x in the place of one of Z, given k_Z(x) (m,) and k(x, x)."""
         inverse, gram = self._inverse, self.gram
         # The rounding of this step: one of the two had 1 / amplification of its variance to itself.
-        amplification = inverse[place, place] * max(gram[place, place], own)
-        self._spent += np.finfo(np.float64).eps * amplification
+        self._spent += np.finfo(np.float64).eps * inverse[place, place] * max(gram[place, place], own)
         gram[place] = gram[:, place] = across
         gram[place, place] = own
         if self._spent > _ACCURACY:
@@ -228,9 +159,9 @@ class GramInverse:
 def exchanged(played: PlayedPoints, kept: Tensor, offered: Tensor, gain: float) -> Tensor:
     """Return the rows (m,) of a dictionary, ascending, after other rows (k,) were offered in exchange, one by one.
 
-    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1 at
-    least; C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the
-    mean over a batch. W⁻¹ is kept in the memory of the points, since from one round to the next few counts are others.
+    Each takes the place of the point with which det(I + C½ K_ZZ C½ / λ) grows most, if it grows by a factor above 1;
+    C are the numbers of plays. That is det W times the counts, but for a constant, with W = K_ZZ + λ C⁻¹, the mean over
+    a batch. W⁻¹ is kept in the memory of the points.
 
     Cost: O(m²) for each point offered, for an exchange, and for each number of plays that is another than before.
     """

@@ -2,17 +2,17 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Generator
 
 from torch_kbandits import checks
 from torch_kbandits.dictionaries.base import DictionaryRule, PlayedPoints, Selection
-from torch_kbandits.dictionaries.greedy import ConditionalVariances, GreedyDictionary
+from torch_kbandits.dictionaries.greedy import ConditionalVariances
 from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.gaussian import Gaussian
@@ -111,25 +111,19 @@ class OnlineRule(DictionaryRule):
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ, both in reward units squared."""
 
-    def draw(
-        self,
-        left: ConditionalVariances,
-        names: Array,
-        uniforms: Array,
-        noise: float,
-        room: float = math.inf,
-        in_dictionary: Callable[[int], bool] | None = None,
+    def _drawn(
+        self, left: ConditionalVariances, names: Array, uniforms: Array, noise: float, room: float, is_in: Any = None
     ) -> tuple[Places, Array, bool]:
         """Draw of q points that are offered one after another, each scored with those before it drawn or not.
 
         They have r left, names (q,), equal for plays of one point, and uniforms (q,) below which a probability draws
-        none; so many may join, where ``in_dictionary`` says of a name whether its point is there, None if none is.
-        Returned is which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
+        none; so many may join, where ``is_in`` says of a name whether its point is there, None if none is. Returned is
+        which are drawn, (t,), with what probabilities, (t,), and whether there was room for the last.
         """
         drawn, probabilities, joined, first = list[int](), list[float](), set[int](), 0
         while first < len(uniforms) and len(joined) <= room:
             found = self.probabilities(left.variance[..., first:], left.prior[..., first:], noise)
-            if in_dictionary is None and not drawn:
+            if is_in is None and not drawn:
                 found[0] = 1.0
             hits = np.flatnonzero(uniforms[first:] < found)
             if not len(hits):
@@ -137,7 +131,7 @@ class OnlineRule(DictionaryRule):
             number, probability = first + int(hits[0]), float(found[hits[0]])
             drawn.append(number)
             probabilities.append(probability)
-            if in_dictionary is None or not in_dictionary(names[number]):
+            if is_in is None or not is_in(names[number]):
                 joined.add(int(names[number]))
             first = number + 1
             if first < len(uniforms) and len(joined) <= room:
@@ -148,9 +142,8 @@ class OnlineRule(DictionaryRule):
         self, posterior: DictionaryPosterior, state: OnlineState, places: Places, uniforms: Array, room: float
     ) -> tuple[DictionaryPosterior, OnlineState, tuple[int, float] | None]:
         """Return the posterior and the state once known points (q,) were offered, and the first without room."""
-        in_dictionary = posterior.has_in_dictionary if len(state.weights) else None
-        left = state.variances(posterior, places)
-        drawn, probabilities, has_room = self.draw(left, places, uniforms, state.noise, room, in_dictionary)
+        is_in, left = posterior.has_in_dictionary if len(state.weights) else None, state.variances(posterior, places)
+        drawn, probabilities, has_room = self._drawn(left, places, uniforms, state.noise, room, is_in)
         refused = None if has_room else (int(drawn[-1]), float(probabilities[-1]))
         joining = drawn if has_room else drawn[:-1]
         if len(joining):
@@ -165,20 +158,32 @@ class OnlineRule(DictionaryRule):
         """Return a posterior at its dictionary, and its state, once known points (q,) were offered in this order."""
         return self.offered(posterior, state, places, uniforms, math.inf)[:2]
 
-    def select(self, played: PlayedPoints, generator: torch.Generator | None = None) -> Selection:
-        """Offer all plays to an empty dictionary, in order of the points' first play; see ``DictionaryRule.select``.
+    def select(self, played: PlayedPoints, generator: Generator | None = None, size: int | None = None) -> Selection:
+        """Offer all plays to an empty dictionary, in order of the points' first play, in double precision.
 
-        The probability of a point is that of the play with which it joined. All is computed in double precision.
+        The probability of a point is that of the play with which it joined. A size is drawn point by point in
+        proportion to the probabilities, times the plays and at most 1, of joining those drawn before, with weight 1.
         """
         played.require_some()
-        offered = np.repeat(np.arange(played.size), played.counts.round().long().cpu().numpy())
-        uniforms = torch.rand(len(offered), generator=generator, dtype=torch.float64, device="cpu").numpy()
-        noise, room = self.projection_noise(float(played.noise.min())), played.max_size or math.inf
+        noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
+        plays = np.repeat(np.arange(played.size), np.rint(counts).astype(np.int64) if size is None else 1)
         with torch.no_grad():
-            left = ConditionalVariances.of(replace(played, points=played.points[..., offered, :]))
-            drawn, probabilities, _ = self.draw(left, offered, uniforms, noise, room)
-        rows, first = np.unique(offered[drawn], return_index=True)
-        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities[first]).to(played.points))
+            left = ConditionalVariances.of(played.points[..., plays, :], played.kernel)
+            if size is None:
+                uniforms = torch.rand(len(plays), generator=generator, dtype=torch.float64, device="cpu").numpy()
+                drawn, joined, _ = self._drawn(left, plays, uniforms, noise, played.max_size or math.inf)
+                rows, first = np.unique(plays[drawn], return_index=True)
+                probabilities = joined[first]
+            else:
+                rows, joined = np.empty(0, np.int64), list[Array]()
+                while len(rows) < min(size, played.size):
+                    joined.append(np.minimum(self.probabilities(left.variance, left.prior, noise) * counts, 1.0))
+                    shares = np.maximum(joined[-1], np.finfo(np.float64).tiny)
+                    shares[rows] = 0.0
+                    rows = np.append(rows, int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator)))
+                    left.observe(rows[-1], noise)
+                probabilities = joined[0][rows]
+        return Selection.rows(played, torch.from_numpy(rows), torch.from_numpy(probabilities).to(played.points))
 
 
 @dataclass(frozen=True)
@@ -196,63 +201,34 @@ class KORS(OnlineRule):
     with certainty. With batch dimensions the members share their rows, by the largest of their τ̃.
 
     Source: Zenati et al., AISTATS 2022, Alg. 1 and 5 and (41); Calandriello et al., NeurIPS 2017. Differs: a point that
-    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. Plays of one point
-    that are learned together are offered one after another when the first of them is due. What a posterior takes for
-    spanned, all but 1e-10 λ of it, counts as what is spanned of it, which makes up to 1e-5 of a score.
+    is drawn again is there once, with the summed weight, which leaves all probabilities as they are. What a posterior
+    takes for spanned, all but 1e-10 λ of it, counts as spanned, which makes up to 1e-5 of a score.
 
-    Args:
-        oversampling: γ > 0. The theorem asks for ``theoretical_kors_oversampling``, which keeps nearly every point. In
-            practice 1: nearly all posterior deviations are within an eighth of the exact ones, with 2.5 to 6 times as
-            many points as the effective dimension; at 2 within a tenth, with nearly twice the points.
-        projection: μ > 0, the scale below which directions are dropped, in reward units squared; None for the noise
-            variance (the smallest one where it differs), which balances regret and time.
-        accuracy: ε in (0, 1), which the theorem sets to 1/2.
+    The theorem asks for γ of ``theoretical_kors_oversampling``, which keeps nearly every point. At 1 nearly all
+    deviations are within an eighth of the exact ones, with 2.5 to 6 times as many points as the effective dimension; at
+    2 within a tenth, with nearly twice the points.
 
     Cost: O(m²) for each play of a bandit; O(u m²) time and O(u m) memory for a selection.
     """
 
-    oversampling: float = 1.0
-    projection: float | None = None
-    accuracy: float = 0.5
+    oversampling: float = 1.0  #: γ > 0.
+    projection: float | None = None  #: μ > 0: directions below are dropped, in reward units squared; None for least λ.
+    accuracy: float = 0.5  #: ε in (0, 1), which the theorem sets to 1/2.
 
     def __post_init__(self) -> None:
         checks.keep(self, oversampling=checks.positive, accuracy=checks.open_unit_interval)
         checks.keep(self, projection=checks.optional(checks.positive))
 
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return min(1, γ τ̃), (q,); see ``OnlineRule.probabilities``."""
-        return self._merged_probabilities(variance, 1.0, noise)
+        """Return min(1, γ τ̃), (q,)."""
+        scores = (1.0 + self.accuracy) * variance / (variance + noise)
+        if scores.ndim > 1:
+            scores = scores.reshape(-1, scores.shape[-1]).max(0)
+        return np.minimum(self.oversampling * scores, 1.0)
 
     def projection_noise(self, noise: float) -> float:
         """Return μ, given λ."""
         return noise if self.projection is None else self.projection
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Draw ``size`` points one after another in proportion to their probability of joining those drawn before.
-
-        A point played c times is one point of c times the score, min(1, γ c τ̃). Points drawn have weight 1, and the
-        probabilities returned are those of joining an empty dictionary. Cost: O(u m²) time, O(u m) memory.
-        """
-        played.require_some()
-        noise, counts = self.projection_noise(float(played.noise.min())), played.counts.double().cpu().numpy()
-        drawn: list[int] = []
-        with torch.no_grad():
-            left = ConditionalVariances.of(played)
-            first = self._merged_probabilities(left.variance, counts, noise)
-            while len(drawn) < min(size, played.size):
-                shares = np.maximum(self._merged_probabilities(left.variance, counts, noise), np.finfo(np.float64).tiny)
-                shares[drawn] = 0.0
-                pivot = int(torch.multinomial(torch.from_numpy(shares), 1, generator=generator))
-                drawn.append(pivot)
-                left.observe(pivot, noise)
-        return Selection.rows(played, torch.tensor(drawn), torch.from_numpy(first[drawn]).to(played.points))
-
-    def _merged_probabilities(self, variance: Array, counts: Any, noise: float) -> Array:
-        """Return min(1, γ c τ̃), (q,), from r (..., q)."""
-        scores = (1.0 + self.accuracy) * variance / (variance + noise)
-        if scores.ndim > 1:
-            scores = scores.reshape(-1, scores.shape[-1]).max(0)
-        return np.minimum(self.oversampling * counts * scores, 1.0)
 
 
 @dataclass(frozen=True)
@@ -262,18 +238,16 @@ class SpanningDictionary(OnlineRule):
     For kernels of F features it has at most F points, so that the exact posterior costs O(F²) a round; for others all.
     """
 
+    spans_all = True
+
     def probabilities(self, variance: Array, prior: Array, noise: float) -> Array:
-        """Return 1 for points that are not spanned, (q,), 0 for others; see ``OnlineRule.probabilities``."""
+        """Return 1 for points that are not spanned, (q,), 0 for others."""
         outside = variance > SPANNED[torch.float64] * prior
         return outside.reshape(-1, outside.shape[-1]).max(0).astype(np.float64)
 
     def projection_noise(self, noise: float) -> float:
         """Return 0: there is nothing between spanned and not."""
         return 0.0
-
-    def select_sized(self, played: PlayedPoints, size: int, generator: torch.Generator | None = None) -> Selection:
-        """Take ``size`` points, each time the one that those taken before span least; see ``GreedyDictionary``."""
-        return GreedyDictionary(size).select_sized(played, size, generator)
 
 
 def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> float:
@@ -284,3 +258,12 @@ def theoretical_kors_oversampling(failure_probability: float, horizon: int) -> f
     """
     delta = checks.open_unit_interval("failure_probability", failure_probability)
     return 12.0 * math.log(checks.positive_integer("horizon", horizon) / delta)
+
+
+def guarantees_projection(
+    rule: DictionaryRule | None, error: float, regularization: float, failure_probability: float, num_rounds: int
+) -> tuple[bool, str]:
+    """Say whether EK-UCB's theorem guarantees a projection error of at most μ, and what it needs."""
+    needed = theoretical_kors_oversampling(failure_probability, max(num_rounds, 1))
+    holds = isinstance(rule, KORS) and rule.oversampling >= needed and (rule.projection or regularization) <= error
+    return holds, f"KORS with γ of at least {needed:.4g} by now and its own μ of at most {error:g}"

@@ -17,12 +17,13 @@ Noise = Callable[[Tensor, Tensor, int], Tensor]
 
 
 class Known(TypedDict, total=False):
-    """What is known of a problem, for the algorithms that play it; see ``Environment`` for each."""
+    """What is known of a problem, and its noise if that is not Gaussian; see ``Environment`` for each."""
 
     kernel: Kernel | None
     regularization: float | None
     norm_bound: float | None
     center: float
+    noise: Noise | None
 
 
 class Problem:
@@ -65,8 +66,7 @@ def noiseless(X: Tensor, means: Tensor, round: int) -> Tensor:
 class Environment(Problem, ABC):
     """A bandit problem whose mean rewards are known, so that regret is measured without noise.
 
-    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured. Shapes,
-    dtypes and values that do not fit raise ``InputError``, here and in all problems.
+    The noise of a round has an address, (seed, round), so it does not depend on what is played or measured.
 
     Attributes:
         arms, bounds: what may be played: arms (A, d), or a box (2, d), lower then upper; the other is None.
@@ -75,10 +75,9 @@ class Environment(Problem, ABC):
     Args:
         noise_scale: R >= 0 for an algorithm, in reward units; for Gaussian noise its standard deviation.
         seed: addresses the noise.
-        kernel: the covariance that the problem was drawn from or that suits it, in reward units squared; None if
-            unknown.
-        regularization: λ, the noise variance for a surrogate, in reward units squared; None if unknown.
-        norm_bound: B, the RKHS norm of the mean function under ``kernel``; None if unknown.
+        kernel: the covariance that the problem was drawn from or that suits it, in reward units squared.
+        regularization: λ, the noise variance for a surrogate, in reward units squared.
+        norm_bound: B, the RKHS norm of the mean function under ``kernel``; these three are None if unknown.
         center: constant to subtract from rewards before telling them to a model of prior mean zero.
         noise: returns the rewards (q,), given X (q, d), their means (q,) and the round, its randomness addressed by
             seed and round; None: Gaussian noise of deviation ``noise_scale`` is added to the means.
@@ -101,10 +100,9 @@ class Environment(Problem, ABC):
         regret = self.best_mean - self.mean(X)
         rounding = 1e-8 if regret.dtype == torch.float64 else 1e-4
         if bool((regret < -rounding * (1.0 + abs(self.best_mean))).any()):
-            raise NumericalError(
-                f"best_mean {float(self.best_mean):.10g} is not the maximum: row {int(regret.argmin())} of X has mean "
-                f"{float(self.best_mean - regret.min()):.10g}."
-            )
+            row, mean = int(regret.argmin()), float(self.best_mean - regret.min())
+            got = f"best_mean {float(self.best_mean):.10g} is not the maximum"
+            raise NumericalError(f"{got}: row {row} of X has mean {mean:.10g}.")
         return regret.clamp_min(0.0)
 
 
@@ -120,7 +118,7 @@ class RoundProblem(ABC):
 
     @abstractmethod
     def means_of_round(self, round: int) -> Tensor:
-        """Return the mean rewards of all that may be played in a round, checked."""
+        """Return the mean rewards (A,) of all that may be played in a round, checked."""
 
     def pull(self, X: Tensor, round: int) -> Tensor:
         """Return noisy rewards (q,) of what is played in a round, X (q, d), with contexts joint points (q, c + a)."""
@@ -141,8 +139,7 @@ class ContextualEnvironment(Problem, RoundProblem):
     """A contextual bandit problem: each round brings a context, and an action must be chosen in it.
 
     Rewards belong to joint points: the context, then the action. Regret is against the best action that is available in
-    the context of the round. Contexts and noise have addresses, (seed, round), so a round may be evaluated again. The
-    arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
+    the context of the round. The arguments are those of ``Environment``; ``kernel`` and ``noise`` are on joint points.
 
     Attributes:
         context_dim: c, the columns of a context.
@@ -174,11 +171,8 @@ class ContextualEnvironment(Problem, RoundProblem):
         """Return which of the round's actions the joint points X (q, c + a) play, (q,). Cost: O(q A (c + a))."""
         points = self.joint_points(self.candidates(round), round)
         equal = (checked_rows(X, points).unsqueeze(1) == points).all(-1)
-        if not bool((known := equal.any(1)).all()):
-            raise InputError(
-                f"Row(s) {true_rows(~known)} of X play no action that is available in round {round}, in its context: "
-                "joint points are joint_points(actions, round)."
-            )
+        if unknown := true_rows(~equal.any(1)):
+            raise InputError(f"Row(s) {unknown} of X are none of joint_points(actions, {round}), with its actions.")
         return equal.int().argmax(1)
 
     def means_of_round(self, round: int) -> Tensor:
@@ -194,8 +188,8 @@ class DynamicEnvironment(Problem, RoundProblem):
 
     Args:
         arms: (A, d), no two of them equal.
-        noise_scale, seed, noise, known: as in ``Environment``; ``kernel`` is on arms, without time, and ``norm_bound``
-            holds for the mean function of every round.
+        noise_scale, seed, known: as in ``Environment``; ``kernel`` is on arms, without time, and ``norm_bound`` holds
+            for the mean function of every round.
         rounds: how many rounds there are, where a record ends; None: any number.
         variation_budget: what ``variation_budget`` returns, given T; None: it is unknown.
     """
@@ -207,14 +201,12 @@ class DynamicEnvironment(Problem, RoundProblem):
         seed: int,
         *,
         rounds: int | None = None,
-        noise: Noise | None = None,
         variation_budget: Callable[[int], float] | None = None,
         **known: Unpack[Known],
     ) -> None:
-        super().__init__(noise_scale, seed, noise=noise, **known)
+        super().__init__(noise_scale, seed, **known)
         self._index = ArmIndex(arms)
         self.arms = self._index.arms
-        self._index.refuse_equal(torch.arange(len(self.arms), device=self.arms.device))
         self.rounds = checks.optional(checks.positive_integer)("rounds", rounds)
         self._variation_budget = variation_budget
 
@@ -253,14 +245,21 @@ AnyEnvironment = Environment | ContextualEnvironment | DynamicEnvironment
 
 
 class ArmIndex:
-    """A look-up of arms (A, d) by their values. Cost: O(A d) time and memory once; then O(d) a row, whatever A."""
+    """A look-up of arms (A, d) by their values, no two of them equal but with equal means (A,), if these are given.
 
-    def __init__(self, arms: Tensor) -> None:
+    Cost: O(A d) time and memory once; then O(d) a row, whatever A.
+    """
+
+    def __init__(self, arms: Tensor, means: Any = None) -> None:
         self.arms = finite_rows("arms", arms, "(A, d) with A >= 1")
         # Rows as tuples of Python floats: the look-up of a single row costs less than any tensor operation.
         self._first: dict[tuple[float, ...], int] = {}
         for i, row in enumerate(self.arms.tolist()):
             self._first.setdefault(tuple(row), i)
+        number = torch.arange(len(self.arms), device=self.arms.device)
+        self.means = number if means is None else self.checked_means(means)
+        for later in true_rows(self.means != self.means[first := self.find(self.arms)]):
+            raise InputError(f"Arms {int(first[later])} and {later} are the same point: leave one out.")
 
     def find(self, X: Tensor) -> Tensor:
         """Return the positions (q,) among the arms of the rows of X (q, d); of equal arms, the first."""
@@ -271,12 +270,6 @@ class ArmIndex:
             checked_rows(X, self.arms)
             raise InputError(f"Row(s) {[i for i, place in enumerate(places) if place < 0]} of X are no arms.")
         return torch.tensor(places, dtype=torch.long, device=self.arms.device)
-
-    def refuse_equal(self, values: Tensor) -> None:
-        """Refuse arms that are the same point although they differ in values (A,)."""
-        first = self.find(self.arms)
-        for later in true_rows(values != values[first]):
-            raise InputError(f"Arms {int(first[later])} and {later} are the same point: leave one out.")
 
     def checked_means(self, means: Any, name: str = "means") -> Tensor:
         """Return one number an arm as a tensor, if all are finite."""
@@ -303,5 +296,5 @@ def checked_rows(X: Any, like: Tensor) -> Tensor:
 
 
 def true_rows(mask: Tensor) -> list[int]:
-    """Return where a mask (q,) is true, for messages."""
+    """Return where a mask (q,) is true."""
     return mask.nonzero().flatten().tolist()

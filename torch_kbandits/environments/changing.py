@@ -28,25 +28,22 @@ _NUM_CENTRES = 50
 class MovingPeak(DynamicEnvironment):
     """A peak that swings over a wave that stays: exp(−0.05 (x − 5 sin(0.1 t))²) + 0.5 cos(0.2 x) + 1.5 on [−50, 50].
 
-    Source: Mauduit, Berthier and Simonetto, 2025, §4.1. Differs: arms are a grid of the interval, t counts
-    from 0, and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the
-    variation budget is exact: about 50 over the paper's 500 rounds.
-
-    A arms lie from −50 to 50 at equal distances. The seed addresses the noise, whose variance is the paper's.
+    Source: Mauduit, Berthier and Simonetto, 2025, §4.1. Differs: A arms are a grid of the interval, t counts from 0,
+    and the kernel is that of the peak, ℓ = √10, where the paper fits one by marginal likelihood. With it the variation
+    budget is exact: about 50 over the paper's 500 rounds. The seed addresses the noise.
     """
 
     def __init__(self, num_arms: int = 1000, *, noise_scale: float = 0.1, seed: int) -> None:
-        words = _peak_words((-50.0, 50.0, num_arms), math.sqrt(10.0), self.peak, noise_scale)
+        self._rise, words = _moving_kernel((-50.0, 50.0, num_arms), math.sqrt(10.0), _swinging, noise_scale)
         super().__init__(seed=seed, center=1.5, **words)
-
-    def peak(self, round: int) -> float:
-        """Return 5 sin(0.1 t)."""
-        return 5.0 * math.sin(0.1 * round)
 
     def means(self, round: int) -> Tensor:
         """Return the mean rewards (A,) of all arms in a round. Cost: O(A)."""
-        wave = 0.5 * torch.cos(0.2 * self.arms[:, 0]) + 1.5
-        return wave + _peak(self.arms, self.peak(round), math.sqrt(10.0))
+        return 0.5 * torch.cos(0.2 * self.arms[:, 0]) + 1.5 + self._rise(round)
+
+
+def _swinging(round: int) -> float:
+    return 5.0 * math.sin(0.1 * round)
 
 
 class SeattleWeather(DynamicEnvironment):
@@ -54,7 +51,7 @@ class SeattleWeather(DynamicEnvironment):
 
     The reward of a temperature x is exp(−(x − c_t)² / (2ℓ²)), where c_t is the highest one of the day t: 1 if x was
     right, 0.61 if it was wrong by the tolerance ℓ. It lies in the RKHS of its kernel with norm 1 each day, and its
-    variation budget is known: real changes under the assumptions of the theorems.
+    variation budget is known.
 
     Source: public-domain observations of NOAA for 2012 to 2015, by way of the package vega_datasets (MIT licence); the
     file and its licence are in the package's folder ``environments/data``.
@@ -70,51 +67,36 @@ class SeattleWeather(DynamicEnvironment):
     """
 
     def __init__(self, num_arms: int = 46, *, tolerance: float = 5.0, noise_scale: float = 0.1, seed: int) -> None:
-        self._tolerance = checks.positive("tolerance", tolerance)
         file = resources.files("torch_kbandits.environments").joinpath("data", "seattle_weather.csv")
         rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
-        self.dates = [row["date"] for row in rows]
-        self.temperatures = [float(row["temp_max"]) for row in rows]
-        words = _peak_words((-5.0, 40.0, num_arms), self._tolerance, self.peak, noise_scale)
+        self.dates, self.temperatures = [row["date"] for row in rows], [float(row["temp_max"]) for row in rows]
+        length, peak = checks.positive("tolerance", tolerance), self.temperatures.__getitem__
+        self._rise, words = _moving_kernel((-5.0, 40.0, num_arms), length, peak, noise_scale)
         super().__init__(seed=seed, rounds=len(rows), norm_bound=1.0, **words)
-
-    def peak(self, round: int) -> float:
-        """Return the highest temperature of a day, in °C."""
-        return self.temperatures[round]
 
     def means(self, round: int) -> Tensor:
         """Return the mean rewards (A,) of all arms in a round. Cost: O(A)."""
-        return _peak(self.arms, self.peak(round), self._tolerance)
+        return self._rise(round)
 
 
-def _peak(arms: Tensor, peak: float, lengthscale: float) -> Tensor:
-    """Return the Gaussian kernel between arms (A, 1) and a peak, (A,)."""
-    return torch.exp((arms[:, 0] - peak).square() / (-2.0 * lengthscale**2))
-
-
-def _peak_words(
+def _moving_kernel(
     grid: tuple[float, float, int], lengthscale: float, peak: Callable[[int], float], noise_scale: float
-) -> dict[str, Any]:
-    """Return the words of a problem in which a Gaussian kernel moves over a grid, at ``peak(round)``.
+) -> tuple[Callable[[int], Tensor], dict[str, Any]]:
+    """Return a Gaussian kernel over a grid, which moves with ``peak(round)``, and the words of its problem.
 
     Norms of changes are known in closed form: ‖f_s − f_t‖² = 2 − 2 exp(−(c_s − c_t)² / (2ℓ²)).
     """
     check_size("num_arms", checks.positive_integer("num_arms", grid[2]))
+    arms, slope = torch.linspace(*grid, dtype=torch.float64), -2.0 * lengthscale**2
 
     def variation_budget(rounds: int) -> float:
         # expm1 keeps what 2 − 2 exp(−small) would lose to cancellation.
-        return math.fsum(
-            math.sqrt(-2.0 * math.expm1(-((later - sooner) ** 2) / (2.0 * lengthscale**2)))
-            for sooner, later in pairwise(map(peak, range(rounds)))
-        )
+        steps = pairwise(map(peak, range(rounds)))
+        return math.fsum(math.sqrt(-2.0 * math.expm1((later - sooner) ** 2 / slope)) for sooner, later in steps)
 
-    return {
-        "arms": torch.linspace(*grid, dtype=torch.float64).unsqueeze(-1),
-        "noise_scale": noise_scale,
-        "kernel": stationary_kernel("rbf", lengthscale),
-        "regularization": noise_variance(noise_scale),
-        "variation_budget": variation_budget,
-    }
+    known = {"kernel": stationary_kernel("rbf", lengthscale), "regularization": noise_variance(noise_scale)}
+    words = {"arms": arms.unsqueeze(-1), "noise_scale": noise_scale, "variation_budget": variation_budget, **known}
+    return lambda round: torch.exp((arms - peak(round)).square() / slope), words
 
 
 class RKHSFunctions(ABC):
@@ -161,7 +143,6 @@ class RKHSFunctions(ABC):
         return weights * (self._norm / (weights @ self._gram @ weights).sqrt())
 
     def _variation_budget(self, rounds: int) -> float:
-        """Return P_T = Σ ‖f_{t+1} − f_t‖ over the first T = ``rounds``."""
         changes = torch.stack([self.weights(round) for round in range(rounds)]).diff(dim=0)
         # Rounding may turn the form of a change of nothing negative.
         return float(((changes @ self._gram) * changes).sum(1).clamp_min(0.0).sqrt().sum())
@@ -175,10 +156,8 @@ class AbruptSwitches(RKHSFunctions, DynamicEnvironment):
     Args:
         switches: a number: a new function every so many rounds; a list: in these rounds, increasing and from 1.
         num_arms, dimension, kernel, lengthscale, norm, noise_scale, seed: A arms and 50 centres are uniform in
-            [0, 1]^d. A function is a sum of kernels at the centres ("rbf", "matern-0.5", "matern-1.5" or "matern-2.5",
-            with k(x, x) = 1): the posterior mean of a Gaussian process given a draw of it there, as in
-            ``rkhs_function``, scaled to the RKHS norm ρ. Noise is Gaussian, and λ its variance, None without noise. The
-            seed addresses all of it.
+            [0, 1]^d. A function is a sum of kernels at the centres, drawn as in ``rkhs_function`` and scaled to the
+            RKHS norm ρ. Noise is Gaussian, and λ its variance, None without noise. The seed addresses all of it.
     """
 
     def __init__(
@@ -193,7 +172,13 @@ class AbruptSwitches(RKHSFunctions, DynamicEnvironment):
         noise_scale: float = 0.1,
         seed: int,
     ) -> None:
-        self.switches = _switches(switches)
+        if isinstance(switches, Sequence) and not isinstance(switches, str | bytes):
+            each = enumerate(switches)
+            self.switches = tuple(checks.positive_integer(f"switches[{place}]", round) for place, round in each)
+            if any(later <= sooner for sooner, later in pairwise(self.switches)):
+                raise InputError(f"switches must increase, got {checks.shown(self.switches)}.")
+        else:
+            self.switches = checks.positive_integer("switches, unless it is a list of rounds,", switches)
         super().__init__(**self._words(num_arms, dimension, kernel, lengthscale, norm, noise_scale, seed))
 
     def weights(self, round: int) -> Tensor:
@@ -206,8 +191,7 @@ class Drift(RKHSFunctions, DynamicEnvironment):
     """A function of a kernel's RKHS that moves at constant speed and spends a given variation budget.
 
     It moves on the sphere of functions of norm ρ, along a great circle: each step has the length P / (T − 1) exactly.
-    After at most a quarter of a circle it turns into a new random direction, so it does not come back. A budget of
-    1.57 ρ or more leads to an unrelated function; many times that, through as many of them.
+    After at most a quarter of a circle, 1.57 ρ of the budget, it turns into a new random direction.
 
     Args:
         variation_budget: P > 0, in reward units: what Σ ‖f_{t+1} − f_t‖ over the horizon is.
@@ -235,10 +219,8 @@ class Drift(RKHSFunctions, DynamicEnvironment):
         budget, norm = checks.positive("variation_budget", variation_budget), checks.scale("norm", norm)
         step = budget / (horizon - 1)
         if step > 2.0 * norm:
-            raise InputError(
-                f"A variation_budget of {budget:g} over {horizon} rounds is {step:g} a step, and functions of norm "
-                f"{norm:g} are at most {2 * norm:g} apart: give a smaller one, a longer horizon or a larger norm."
-            )
+            apart = f"{step:g} a step, and functions of norm {norm:g} are at most {2 * norm:g} apart"
+            raise InputError(f"variation_budget is {apart}: give a smaller one, a longer horizon or a larger norm.")
         super().__init__(**self._words(num_arms, dimension, kernel, lengthscale, norm, noise_scale, seed))
         self._angle = 2.0 * math.asin(step / (2.0 * norm))
         self._steps = max(1, math.floor(0.5 * math.pi / self._angle))  # before it turns
@@ -256,12 +238,3 @@ class Drift(RKHSFunctions, DynamicEnvironment):
     def _on_leg(self, leg: int, step: int) -> Tensor:
         start, direction = self._legs[leg]
         return math.cos(step * self._angle) * start + math.sin(step * self._angle) * direction
-
-
-def _switches(value: int | Sequence[int]) -> int | tuple[int, ...]:
-    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        return checks.positive_integer("switches, unless it is a list of rounds,", value)
-    rounds = tuple(checks.positive_integer(f"switches[{i}]", round) for i, round in enumerate(value))
-    if any(later <= sooner for sooner, later in pairwise(rounds)):
-        raise InputError(f"switches must increase, got {checks.shown(rounds)}.")
-    return rounds

@@ -1,7 +1,7 @@
 """Problems with contexts: the three of Zenati et al. (AISTATS 2022) on ten anchor actions, and handwritten digits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from torch_kbandits.environments.options import noise_variance, stationary_kerne
 from torch_kbandits.environments.problems import Classification, ContextualFunction
 from torch_kbandits.errors import InputError
 from torch_kbandits.extras import require
-from torch_kbandits.numerics.random import seed_for
 
 #: Ten anchor actions are drawn from these, without replacement.
 _GRID = np.arange(0, 1, 0.01)
@@ -22,59 +21,71 @@ _BOARD = ((0.0, 0.5, 0.0, 0.0), (1.0, 0.0, 1.0, 0.0), (0.0, 0.5, 0.0, 0.5), (0.0
 
 
 def bump(
-    *, lengthscale: float = 1.0, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 1.0, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Bump: five context columns, rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) on ten actions in [0, 1).
 
     Contexts are uniform in [0, 1]^5. a* is one of the actions, x* uniform in [0, 1]^5 and w* in [−1, 1]^5, so the best
     action of every context is a*, and rewards may exceed 1.
 
-    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free, while theirs has
-    fresh noise in both rewards; the kernel's length scale is 1 instead of their 0.1, with which nothing is learned from
-    one context for another: they are about 0.9 apart.
+    Source: Zenati et al., AISTATS 2022, §5, and their public code. Differs: regret is noise-free; the kernel's length
+    scale is 1 instead of their 0.1, with which nothing is learned from one context for another.
 
     Args:
         lengthscale: of the Gaussian kernel on joint points.
         noise_scale: standard deviation of the noise; λ is its square, and None without noise.
         problem_seed: addresses the actions (from 0, 0.01, …, 0.99, without replacement), a*, x* and w*; 123 is the
-            authors' problem. None: every seed has its own.
+            authors' problem.
         seed: addresses contexts and noise.
     """
-    generator, actions = _anchors(problem_seed, seed)
-    best = actions[generator.choice(len(actions))]
-    context, weights = generator.uniform(0, 1, size=5), generator.uniform(-1, 1, size=5)
-    function = _Bump(float(best), torch.from_numpy(context), torch.from_numpy(weights))
-    return _problem(function, 5, actions, lengthscale, noise_scale, seed)
+    generator, actions = _anchors(problem_seed)
+    best = float(actions[generator.choice(len(actions))])
+    context, slopes = (torch.from_numpy(generator.uniform(least, 1, size=5)) for least in (0, -1))
+    return _problem(partial(_bump, best, context, slopes), 5, actions, lengthscale, noise_scale, seed)
+
+
+def _bump(best: float, context: Tensor, slopes: Tensor, X: Tensor) -> Tensor:
+    slope = (X[:, :-1] - context.to(X)) @ slopes.to(X)
+    return (1.0 - (X[:, -1] - best).abs() - slope).clamp_min(0.0)
 
 
 def chessboard(
-    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Chessboard: rewards 0, 0.5 or 1 by quarter of the context and quarter of the action, on ten actions in [0, 1).
 
-    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is against the best
-    action that is available in the context. Theirs is against 1 in every context, plus fresh noise, though in half of
-    the contexts no action pays more than 0.5: it grows by 0.25 a round even for the best player.
+    Contexts are uniform in [0, 1]. Source and arguments are those of ``bump``. Differs: regret is noise-free, and
+    against the best action in the context, where theirs is against 1 in every one.
     """
-    return _problem(_chessboard, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+    return _problem(_chessboard, 1, _anchors(problem_seed)[1], lengthscale, noise_scale, seed)
+
+
+def _chessboard(X: Tensor) -> Tensor:
+    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
+    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
 
 
 def step_diagonal(
-    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int | None = 123, seed: int
+    *, lengthscale: float = 0.1, noise_scale: float = 0.1, problem_seed: int = 123, seed: int
 ) -> ContextualFunction:
     """Step Diagonal: 1 where |x − a − 0.15| < 0.1, 0.5 where |x − a + 0.15| < 0.1, else 0, on ten actions in [0, 1).
 
     All else is as in ``chessboard``.
     """
-    return _problem(_step_diagonal, 1, _anchors(problem_seed, seed)[1], lengthscale, noise_scale, seed)
+    return _problem(_step_diagonal, 1, _anchors(problem_seed)[1], lengthscale, noise_scale, seed)
+
+
+def _step_diagonal(X: Tensor) -> Tensor:
+    context, action = X.T
+    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
+    return upper.to(X) + 0.5 * lower.to(X)
 
 
 def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> Classification:
     """Handwritten digits: which of ten labels has this image? 1,797 images of 8 × 8 pixels, a reward of 0 or 1.
 
     Contexts are the first principal components of the pixels, each scaled to mean 0 and variance 1 over the images.
-    The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. Of length
-    scales from 2 to 6 the default is right most often. R is 0.5 and λ = 0.25.
+    The kernel is Gaussian on the context and 1 for equal labels, 0 for others: each label learns alone. λ is 0.25.
 
     Source: the test part of Alpaydin and Kaynak's "Optical recognition of handwritten digits" (1998), through
     scikit-learn's ``load_digits``; without it ``MissingExtraError``.
@@ -102,39 +113,9 @@ def digits(num_components: int = 20, *, lengthscale: float = 4.0, seed: int) -> 
     return Classification(contexts, labels, 10, seed, kernel=on_contexts * on_labels, regularization=0.25)
 
 
-# ---------------------------------------------------------------- inside
-
-
-@dataclass(frozen=True)
-class _Bump:
-    """Rewards max(0, 1 − |a − a*| − ⟨w*, x − x*⟩) of joint points (x, a)."""
-
-    action: float
-    context: Tensor  # (5,)
-    weights: Tensor  # (5,)
-
-    def __call__(self, X: Tensor) -> Tensor:
-        contexts, actions = X[:, :-1], X[:, -1]
-        slope = (contexts - self.context.to(X)) @ self.weights.to(X)
-        return (1.0 - (actions - self.action).abs() - slope).clamp_min(0.0)
-
-
-def _chessboard(X: Tensor) -> Tensor:
-    rows, columns = (4.0 * X).floor().clamp(0, 3).long().T
-    return torch.tensor(_BOARD, dtype=X.dtype, device=X.device)[rows, columns]
-
-
-def _step_diagonal(X: Tensor) -> Tensor:
-    context, action = X.T
-    upper, lower = (context - (action + 0.15)).abs() < 0.1, (context - (action - 0.15)).abs() < 0.1
-    return upper.to(X) + 0.5 * lower.to(X)
-
-
-def _anchors(problem_seed: int | None, seed: int) -> tuple[np.random.RandomState, np.ndarray]:
+def _anchors(problem_seed: int) -> tuple[np.random.RandomState, np.ndarray]:
     """Return the generator of the problem after its actions were drawn, and those, (10,)."""
-    if problem_seed is None:
-        number = seed_for(checks.whole_number("seed", seed), 0, "anchors") % 2**32
-    elif not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
+    if not 0 <= (number := checks.whole_number("problem_seed", problem_seed)) < 2**32:
         raise InputError(f"problem_seed must be in [0, 2^32), got {problem_seed}.")
     # NumPy's legacy generator, as the authors' code has it, drawn from in their order: so their problem is in reach.
     generator = np.random.RandomState(number)

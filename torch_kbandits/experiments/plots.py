@@ -10,8 +10,7 @@ from numpy import ndarray
 
 from torch_kbandits.environments.options import pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments.directory import Record
-from torch_kbandits.experiments.summary import Group, group, outside_median, pairs
+from torch_kbandits.experiments.summary import Group, Record, group, outside_median
 from torch_kbandits.plotting import style
 
 #: Marks on a curve; inches of a panel; and what is further apart at the end is drawn on a logarithmic axis.
@@ -34,17 +33,6 @@ class _Curve(NamedTuple):
     thin: ndarray | tuple[()] = ()
 
 
-class _Kind(NamedTuple):
-    """A figure: what its axes show, a curve for each group (None: none), what the legend says, scales of the axes."""
-
-    x: str
-    y: str
-    curves: list[_Curve | None]
-    legend: str
-    xscale: str = "linear"
-    yscale: str = "linear"
-
-
 def plot(
     records: Sequence[Record],
     directory: str | Path,
@@ -63,20 +51,14 @@ def plot(
             deviation, around their means; "seeds", a thin line for each seed; or "none".
         scale: of regret: "linear", "log", or "auto", which is logarithmic in an environment in which algorithms end
             more than twenty times apart.
-        baseline: the label of the algorithm from which differences of regret are drawn, ``InputError`` if no run has
-            it; None for no such figure.
+        baseline: the label of the algorithm from which differences of regret are drawn; None for no such figure.
         format: "png", "pdf" or "svg".
 
     Returns:
         The files regret, average-regret, regret-against-time, dictionary, time, and difference if there is a baseline.
     """
     pick("format", "format of figures", format, style.FORMATS)
-    drawn = figures(records, band=band, scale=scale, baseline=baseline)
-    Path(directory).mkdir(parents=True, exist_ok=True)
-    files = {Path(directory) / f"{name}.{format}": figure for name, figure in drawn.items()}
-    for file, figure in files.items():
-        style.write_figure(file, figure)
-    return list(files)
+    return style.write_figures(figures(records, band=band, scale=scale, baseline=baseline), directory, format)
 
 
 def figures(
@@ -89,36 +71,35 @@ def figures(
         raise InputError("There is no finished run to draw.")
     groups = group(records, baseline)
     numbers = {len(entry.runs) for entry in groups}
-    said = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
-
-    def series(name: str) -> list[ndarray]:
-        return [np.array([getattr(run, name) for run in entry.runs], dtype=float) for entry in groups]
-
-    def over(x: list[ndarray], y: list[ndarray]) -> list[_Curve | None]:
-        return [_over_seeds(at, values, band) for at, values in zip(x, y, strict=True)]
-
+    legend = _BANDS[band].format(f"{numbers.pop()} seeds" if len(numbers) == 1 and numbers != {1} else "seeds")
     rounds = [np.array(entry.runs[0].recorded_rounds, dtype=float) for entry in groups]
-    regrets, seconds, sizes = map(series, ("cumulative_regret", "cumulative_seconds", "dictionary_size"))
+    regrets, seconds, sizes = (
+        [np.array([getattr(run, name) for run in entry.runs], dtype=float) for entry in groups]
+        for name in ("cumulative_regret", "cumulative_seconds", "dictionary_size")
+    )
     average = [values / t for values, t in zip(regrets, rounds, strict=True)]
     clock = [np.median(values, axis=0) for values in seconds]
-    t, regret, spent = "round t", "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
-    kinds = {
-        "regret": _Kind(t, regret, over(rounds, regrets), said, yscale=scale),
-        "average-regret": _Kind(t, "cumulative regret / t", over(rounds, average), said, yscale=scale),
-        "regret-against-time": _Kind(spent, regret, over(clock, regrets), said, "log", scale),
-        "dictionary": _Kind(t, "dictionary size (points)", over(rounds, sizes), said),
-        "time": _Kind(t, spent, over(rounds, seconds), said),
+    t, label, spent = "round t", "cumulative regret (reward units)", "seconds of ask and tell, cumulative"
+    shown: dict[str, tuple[list[ndarray], list[ndarray], *tuple[str, ...]]] = {
+        "regret": (rounds, regrets, t, label, scale),
+        "average-regret": (rounds, average, t, "cumulative regret / t", scale),
+        "regret-against-time": (clock, regrets, spent, label, scale, "log"),
+        "dictionary": (rounds, sizes, t, "dictionary size (points)"),
+        "time": (rounds, seconds, t, spent),
+    }
+    found = {
+        name: _draw(groups, [_over_seeds(*each, band) for each in zip(x, y, strict=True)], legend, *axes)
+        for name, (x, y, *axes) in shown.items()
     }
     if baseline is not None:
-        paired = [pairs(entry, groups, baseline) for entry in groups]
-        outside = outside_median(min(filter(None, map(len, paired)), default=0))
-        around = "95% interval of the median" if outside else "smallest to largest"
-        said = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
-        curves = [_difference(at, both, bool(outside)) for at, both in zip(rounds, paired, strict=True)]
+        least = min((len(entry.pairs) for entry in groups if entry.pairs), default=0)
+        around = "95% interval of the median" if outside_median(least) else "smallest to largest"
+        legend = f"cumulative regret less that of {baseline}, paired by seed: medians; band: {around}"
+        differences = [_difference(at, entry.pairs, least) for at, entry in zip(rounds, groups, strict=True)]
         # What may be negative has no logarithm.
-        scale = "linear" if scale == "linear" else "auto"
-        kinds["difference"] = _Kind(t, "difference of regret (reward units)", curves, said, yscale=scale)
-    return {name: _draw(groups, kind) for name, kind in kinds.items()}
+        axes = t, "difference of regret (reward units)", "linear" if scale == "linear" else "auto"
+        found["difference"] = _draw(groups, differences, legend, *axes)
+    return found
 
 
 # ---------------------------------------------------------------- inside
@@ -135,17 +116,25 @@ def _over_seeds(x: ndarray, values: ndarray, band: str) -> _Curve:
     return _Curve(x, middle, (low, high) if band == "quartiles" else None, values if band == "seeds" else ())
 
 
-def _difference(x: ndarray, both: list[tuple[Record, Record]], is_interval: bool) -> _Curve | None:
-    """Return the median of paired differences with its interval, or with all of them where pairs are few."""
-    if not both:
+def _difference(x: ndarray, pairs: list[tuple[Record, Record]], least: int) -> _Curve | None:
+    """Return the median of paired differences with its interval, or with all of them where the least pairs are few."""
+    if not pairs:
         return None
-    own, other = (np.array([runs[i].cumulative_regret for runs in both]) for i in range(2))
-    ordered, outside = np.sort(own - other, axis=0), outside_median(len(both)) if is_interval else 1
-    return _Curve(x, np.median(ordered, axis=0), (ordered[outside - 1], ordered[-outside]) if len(both) > 1 else None)
+    own, other = (np.array([runs[i].cumulative_regret for runs in pairs]) for i in range(2))
+    ordered, outside = np.sort(own - other, axis=0), outside_median(len(pairs)) if outside_median(least) else 1
+    return _Curve(x, np.median(ordered, axis=0), (ordered[outside - 1], ordered[-outside]) if len(pairs) > 1 else None)
 
 
-def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
-    """Return a figure with a panel for each environment."""
+def _draw(
+    groups: Sequence[Group],
+    curves: Sequence[_Curve | None],
+    legend: str,
+    xlabel: str,
+    ylabel: str,
+    yscale: str = "linear",
+    xscale: str = "linear",
+) -> Any:
+    """Return a figure of a curve for each group, or none, with a panel for each environment."""
     environments = list(dict.fromkeys(entry.environment for entry in groups))
     # Of all groups, so that an algorithm looks the same in every figure.
     algorithms = list(dict.fromkeys(entry.algorithm for entry in groups))
@@ -154,16 +143,17 @@ def _draw(groups: Sequence[Group], kind: _Kind) -> Any:
     figure = style.new_figure(_PANEL[0] * columns, _PANEL[1] * rows + 0.24 * (1 + len(algorithms) / columns))
     panels, named = figure.subplots(rows, columns, squeeze=False).flatten(), dict[str, Any]()
     for panel, environment in zip(panels, environments, strict=False):
-        drawn = zip(groups, kind.curves, strict=True)
+        drawn = zip(groups, curves, strict=True)
         here = {entry.algorithm: curve for entry, curve in drawn if curve and entry.environment == environment}
         for algorithm, curve in here.items():
             named[algorithm] = _line(panel, curve, algorithms.index(algorithm), len(algorithms))
-        panel.set(title=environment, xlabel=kind.x, ylabel=kind.y)
+        panel.set(title=environment, xlabel=xlabel, ylabel=ylabel, xscale=xscale)
+        panel.xaxis.set_major_formatter("{x:g}")
         panel.grid(alpha=0.25, linewidth=0.6)
-        _scale(panel, kind, [curve.line for curve in here.values()])
+        _scale(panel, yscale, [curve.line for curve in here.values()])
     for panel in panels[len(environments) :]:
         panel.set_axis_off()
-    words = {"ncols": columns, "title": kind.legend, "title_fontsize": "small", "frameon": False, "handlelength": 3.5}
+    words = {"ncols": columns, "title": legend, "title_fontsize": "small", "frameon": False, "handlelength": 3.5}
     figure.legend(named.values(), named.keys(), loc="outside lower center", **words)
     return figure
 
@@ -182,20 +172,17 @@ def _line(panel: Any, curve: _Curve, number: int, of: int) -> Any:
     return handle
 
 
-def _scale(panel: Any, kind: _Kind, lines: list[ndarray]) -> None:
-    """Give a panel its axes."""
+def _scale(panel: Any, scale: str, lines: list[ndarray]) -> None:
+    """Give a panel its vertical axis."""
     ends = [abs(line[-1]) for line in lines if line[-1] != 0.0]
     is_far = len(ends) > 1 and max(ends) > _APART * min(ends)
     has_sign = any((line < 0.0).any() for line in lines)
-    if kind.xscale == "log":
-        panel.set_xscale("log")
-        panel.xaxis.set_major_formatter("{x:g}")
-    if kind.yscale == "log" or (kind.yscale == "auto" and is_far and not has_sign):
+    if scale == "log" or (scale == "auto" and is_far and not has_sign):
         panel.set_yscale("log")
         low, high = panel.get_ylim()
         # Few decades leave room for more labels than one a decade.
         style.plain_logarithmic(panel.yaxis, (1.0, 2.0, 5.0) if high < 1_000.0 * low else (1.0,))
-    elif kind.yscale == "auto" and is_far:
+    elif scale == "auto" and is_far:
         panel.set_yscale("symlog", linthresh=min(ends))
         panel.yaxis.set_major_formatter("{x:g}")
     elif not has_sign:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.confidence.sparq import sparq_questions
+from torch_kbandits.confidence import sparq_questions
 from torch_kbandits.environments import AnyEnvironment, DynamicEnvironment, Environment
 from torch_kbandits.errors import InputError
 from torch_kbandits.numerics.random import generator_for
@@ -41,17 +41,11 @@ class EnvironmentExpert:
 
 
 class BestFixed:
-    """Plays the one arm, or action, whose mean reward over all rounds is the largest: the best that stays.
+    """Plays the one arm, or action, whose mean reward over all T rounds is the largest: the best that stays.
 
     It is told the means, so it is no algorithm. An algorithm for a world that changes, or for contexts, that does not
-    have less regret has learned nothing that one good arm would not have given.
-
-    Args:
-        environment: what is played; on a box, or where actions differ from round to round, ``InputError``.
-        horizon: T.
-        candidates, bounds: what may be played, as an algorithm gets it; not needed.
-
-    Cost: the means of all arms in all rounds, once.
+    have less regret has learned nothing that one good arm would not have given. On a box, or where actions differ from
+    round to round, ``InputError``. Cost: the means of all arms in all rounds, once.
     """
 
     def __init__(
@@ -59,10 +53,7 @@ class BestFixed:
     ) -> None:
         fixed = environment.arms if isinstance(environment, Environment | DynamicEnvironment) else environment.actions
         if fixed is None:
-            raise InputError(
-                "The best fixed arm or action is one of those of every round, and the environment is a box, or its "
-                "rounds bring their own."
-            )
+            raise InputError("There is no best fixed arm: the environment is a box, or its rounds bring their own.")
         if isinstance(environment, Environment):
             total = environment.mean(fixed)
         else:
@@ -76,24 +67,15 @@ class BestFixed:
     def tell(self, x: Tensor, y: Tensor, context: Tensor | None = None) -> None:
         """Learn nothing."""
 
-    def recommend(self) -> Tensor:
-        """Return the arm, (1, d)."""
-        return self.arm
+    recommend = ask
 
 
 class BestAnswer:
     """Asks the expert about ⌈questions · ln t⌉ arms at random in round t, at least one, and plays the best answer.
 
     An expert without a model: what SparQ-GP-UCB has beyond it, it has from its posterior. The expert is that of a run:
-    the current means with noise as large as that of the rewards.
-
-    Args:
-        environment: what is played; where nothing changes, ``InputError``.
-        seed: addresses the arms that are asked about.
-        candidates: the arms, as an algorithm gets them; not needed.
-        questions: above 0.
-
-    Cost of a round: the means of as many arms.
+    the current means with noise as large as that of the rewards; where nothing changes, ``InputError``. The seed
+    addresses the arms that are asked about. Cost of a round: the means of as many arms.
     """
 
     def __init__(
@@ -108,8 +90,7 @@ class BestAnswer:
         generator = generator_for(self._seed, self._round, "questions")
         rows = torch.randperm(len(self._arms), generator=generator, device="cpu")[:number]
         asked = self._arms[rows.to(self._arms.device)]
-        answers, _ = self._expert(asked, self._round)
-        return asked[int(answers.argmax()), None].clone()
+        return asked[int(self._expert(asked, self._round)[0].argmax()), None].clone()
 
     def tell(self, x: Tensor, y: Tensor) -> None:
         """Learn nothing; a round is over."""

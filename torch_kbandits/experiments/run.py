@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, KernelBanditError
-from torch_kbandits.experiments import directory as on_disk
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import Record
+from torch_kbandits.experiments.registry import reason
 from torch_kbandits.experiments.spec import ExperimentSpec, Trial, load_spec, parse_spec
+from torch_kbandits.experiments.summary import RECORDS_FILE, Record, append_record, read_records
 from torch_kbandits.experiments.trial import build_bandit, build_environment, run_one
 from torch_kbandits.extras import require
-from torch_kbandits.files import clear_drafts, write_text
+from torch_kbandits.files import clear_drafts, file_error, locked, write_whole
+
+#: The spec that was last run in a directory, and tracebacks.
+_SPEC_FILE, _FAILURES_FILE = "experiment.json", "failures.log"
 
 
 class Failure(NamedTuple):
@@ -42,7 +44,7 @@ class Outcome(NamedTuple):
         records: the finished runs in the order of the spec, those of earlier calls among them.
         failures: the runs that raised; nothing is recorded of them.
         skipped: how many runs were finished before this call.
-        notes: what was said meanwhile: lost lines of the records, warnings (once for each label).
+        notes: the news on standard error: failed runs, lost lines of the records, warnings (once for each label).
     """
 
     records: list[Record]
@@ -52,58 +54,54 @@ class Outcome(NamedTuple):
 
 
 def run_experiment(
-    spec: ExperimentSpec | Mapping[str, Any] | str | Path,
-    directory: str | Path,
-    *,
-    workers: int | None = None,
-    say: Callable[[str], None] | None = None,
+    spec: ExperimentSpec | Mapping[str, Any] | str | Path, directory: str | Path, *, workers: int | None = None
 ) -> Outcome:
-    """Make the runs of an experiment that its directory does not hold yet.
+    """Make the runs of an experiment that its directory does not hold yet, and keep each as soon as it is finished.
 
-    Each finished run is one line of ``records.jsonl``, written when it is finished. So a call that was killed is taken
-    up by the next one, with the spec or with ``spec_in(directory)``; runs are known by what decides their outcome, so a
-    changed spec makes only what is new.
+    A call that was killed is taken up by the next one, with the spec or with ``spec_in(directory)``; runs are known by
+    what decides their outcome, so a changed spec makes only what is new.
 
     Args:
         spec: an ``ExperimentSpec``, a table as ``parse_spec`` takes it, or the path of a spec file.
         directory: where records are; made if it does not exist.
         workers: parallel processes, by default and at most one for each core. With one, runs are made in this process.
-        say: called with each line of news; by default it is printed to standard error, above the progress bar.
 
     Raises:
         InputError: if the spec says what cannot be, or another call is writing to the directory.
-        StateMismatchError: if the spec is of own code that has changed since.
         KeyboardInterrupt: after the workers were stopped; finished runs are kept.
     """
     if not isinstance(spec, ExperimentSpec):
         spec = load_spec(spec) if isinstance(spec, str | Path) else parse_spec(spec)
-    bars, notes, failures = require("tqdm").tqdm, list[str](), list[Failure]()
-    announce = say or (lambda line: bars.write(line, file=sys.stderr))
+    workers, folder = checks.optional(checks.positive_integer)("workers", workers), Path(directory)
+    trials = list({trial.key: trial for trial in spec.trials()}.values())
+    bars, notes, failures, warned = require("tqdm").tqdm, list[str](), list[Failure](), set[tuple[str, str]]()
 
     def tell(line: str) -> None:
         notes.append(line)
-        announce(line)
+        bars.write(line, file=sys.stderr)
 
-    workers = checks.optional(checks.positive_integer)("workers", workers)
-    folder, trials = Path(directory), list({trial.key: trial for trial in spec.trials()}.values())
-    with on_disk.sole_writer(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", folder, error) from error
+    lock = locked(folder / ".lock", f"Another run is writing to {str(folder)!r}: wait, or take another directory.")
+    try:
         finished = _begin(spec, folder, tell)
         due = [trial for trial in trials if trial.key not in finished]
         _rehearse(due)
-        warned: set[tuple[str, str]] = set()
         results = _results(due, max(1, min(workers or len(due), len(due), require("joblib").cpu_count())))
-        bar = bars(total=len(trials), initial=len(trials) - len(due), desc=spec.name, unit="run", disable=None)
-        with bar:
+        done = len(trials) - len(due)
+        with bars(total=len(trials), initial=done, desc=spec.name, unit="run", disable=None) as bar:
             for trial, result in results:
                 bar.update()
                 if isinstance(result, Failure):
                     failures.append(result)
                     tell(f"failed: {trial}: {result.reason}")
-                    with (folder / on_disk.FAILURES_FILE).open("a", encoding="utf-8") as log:
+                    with (folder / _FAILURES_FILE).open("a", encoding="utf-8") as log:
                         log.write(f"{trial}\n{json.dumps(trial.config())}\n{result.traceback}\n")
                     continue
                 record, news = result
-                on_disk.append_record(folder, record)
+                append_record(folder, record)
                 finished[record.key] = record
                 for warning in news:
                     # The same words with the numbers of another seed are no news.
@@ -111,24 +109,25 @@ def run_experiment(
                     if words not in warned:
                         warned.add(words)
                         tell(f"{trial.algorithm.label}: {warning}")
-    return Outcome(_called(finished, spec), failures, len(trials) - len(due), notes)
+    finally:
+        lock.release()
+    return Outcome(_labelled(finished, spec), failures, done, notes)
 
 
 def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
-    """Read finished runs to summarise or to draw.
+    """Read finished runs to summarise or to draw; ``InputError`` if there are none.
 
-    Args:
-        path: a records file: all its runs; or a directory: those of the spec that was last run there, in its order and
-            with its labels.
-
-    Returns:
-        The records, at least one, and a line of words for each damaged line of the file, which is left out, and for a
-        spec that cannot be read, without which all runs are returned.
+    Of a records file they are all its runs; of a directory those of the spec that was last run there, in its order and
+    with its labels. Beside them comes a line of words for what is damaged or left out.
     """
-    records, losses = on_disk.read_records(path)
-    if (Path(path) / on_disk.SPEC_FILE).is_file():
+    records, losses = read_records(path)
+    if (Path(path) / _SPEC_FILE).is_file():
         try:
-            records = _called({record.key: record for record in records}, spec_in(path))
+            shown = _labelled({record.key: record for record in records}, spec_in(path))
+            if number := len(records) - len(shown):
+                left = "All are shown." if not shown else "They are left out."
+                losses.append(f"{number} finished run(s) are of another spec, or of code that has changed. {left}")
+            records = shown or records
         except KernelBanditError as error:
             losses.append(f"All runs are shown: {error}")
     if not records:
@@ -138,55 +137,45 @@ def load_experiment(path: str | Path) -> tuple[list[Record], list[str]]:
 
 def spec_in(directory: str | Path) -> ExperimentSpec:
     """Return the experiment that was last run in a directory; ``InputError`` if it holds none."""
-    if not (Path(directory) / on_disk.SPEC_FILE).is_file():
+    if not (Path(directory) / _SPEC_FILE).is_file():
         raise InputError(f"{str(directory)!r} holds no experiment: kbandits run SPEC --directory DIRECTORY begins one.")
-    return load_spec(Path(directory) / on_disk.SPEC_FILE)
+    return load_spec(Path(directory) / _SPEC_FILE)
 
 
 # ---------------------------------------------------------------- inside
 
 
 def _begin(spec: ExperimentSpec, folder: Path, tell: Callable[[str], None]) -> dict[str, Record]:
-    """Make a directory ready for an experiment, say what was lost or has changed, and return its finished runs."""
+    """Make a directory ready for an experiment, say what was lost, and return its finished runs."""
     clear_drafts(folder)
-    records, losses = on_disk.read_records(folder, mend=True) if (folder / on_disk.RECORDS_FILE).exists() else ([], [])
-    for loss in losses:
-        tell(loss)
-    text, file = json.dumps(spec.content(), indent=1), folder / on_disk.SPEC_FILE
-    before = own.digests(file.read_text("utf-8", errors="replace")) if file.is_file() else {}
-    for name, digest in own.digests(text).items():
-        if before.get(name, digest) != digest:
-            tell(f"{name} has changed since this directory was run last: what it decides is run again.")
-    write_text(file, text + "\n")
+    file, records = folder / RECORDS_FILE, list[Record]()
+    if file.exists():
+        records, losses = read_records(file)
+        for line in losses:
+            tell(line)
+        write_whole(file, b"".join(record.line() for record in records))
+    write_whole(folder / _SPEC_FILE, json.dumps(spec.content(), indent=1).encode() + b"\n")
     return {record.key: record for record in records}
 
 
-def _called(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record]:
+def _labelled(finished: Mapping[str, Record], spec: ExperimentSpec) -> list[Record]:
     """Return those of the runs of a spec that are finished under its labels, which are no part of what was run."""
-    records = []
-    for trial in spec.trials():
-        if known := finished.get(trial.key):
-            labels = {"environment": trial.environment.label, "algorithm": trial.algorithm.label}
-            records.append(replace(known, **{kind: getattr(known, kind) | {"label": labels[kind]} for kind in labels}))
-    return records
+    return [replace(finished[trial.key], **trial.config()) for trial in spec.trials() if trial.key in finished]
 
 
 def _rehearse(due: Sequence[Trial]) -> None:
     """Build each algorithm on each environment once, so that what does not fit is refused before anything runs."""
     problems: dict[str, Any] = {}
-    firsts: dict[tuple[str, str], Trial] = {}
-    for trial in due:
-        firsts.setdefault((trial.environment.label, trial.algorithm.label), trial)
-    for (label, _), trial in firsts.items():
+    for trial in {(each.environment.label, each.algorithm.label): each for each in due}.values():
+        where = trial.environment.label
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if label not in problems:
-                    problems[label] = trial.seed, build_environment(trial)
-                seed, environment = problems[label]
-                build_bandit(replace(trial, seed=seed), environment)
-        except InputError as error:
-            raise InputError(f"{trial.algorithm.label} on {label}: {error}") from None
+                if where not in problems:
+                    problems[where] = build_environment(trial)
+                build_bandit(trial, problems[where])
+        except Exception as error:
+            raise InputError(f"{trial.algorithm.label} on {where}: {reason(error)}") from error
 
 
 def _results(due: Sequence[Trial], workers: int) -> Iterator[tuple[Trial, tuple[Record, list[str]] | Failure]]:
@@ -211,8 +200,7 @@ def _attempt(trial: Trial) -> tuple[Trial, tuple[Record, list[str]] | Failure]:
     try:
         return trial, run_one(trial)
     except Exception as error:
-        reason = str(error) if isinstance(error, KernelBanditError) else own.said(error)
-        return trial, Failure(trial, reason, traceback.format_exc())
+        return trial, Failure(trial, reason(error), traceback.format_exc())
 
 
 @cache

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.environments.options import check_options, pick
 from torch_kbandits.errors import InputError
-from torch_kbandits.experiments import own
+from torch_kbandits.experiments import registry
 
 #: What ``settings`` may hold. An algorithm gets those that it takes.
 SETTINGS = ("beta", "gain", "kernel", "regularization", "noise_scale", "norm_bound", "failure_probability", "horizon")
@@ -52,27 +53,21 @@ class Trial:
     seed: int
 
     def config(self) -> dict[str, Any]:
-        """Return all that decides the outcome, without labels, as plain values."""
-        algorithm, environment = self.algorithm, self.environment
-        return own.portable(
-            {
-                "algorithm": {"name": algorithm.name, "options": algorithm.options, "batch": algorithm.batch},
-                "environment": {"name": environment.name, "options": environment.options},
-                "settings": self.settings,
-                "rounds": self.rounds,
-                "record_every": self.record_every,
-                "seed": self.seed,
-            }
-        )
+        """Return what is run, as plain values: all that decides the outcome, and the labels, which do not."""
+        names = ("label", "name", "options")
+        config: dict[str, Any] = vars(self) | {"environment": {key: getattr(self.environment, key) for key in names}}
+        config["algorithm"] = {key: getattr(self.algorithm, key) for key in (*names, "batch")}
+        return registry.renamed(config, registry.versioned)
 
     @property
     def key(self) -> str:
-        """A digest of ``config``: equal for runs that must come out equal, whatever they are called."""
+        """A digest of ``config`` without labels: equal for runs that must come out equal, whatever they are called."""
 
         def plain(text: str) -> float:  # 2 and 2.0 are the same to an algorithm
             return int(float(text)) if float(text).is_integer() else float(text)
 
         config = json.loads(json.dumps(self.config()), parse_float=plain)
+        del config["algorithm"]["label"], config["environment"]["label"]
         return hashlib.blake2b(json.dumps([_MEASURE, config], sort_keys=True).encode(), digest_size=12).hexdigest()
 
     def __str__(self) -> str:
@@ -103,15 +98,12 @@ class ExperimentSpec:
 
     def trials(self) -> Iterator[Trial]:
         """Return every run; those that differ in the algorithm alone are neighbours."""
-        for environment in self.environments:
+        for environment, seed, algorithm in product(self.environments, self.seeds, self.algorithms):
             settings = {**self.settings, **environment.settings}
-            for seed in self.seeds:
-                for algorithm in self.algorithms:
-                    yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
+            yield Trial(environment, algorithm, settings, self.rounds, self.record_every, seed)
 
     def content(self) -> dict[str, Any]:
-        """Return the table that ``parse_spec`` takes, of plain values."""
-        # The options of an entry stand beside its name.
+        """Return the table that ``parse_spec`` takes, of plain values; options stand beside the name of their entry."""
         entries = {
             kind: [{key: getattr(each, key) for key in keys} | dict(each.options) for each in getattr(self, kind)]
             for kind, keys in _ENTRY_KEYS.items()
@@ -126,40 +118,36 @@ def load_spec(path: str | Path) -> ExperimentSpec:
     try:
         if file.stat().st_size > _LARGEST_FILE:
             raise InputError(f"it has more than {_LARGEST_FILE:,} bytes: it is no spec.")
-        return parse_spec(_plain(read, file.read_text("utf-8")), default_name=file.stem, folder=file.parent)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path} is not valid {kind}: {error}") from None
+        return parse_spec(read(file.read_text("utf-8")), default_name=file.stem, folder=file.parent)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"The spec {str(path)!r} cannot be read: {error}") from None
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:  # also of numbers with too many digits
+        raise InputError(f"{path} is not valid {kind}: {error}") from None
 
 
 def parse_spec(
     content: Mapping[str, Any], default_name: str = "experiment", folder: str | Path = "."
 ) -> ExperimentSpec:
-    """Make an experiment from a table; names and options are checked, and their values before anything runs.
+    """Make an experiment from a table. Names and options are checked; their values, before anything runs.
 
     Args:
         content: ``name``, ``rounds``, ``seeds`` (how many, or a list), ``record_every``, ``settings``, and lists of
-            tables ``environments`` and ``algorithms``. Each entry has a ``name``, may have a ``label`` for tables and
-            figures, and options; an environment may have ``settings``, an algorithm a ``batch``: how many points it is
-            asked for at a time, or "rule" for as many as its own rule allows. A name is one of a registry, or
-            ``path/to/file.py:Class`` or ``package.module:Class`` of your own code, and so is that of a kernel, a width
-            or a memory.
+            tables ``environments`` and ``algorithms``. Each entry has a ``name`` and options, and may have a ``label``;
+            an environment may have ``settings``, an algorithm a ``batch``: how many points it is asked for at a time,
+            or "rule" for as many as its own rule allows. A name is one of a registry, or of your own code:
+            ``path/to/file.py:Class`` or ``package.module:Class``; so is that of a kernel, a width or a memory.
         default_name: the name if none is given.
         folder: what the paths of own code are relative to.
 
     Raises:
         InputError: if a name, an option or a key is not known, or one is missing.
-        StateMismatchError: if own code is not that of which the content has a digest.
     """
-    check_options("the spec", "key", own.table("the spec", content), _KEYS)
-    for key in ("rounds", "environments", "algorithms"):
-        if key not in content:
-            raise InputError(f"The spec needs {key!r}.")
-    parts = ("settings", "environments", "algorithms")
-    content = {key: own.pinned(key, value, Path(folder)) if key in parts else value for key, value in content.items()}
+    check_options("the spec", "key", registry.table("the spec", content), _KEYS)
+    if missing := [key for key in ("rounds", "environments", "algorithms") if key not in content]:
+        raise InputError(f"The spec needs {missing[0]!r}.")
+    content = registry.renamed(content, lambda name: str((Path(folder) / name).resolve()) if ".py:" in name else name)
     name = content.get("name", default_name)
     if not isinstance(name, str) or not name.strip() or "/" in name or "\\" in name:
         raise InputError(f"name must be a word or a few, without slashes, got {name!r}.")
@@ -167,7 +155,7 @@ def parse_spec(
         name=name,
         rounds=checks.positive_integer("rounds", content["rounds"]),
         seeds=parse_seeds(content.get("seeds", 1)),
-        settings=_settings("settings", content.get("settings", {})),
+        settings=_settings("settings", content),
         environments=_entries("environments", content["environments"]),
         algorithms=_entries("algorithms", content["algorithms"]),
         record_every=checks.positive_integer("record_every", content.get("record_every", 1)),
@@ -190,9 +178,8 @@ def parse_entry(text: str, option: str, known: Collection[str]) -> dict[str, Any
     ``option`` is where it was typed, for messages; ``known`` are the names that are not of own code.
     """
     name, _, rest = text.partition(":")
-    mine = re.fullmatch(rf"(?P<name>{own.OWN_NAME.pattern})(:(?P<rest>.*))?", text, re.DOTALL)
-    if name not in known and mine:
-        name, rest = mine["name"], mine["rest"] or ""
+    if name not in known and (mine := re.fullmatch(rf"({registry.OWN_NAME.pattern})(?::(.*))?", text, re.DOTALL)):
+        name, rest = mine[1], mine.groups()[-1] or ""
     # Commas in quotes and brackets divide nothing.
     parts = re.findall(r"""(?:"[^"]*"|'[^']*'|\[[^]]*\]|\{(?:[^{}]|\{[^}]*\})*\}|[^,])+""", rest)
     return {"name": name, **dict(parse_assignment(part, option) for part in parts if part.strip())}
@@ -204,29 +191,18 @@ def parse_assignment(text: str, option: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise InputError(f"{option}: {text!r} must be KEY=VALUE.")
     try:
-        return key.strip(), _plain(tomllib.loads, f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except (ValueError, RecursionError):
         return key.strip(), value.strip()
 
 
-def algorithm_options(name: str) -> dict[str, Any]:
-    """Return the options of an algorithm with their defaults, ``inspect.Parameter.empty`` where there is none."""
-    words = algorithms.signature(own.maker(name)).parameters
+def options_of(kind: str, made_by: str | Callable[..., Any]) -> dict[str, Any]:
+    """Return the options of an "environment" or an "algorithm" with their defaults, ``Parameter.empty`` without one."""
+    if kind == "environment":
+        return environments.describe(made_by)[1]
+    words = algorithms.signature(made_by).parameters
     # The others are given by a run.
     return {key: word.default for key, word in words.items() if key not in ("candidates", "bounds", "seed")}
-
-
-# ---------------------------------------------------------------- inside
-
-
-def _plain(read: Callable[[str], Any], text: str) -> Any:
-    """Return the content of a text in TOML or JSON."""
-    try:
-        return read(text)
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError):
-        raise
-    except (RecursionError, ValueError):
-        raise InputError("It is nested too deeply, or has a number of too many digits.") from None
 
 
 def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
@@ -234,29 +210,29 @@ def _entries(kind: str, tables: Any) -> tuple[Entry, ...]:
     if not isinstance(tables, list | tuple) or not tables:
         raise InputError(f"{kind} must be a list of at least one table, got {checks.describe(tables)}.")
     found: dict[str, Entry] = {}
-    one = kind.removesuffix("s")
+    one, known = kind.removesuffix("s"), (environments if kind == "environments" else algorithms).names()
     for i, table in enumerate(tables):
         where = f"{kind}[{i}]"
         for key in ("name", "label"):
-            if not isinstance(own.table(where, table).get(key, ""), str) or "name" not in table:
+            if not isinstance(registry.table(where, table).get(key, ""), str) or "name" not in table:
                 raise InputError(f"{where} needs a {key} that is a string, got {table.get(key)!r}.")
-        name, shown, batch = table["name"], own.what(table["name"]), table.get("batch", 1)
-        if not own.is_own(name):
-            known = environments.names() if one == "environment" else algorithms.names()
-            pick(where, one, name, known, own.OWN_FORMS)
+        name, title, batch = table["name"], registry.title(table["name"]), table.get("batch", 1)
+        if not registry.is_own(name):
+            pick(where, one, name, known, registry.OWN_FORMS)
         options = {key: value for key, value in table.items() if key not in _ENTRY_KEYS[kind]}
+        taken = options_of(one, registry.load(name, f"{where}.name"))
         # What an algorithm is not given a run may know.
-        taken = environments.describe(own.maker(name))[1] if one == "environment" else set(algorithm_options(name))
-        check_options(where, f"option of {one} {shown!r}", options, taken)
+        check_options(where, f"option of {one} {title!r}", options, taken if one == "environment" else set(taken))
         if batch != "rule":
             checks.positive_integer(f"{where}.batch", batch)
-        label, settings = table.get("label", shown), _settings(f"{where}.settings", table.get("settings", {}))
+        label = table.get("label", title)
         if label in found:
             raise InputError(f"Two {kind} are called {label!r}: give each a label of its own.")
-        found[label] = Entry(name, label, options, settings, batch)
+        found[label] = Entry(name, label, options, _settings(f"{where}.settings", table), batch)
     return tuple(found.values())
 
 
-def _settings(where: str, value: Any) -> dict[str, Any]:
-    check_options(where, "setting", own.table(where, value), SETTINGS)
-    return dict(value)
+def _settings(where: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    settings = dict(registry.table(where, table.get("settings", {})))
+    check_options(where, "setting", settings, SETTINGS)
+    return settings

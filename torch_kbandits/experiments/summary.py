@@ -1,21 +1,74 @@
-"""Finished runs as tables: medians and quartiles, mean ± standard error, and paired differences from a baseline."""
+"""Finished runs: as JSON lines, and as tables of medians, quartiles, means and paired differences from a baseline."""
 
+import importlib.metadata
 import json
 import math
+import os
+import platform
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from scipy.stats import binom
 
 from torch_kbandits.environments.options import pick
-from torch_kbandits.experiments.directory import Record
+from torch_kbandits.errors import InputError
+from torch_kbandits.files import file_error
+from torch_kbandits.version import __version__
 
+#: Finished runs, in the directory of an experiment.
+RECORDS_FILE = "records.jsonl"
 #: A spread below this fraction of the value is rounding: the values are equal.
 _ROUNDING = 1e-12
 #: Of fewer values quartiles say nothing that the least and the largest do not say better.
 _QUARTILES_FROM = 5
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished run: what was run, and what came out.
+
+    Args:
+        key: the digest of the configuration; equal keys are the same run.
+        algorithm, environment: label, name and options; the algorithm's batch.
+        settings: what the algorithm was given instead of what the environment knows.
+        rounds, record_every, seed: as in ``ExperimentSpec``.
+        versions: of the packages and of Python.
+        recorded_rounds: counted from 1; one entry for each of the next three.
+        cumulative_regret: pseudo-regret, in reward units.
+        cumulative_seconds: of ask and tell.
+        dictionary_size: inducing points.
+        recommended_mean: the true mean reward of the point recommended at the end; None if there is none.
+        best_mean: the largest mean reward; None with contexts and where means change, as is the former.
+    """
+
+    key: str
+    algorithm: dict[str, Any]
+    environment: dict[str, Any]
+    settings: dict[str, Any]
+    rounds: int
+    record_every: int
+    seed: int
+    versions: dict[str, str]
+    recorded_rounds: list[int]
+    cumulative_regret: list[float]
+    cumulative_seconds: list[float]
+    dictionary_size: list[int]
+    recommended_mean: float | None
+    best_mean: float | None
+
+    def __post_init__(self) -> None:
+        series = self.recorded_rounds, self.cumulative_regret, self.cumulative_seconds, self.dictionary_size
+        if len(set(map(len, series))) > 1 or not self.recorded_rounds:
+            raise InputError("The series of a record must have equal lengths, of at least 1.")
+
+    def line(self) -> bytes:
+        """Return the record as one line of JSON, with its end."""
+        return json.dumps(asdict(self), allow_nan=False).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -65,17 +118,7 @@ class Difference:
     pairs: int
 
     def __str__(self) -> str:
-        if self.lower is None or self.upper is None:
-            return f"{self.median:.4g}"
         return _between(self.median, self.lower, self.upper)
-
-
-class Group(NamedTuple):
-    """The runs of one algorithm on one environment, that differ in the seed alone; sorted by seed."""
-
-    environment: str
-    algorithm: str
-    runs: list[Record]
 
 
 @dataclass(frozen=True)
@@ -86,8 +129,7 @@ class Row:
         environment, algorithm: their labels.
         rounds, seeds: T, and how many runs.
         regret: cumulative pseudo-regret after T rounds, in reward units.
-        simple_regret: the largest mean reward less that of the recommended point, in reward units; None if not all
-            runs recommend one, with contexts, and where means change.
+        simple_regret: the largest mean reward less that of the recommended point; None if a run recommends none.
         seconds, dictionary_size: of ask and tell in all T rounds; inducing points at the end.
         difference: regret less the baseline's, on the seeds that both have; None without baseline or common seeds.
     """
@@ -101,6 +143,60 @@ class Row:
     seconds: Estimate
     dictionary_size: Estimate
     difference: Difference | None = None
+
+
+class Group(NamedTuple):
+    """The runs of one algorithm on one environment, that differ in the seed alone, sorted by it; and pairs of them.
+
+    A pair is a run and the baseline's of the same seed, environment, T and recorded rounds.
+    """
+
+    environment: str
+    algorithm: str
+    runs: list[Record]
+    pairs: list[tuple[Record, Record]]
+
+
+def read_records(path: str | Path) -> tuple[list[Record], list[str]]:
+    """Read the finished runs of a records file or of the directory that holds it; ``InputError`` if there is none.
+
+    Returns:
+        The records in their order, one for each key, and what was lost: a line of words for each line of the file that
+        is no record, such as the last one of a run that was killed while it wrote.
+    """
+    file = Path(path) / RECORDS_FILE if Path(path).is_dir() else Path(path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"The records {str(file)!r} cannot be read: {error.strerror}.") from None
+    records, losses = dict[str, Record](), list[str]()
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            if line.strip():
+                record = Record(**json.loads(line))
+                records.setdefault(record.key, record)
+        except (ValueError, TypeError, RecursionError):
+            losses.append(f"{file.name}, line {number}: it is cut, or is no record of a run; it is left out.")
+    return list(records.values()), losses
+
+
+def append_record(folder: Path, record: Record) -> None:
+    """Write a record at the end of a directory's file, and wait until the disk has it; a part would be left out."""
+    file = folder / RECORDS_FILE
+    try:
+        with file.open("ab") as stream:
+            stream.write(record.line())
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise file_error("written", file, error) from error
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions that a run depends on."""
+    packages = {name: importlib.metadata.version(name) for name in ("torch", "gpytorch", "botorch")}
+    return {"torch_kbandits": __version__, **packages, "python": platform.python_version()}
 
 
 def estimate(values: Sequence[float]) -> Estimate:
@@ -121,9 +217,9 @@ def difference(values: Sequence[float]) -> Difference:
 
 
 def outside_median(number: int) -> int:
-    """Return how many of so many ordered values lie outside the interval of the median on a side, its end included.
+    """Return the largest k with P(Bin(n, ½) < k) ≤ 2.5 %: the 95 % interval of a median begins at the k-th of n values.
 
-    It is the largest k with P(Bin(n, ½) < k) ≤ 2.5 %; 0 where there is none, for fewer than six values.
+    It is 0 where there is none, for fewer than six values.
     """
     return int(binom.ppf(0.025, number, 0.5))
 
@@ -134,53 +230,45 @@ def group(records: Sequence[Record], baseline: str | None = None) -> list[Group]
     Two configurations under one label, as a records file has after a change of the spec, get a number behind it. A
     baseline of which there is no run is refused; the message has the nearest label.
     """
-    groups: dict[str, Group] = {}
-    labels: dict[tuple[str, str], int] = {}
+    kinds: dict[str, list[Record]] = {}
     for record in records:
-        environment, algorithm = record.environment["label"], record.algorithm["label"]
         kind = [record.environment, record.algorithm, record.settings, record.rounds, record.record_every]
-        key = json.dumps(kind, sort_keys=True)
-        if key not in groups:
-            number = labels[environment, algorithm] = labels.get((environment, algorithm), 0) + 1
-            groups[key] = Group(environment, algorithm if number == 1 else f"{algorithm} ({number})", [])
-        groups[key].runs.append(record)
-    for entry in groups.values():
-        entry.runs.sort(key=lambda record: record.seed)
+        kinds.setdefault(json.dumps(kind, sort_keys=True), []).append(record)
+    groups: dict[tuple[str, str], Group] = {}
+    for runs in kinds.values():
+        environment, label = runs[0].environment["label"], runs[0].algorithm["label"]
+        algorithm, number = label, 1
+        while (environment, algorithm) in groups:
+            number += 1
+            algorithm = f"{label} ({number})"
+        ordered = sorted(runs, key=lambda run: run.seed)
+        groups[environment, algorithm] = Group(environment, algorithm, ordered, [])
     if baseline is not None:
-        pick("baseline", "algorithm", baseline, {entry.algorithm for entry in groups.values()})
-    order = list(dict.fromkeys(entry.environment for entry in groups.values()))
+        pick("baseline", "algorithm", baseline, {algorithm for _, algorithm in groups})
+    for (environment, algorithm), entry in groups.items():
+        other = groups.get((environment, baseline or ""))
+        if other is not None and algorithm != baseline:
+            theirs = {run.seed: run for run in other.runs if run.recorded_rounds == entry.runs[0].recorded_rounds}
+            entry.pairs.extend((run, theirs[run.seed]) for run in entry.runs if run.seed in theirs)
+    order = list(dict.fromkeys(environment for environment, _ in groups))
     return sorted(groups.values(), key=lambda entry: order.index(entry.environment))
 
 
-def pairs(entry: Group, groups: Sequence[Group], baseline: str | None) -> list[tuple[Record, Record]]:
-    """Return the runs of a group, each with the baseline's of the same seed, environment, T and recorded rounds."""
-    wanted = (entry.environment, baseline, entry.runs[0].recorded_rounds)
-    for other in groups if entry.algorithm != baseline else ():
-        if (other.environment, other.algorithm, other.runs[0].recorded_rounds) == wanted:
-            theirs = {run.seed: run for run in other.runs}
-            return [(run, theirs[run.seed]) for run in entry.runs if run.seed in theirs]
-    return []
-
-
 def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Row]:
-    """Return a row for each algorithm on each environment.
+    """Return a row for each algorithm on each environment, in the order in which they come.
 
     Args:
         records: finished runs.
-        baseline: the label of the algorithm from which the paired differences are taken.
-
-    Raises:
-        InputError: if no run has the baseline's label; the message has the nearest.
+        baseline: the label of the algorithm from which differences are taken; ``InputError`` if no run has it.
     """
-    groups, rows = group(records, baseline), []
-    for entry in groups:
-        runs = entry.runs
+    rows = []
+    for environment, algorithm, runs, pairs in group(records, baseline):
         means = [(run.best_mean, run.recommended_mean) for run in runs]
         simple = [best - mean for best, mean in means if best is not None and mean is not None]
-        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs(entry, groups, baseline)]
+        apart = [a.cumulative_regret[-1] - b.cumulative_regret[-1] for a, b in pairs]
         row = Row(
-            environment=entry.environment,
-            algorithm=entry.algorithm,
+            environment=environment,
+            algorithm=algorithm,
             rounds=runs[0].rounds,
             seeds=len(runs),
             regret=estimate([run.cumulative_regret[-1] for run in runs]),
@@ -196,55 +284,43 @@ def summarize(records: Sequence[Record], baseline: str | None = None) -> list[Ro
 def render(rows: Sequence[Row]) -> str:
     """Return the rows as a table of Markdown for each environment, aligned so that they read well as they are."""
     text = []
-    for title, heads, lines in tables(rows):
+    for environment, own in groupby(rows, key=lambda row: row.environment):
+        cells = [_cells(row) for row in own]
+        heads = [head for head in cells[0] if any(line[head] for line in cells)]
         # A bar in a label would end its cell.
-        cells = [heads, *([cell.replace("|", "\\|") for cell in line] for line in lines)]
-        widths = [max(2, *map(len, column)) for column in zip(*cells, strict=True)]
-        cells.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
+        lines = [heads, *([line[head].replace("|", "\\|") for head in heads] for line in cells)]
+        widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
+        lines.insert(1, [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])])
         sides = [str.ljust, *[str.rjust] * (len(heads) - 1)]
-        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in cells]
-        text += [f"**{title}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
-    return "\n".join([*text, legend(rows), ""])
-
-
-def tables(rows: Sequence[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
-    """Return for each environment its label, and the heads and the lines of its table; without empty columns."""
-    cells: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        apart = row.difference
-        line = {
-            "algorithm": row.algorithm,
-            "T": str(row.rounds),
-            "seeds": str(row.seeds),
-            "regret": str(row.regret),
-            "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
-            "regret − baseline": "" if apart is None else str(apart),
-            "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
-            "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
-            "seconds": str(row.seconds),
-            "dictionary": str(row.dictionary_size),
-        }
-        cells.setdefault(row.environment, []).append(line)
-    found = []
-    for name, lines in cells.items():
-        heads = [head for head in lines[0] if any(line[head] for line in lines)]
-        found.append((name, heads, [[line[head] for head in heads] for line in lines]))
-    return found
-
-
-def legend(rows: Sequence[Row]) -> str:
-    """Return what the numbers of the tables are, in words."""
-    pairs = [row.difference.pairs for row in rows if row.difference is not None]
+        filled = [[side(cell, width) for side, cell, width in zip(sides, line, widths, strict=True)] for line in lines]
+        text += [f"**{environment}**\n", *(f"| {' | '.join(line)} |" for line in filled), ""]
     words = f"Medians over seeds [quartiles; of fewer than {_QUARTILES_FROM} the range], and means ± standard errors."
-    if not pairs:
-        return words
-    interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
-    return f"{words} Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
+    if pairs := [row.difference.pairs for row in rows if row.difference is not None]:
+        interval = " [95% interval of the median]" if outside_median(max(pairs)) else ""
+        words += f" Differences are paired by seed: their median{interval}, and in how many seeds regret is below."
+    return "\n".join([*text, words, ""])
 
 
-def _between(value: float, lower: float, upper: float) -> str:
-    """Return a number with what it lies between, with as many decimals as make two digits of their distance."""
-    if upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
+def _cells(row: Row) -> dict[str, str]:
+    """Return the cells of a line of a table, by the heads of their columns; empty where there is nothing to say."""
+    apart = row.difference
+    return {
+        "algorithm": row.algorithm,
+        "T": str(row.rounds),
+        "seeds": str(row.seeds),
+        "regret": str(row.regret),
+        "its mean": row.regret.mean_and_error if row.seeds > 1 else "",
+        "regret − baseline": "" if apart is None else str(apart),
+        "below it": "" if apart is None else f"{apart.wins} of {apart.pairs}",
+        "simple regret": "" if row.simple_regret is None else str(row.simple_regret),
+        "seconds": str(row.seconds),
+        "dictionary": str(row.dictionary_size),
+    }
+
+
+def _between(value: float, lower: float | None, upper: float | None) -> str:
+    """Return a number with what it lies between, if that is known, with two digits of their distance."""
+    if lower is None or upper is None or upper - lower <= _ROUNDING * max(abs(upper), abs(lower)):
         return f"{value:.4g}"
     decimals = _decimals(upper - lower)
     # Adding zero turns a negative zero into one without a sign.

@@ -1,11 +1,11 @@
-"""One run: an algorithm is asked and told on an environment with a seed, and what is measured meanwhile."""
+"""A bandit plays an environment, or the log of another policy; and one run of an experiment, which is recorded."""
 
 import inspect
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
@@ -15,18 +15,22 @@ from torch_kbandits import checks
 from torch_kbandits.algorithms import registry as algorithms
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.candidates import ContextualActions
-from torch_kbandits.environments import AnyEnvironment, ContextualEnvironment, DynamicEnvironment, Environment
+from torch_kbandits.environments import (
+    AnyEnvironment,
+    ContextualEnvironment,
+    DynamicEnvironment,
+    Environment,
+    LoggedInteractions,
+)
 from torch_kbandits.environments import registry as environments
 from torch_kbandits.errors import EmptyHistoryError, InputError
-from torch_kbandits.experiments import own
-from torch_kbandits.experiments.directory import Record, versions
-from torch_kbandits.experiments.pieces import build_gain, build_kernel, build_width
+from torch_kbandits.experiments import registry
 from torch_kbandits.experiments.references import EnvironmentExpert
+from torch_kbandits.experiments.registry import build_gain, build_kernel, build_width
 from torch_kbandits.experiments.spec import Trial
-from torch_kbandits.numerics.random import seed_for
+from torch_kbandits.experiments.summary import Estimate, Record, estimate, versions
+from torch_kbandits.numerics.random import generator_for, seed_for
 
-#: Rows whose regret is measured at a time, so that a table of arms is compared with few points at once.
-_REGRET_ROWS = 256
 #: The δ of a width that is named in a spec which gives none; the default of the algorithms, too.
 _FAILURE_PROBABILITY = 0.1
 
@@ -36,10 +40,10 @@ class Trace:
     """What was measured while a bandit played.
 
     Args:
-        rounds: the recorded rounds, counted from 1; the last is T.
-        regret: cumulative pseudo-regret after them, in reward units.
-        seconds: cumulative seconds of ask and tell after them; the environment's time is not in it.
-        dictionary_size: inducing points after them.
+        rounds: the recorded rounds, counted from 1; the last is T. The others are after each of these.
+        regret: cumulative pseudo-regret, in reward units.
+        seconds: of ask and tell, cumulative; the environment's time is not in it.
+        dictionary_size: inducing points.
     """
 
     rounds: list[int]
@@ -48,26 +52,46 @@ class Trace:
     dictionary_size: list[int]
 
 
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What a replay found.
+
+    Args:
+        rewards: (m,), those of the rounds that the bandit played, in order.
+        rows: (m,), the interactions of the log that they come from, from 0.
+        offered: the interactions that were gone through.
+        accepted: those of them on which the bandit was asked; the others make up for uneven logging.
+        mean: the mean of the rewards and its standard error; None if no interaction matched. The error is that of
+            independent rewards, right for a bandit that has stopped learning, a guide for one that learns.
+    """
+
+    rewards: Tensor
+    rows: Tensor
+    offered: int
+    accepted: int
+    mean: Estimate | None
+
+
 def play(
     bandit: Bandit, environment: AnyEnvironment, rounds: int, *, record_every: int = 1, batch: int | str = 1
 ) -> Trace:
     """Let a bandit play an environment and measure it.
 
     Args:
-        bandit: told nothing yet; for contexts one with ``ContextualActions``.
-        environment: what is played, of so many rounds at least. The bandit gets no time from a ``DynamicEnvironment``:
-            its clock is its own rounds.
+        bandit: told nothing yet; for contexts one with ``ContextualActions``. It is told no times: its clock is its own
+            rounds.
+        environment: what is played, of so many rounds at least.
         rounds: T, the number of plays.
         record_every: rounds between two recorded points.
-        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. All
-            rounds of a batch are recorded with the seconds and the dictionary after it, and they have one context, or
-            one moment of a problem that changes: those of the first.
+        batch: how many points are asked for at a time; "rule" asks for as many as the algorithm's rule allows. The
+            rounds of a batch have the context, or the moment of a problem that changes, of the first, and are recorded
+            with the seconds and the dictionary after the last.
     """
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(rounds)
-    clock, center = time.perf_counter, environment.center
+    clock, differs = time.perf_counter, isinstance(environment, ContextualEnvironment | DynamicEnvironment)
     contexts = environment if isinstance(environment, ContextualEnvironment) else None
-    trace, played, seconds, t = Trace([], [], [], []), list[Tensor](), 0.0, 0
+    trace, regrets, seconds, t = Trace([], [], [], []), [0.0], 0.0, 0
     while t < rounds:
         words: dict[str, Any] = {} if contexts is None else {"context": contexts.context(t)}
         asking = dict(words)
@@ -79,26 +103,82 @@ def play(
         x = bandit.ask(**asking)[: rounds - t]
         asked = clock()
         X = x if contexts is None else contexts.joint_points(x, t)
-        y = environment.pull(X, t) - center
+        y = environment.pull(X, t) - environment.center
         pulled = clock()
         bandit.tell(x, y, **words)
         seconds += clock() - pulled + asked - started
-        played.append(X)
+        regrets += environment.regret(X, *([t] if differs else [])).double().tolist()
         t += len(X)
         while (due := min((len(trace.rounds) + 1) * record_every, rounds)) <= t and trace.rounds[-1:] != [due]:
             trace.rounds.append(due)
             trace.seconds.append(seconds)
             trace.dictionary_size.append(len(getattr(bandit, "inducing_points", ())))
-    regret = _regret(environment, played).double().cumsum(0)[torch.tensor(trace.rounds) - 1].tolist()
-    return replace(trace, regret=regret)
+    trace.regret.extend(torch.tensor(regrets, dtype=torch.float64).cumsum(0)[trace.rounds].tolist())
+    return trace
+
+
+def replay_log(
+    bandit: Bandit,
+    log: LoggedInteractions,
+    *,
+    seed: int,
+    rounds: int | None = None,
+    lowest_propensity: float | None = None,
+    center: float = 0.0,
+) -> Replay:
+    """Let a bandit play the interactions of a log on which it agrees with the logging policy.
+
+    The bandit is asked in the logged context. If it chooses the logged action it is told the reward, which is a round;
+    otherwise the ask is forgotten. Of actions that the logging policy preferred too many would match, so an interaction
+    of propensity p is accepted with probability p₀ / p, where p₀ is a propensity that no action falls below. Then any
+    action matches with probability p₀, and the rounds are as good as rounds played in the world, if contexts and
+    rewards are drawn independently.
+
+    Source: Li, Chu, Langford and Wang, "Unbiased offline evaluation of contextual-bandit-based news article
+    recommendation algorithms", WSDM 2011, Alg. 2, for uniform logs. Differs: the acceptance step, for logs that are not
+    uniform; about p₀ of the log is played, 1 / A of a uniform one.
+
+    Args:
+        bandit: made with ``log.action_set`` as its actions.
+        log: as it was played.
+        seed: addresses which interactions are accepted, by their position in the log.
+        rounds: stop after so many rounds; None: at the end of the log.
+        lowest_propensity: p₀, in (0, 1], at most the smallest propensity of the log, as by default.
+        center: constant to subtract from rewards before they are told.
+
+    Cost: an ask for each accepted interaction, a tell for each round.
+    """
+    checks.instance("log", log, LoggedInteractions, "a LoggedInteractions")
+    seed, center = checks.whole_number("seed", seed), checks.finite_number("center", center)
+    rounds = checks.optional(checks.positive_integer)("rounds", rounds)
+    least = float(log.propensities.min())
+    lowest = least if lowest_propensity is None else checks.positive("lowest_propensity", lowest_propensity)
+    if least < lowest:
+        row = int(log.propensities.argmin())
+        raise InputError(f"lowest_propensity is {lowest:g} and row {row} of the log has a propensity of {least:g}.")
+    uniform = torch.rand(len(log), generator=generator_for(seed, 0, "acceptance"), dtype=torch.float64, device="cpu")
+    accepts = (uniform * log.propensities.double().cpu() < lowest).tolist()
+    actions, matched, offered = log.action_rows, list[int](), 0
+    while offered < len(log) and len(matched) != rounds:
+        row, offered = offered, offered + 1
+        if accepts[row]:
+            context = log.contexts[row]
+            chosen = bandit.ask(context=context)
+            if torch.equal(chosen, actions[row : row + 1]):
+                bandit.tell(chosen, log.rewards[row : row + 1] - center, context=context)
+                matched.append(row)
+            else:
+                bandit.forget(chosen, context=context)
+    rows = torch.tensor(matched, dtype=torch.int64, device=log.rewards.device)
+    rewards = log.rewards[rows]
+    return Replay(rewards, rows, offered, sum(accepts[:offered]), estimate(rewards.tolist()) if matched else None)
 
 
 def build_environment(trial: Trial) -> AnyEnvironment:
     """Make the problem of a trial, and see that it has enough rounds."""
     name = trial.environment.name
-    with own.making(name):
-        environment = environments.build(own.maker(name), seed=trial.seed, **trial.environment.options)
-    checks.instance(own.what(name), environment, get_args(AnyEnvironment), "an environment")
+    environment = environments.build(registry.load(name), seed=trial.seed, **trial.environment.options)
+    checks.instance(registry.title(name), environment, get_args(AnyEnvironment), "an environment")
     if isinstance(environment, DynamicEnvironment):
         environment.check_rounds(trial.rounds)
     return environment
@@ -106,39 +186,37 @@ def build_environment(trial: Trial) -> AnyEnvironment:
 
 def build_bandit(trial: Trial, environment: AnyEnvironment) -> Bandit:
     """Make the algorithm of a trial from what the environment knows, the settings and the algorithm's own options."""
-    given = {**trial.settings, **trial.algorithm.options}
-    words = {name: getattr(environment, name) for name in ("kernel", "regularization", "noise_scale", "norm_bound")}
+    given, space = {**trial.settings, **trial.algorithm.options}, _space(environment)
+    known = {name: getattr(environment, name) for name in ("kernel", "regularization", "noise_scale", "norm_bound")}
     # No theorem can use a noise scale or a norm of 0. The environment is for players that know the truth.
-    words = {key: value for key, value in words.items() if value not in (None, 0.0)}
-    words |= {"horizon": trial.rounds, "environment": environment, **given}
+    known = {key: value for key, value in known.items() if value not in (None, 0.0)}
+    words = {"seed": trial.seed, "horizon": trial.rounds, "environment": environment, **known, **given}
     if isinstance(words.get("kernel"), str | Mapping):
         words["kernel"] = build_kernel("kernel", words["kernel"])
-    space = _space(environment)
-    known = {"failure_probability": _FAILURE_PROBABILITY, "seed": trial.seed, **words, **space}
+    of_width = {"failure_probability": _FAILURE_PROBABILITY, **words, **space}
     if "beta" in words:
-        words["beta"] = build_width("beta", words["beta"], known)
+        words["beta"] = build_width("beta", words["beta"], of_width)
         # What the environment alone knows would draw a warning that beta is below the theorem's; who gave beta knows.
         words = {key: value for key, value in words.items() if key in given or key not in ("noise_scale", "norm_bound")}
-    words |= {key: own.build_piece(key, value) for key, value in words.items() if own.is_piece(value)}
+    words |= {key: registry.build_own(key, value) for key, value in words.items() if registry.is_own(value)}
     if "gain" in words:
-        words["gain"] = build_gain("gain", words["gain"], known)
-    name, made_by = own.what(trial.algorithm.name), own.maker(trial.algorithm.name)
+        words["gain"] = build_gain("gain", words["gain"], of_width)
+    title, made_by = registry.title(trial.algorithm.name), registry.load(trial.algorithm.name)
     takes = algorithms.signature(made_by).parameters
     if "expert" in takes:
         words["expert"] = EnvironmentExpert(environment, words.get("expert"), trial.algorithm.batch)
-    words = {key: value for key, value in {"seed": trial.seed, **words}.items() if key in takes} | space
-    missing = [key for key, word in takes.items() if word.default is inspect.Parameter.empty and key not in words]
+    words = {key: value for key, value in words.items() if key in takes} | space
+    needed = [key for key, word in takes.items() if word.default is inspect.Parameter.empty]
     if "prior" in takes:  # which stands for these
-        missing += [key for key in ("kernel", "regularization") if key not in words]
-    if missing:
+        needed += ["kernel", "regularization"]
+    if missing := [key for key in needed if key not in words]:
         raise InputError(
-            f"{name} needs {' and '.join(missing)}, which the environment "
-            f"{own.what(trial.environment.name)!r} does not know: give it in the settings."
+            f"{title} needs {' and '.join(missing)}, which the environment "
+            f"{registry.title(trial.environment.name)!r} does not know: give it in the settings."
         )
-    with own.making(trial.algorithm.name):
-        bandit = algorithms.build(made_by, **words)
+    bandit = algorithms.build(made_by, **words)
     if not all(callable(getattr(bandit, call, None)) for call in ("ask", "tell")):
-        raise InputError(f"{name} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
+        raise InputError(f"{title} must return what has ask() and tell(x, y), got {checks.describe(bandit)}.")
     return bandit
 
 
@@ -147,19 +225,15 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
     with _quiet_thread(trial), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         environment = build_environment(trial)
-        bandit = build_bandit(trial, environment)
+        bandit, recommended = build_bandit(trial, environment), None
         words = {"record_every": trial.record_every, "batch": trial.algorithm.batch}
         trace = play(bandit, environment, trial.rounds, **words)
-        recommended = _recommended_mean(bandit, environment)
-    config = trial.config()
+        if isinstance(environment, Environment) and hasattr(bandit, "recommend"):
+            with suppress(EmptyHistoryError):
+                recommended = float(environment.mean(bandit.recommend()))
     record = Record(
         key=trial.key,
-        algorithm={"label": trial.algorithm.label, **config["algorithm"]},
-        environment={"label": trial.environment.label, **config["environment"]},
-        settings=config["settings"],
-        rounds=trial.rounds,
-        record_every=trial.record_every,
-        seed=trial.seed,
+        **trial.config(),
         versions=versions(),
         recorded_rounds=trace.rounds,
         cumulative_regret=trace.regret,
@@ -174,37 +248,15 @@ def run_one(trial: Trial) -> tuple[Record, list[str]]:
 # ---------------------------------------------------------------- inside
 
 
-def _regret(environment: AnyEnvironment, played: list[Tensor]) -> Tensor:
-    """Return the pseudo-regret of every play, (T,); ``played`` has the points of each batch."""
-    if not isinstance(environment, ContextualEnvironment | DynamicEnvironment):
-        return torch.cat([environment.regret(X) for X in torch.cat(played).split(_REGRET_ROWS)])
-    regrets, t = [], 0
-    for X in played:
-        regrets.append(environment.regret(X, t))
-        t += len(X)
-    return torch.cat(regrets)
-
-
 def _space(environment: AnyEnvironment) -> dict[str, Any]:
     """Return the words by which an algorithm is told what may be played."""
     if isinstance(environment, ContextualEnvironment):
-        if environment.actions is not None:
-            return {"candidates": ContextualActions(environment.actions, context_dim=environment.context_dim)}
-        action_dim = environment.candidates(0).shape[1]
-        return {"candidates": ContextualActions(context_dim=environment.context_dim, action_dim=action_dim)}
+        action_dim = None if environment.actions is not None else environment.candidates(0).shape[1]
+        words = {"context_dim": environment.context_dim, "action_dim": action_dim}
+        return {"candidates": ContextualActions(environment.actions, **words)}
     if isinstance(environment, Environment) and environment.arms is None:
         return {"bounds": environment.bounds}
     return {"candidates": environment.arms}
-
-
-def _recommended_mean(bandit: Bandit, environment: AnyEnvironment) -> float | None:
-    """Return the true mean of the recommended point; None if nothing was learned, or if it depends on the round."""
-    if not isinstance(environment, Environment) or not hasattr(bandit, "recommend"):
-        return None
-    try:
-        return float(environment.mean(bandit.recommend()))
-    except EmptyHistoryError:
-        return None
 
 
 @contextmanager

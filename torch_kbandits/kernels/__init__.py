@@ -1,9 +1,8 @@
 """Kernels that GPyTorch lacks."""
 
-from torch_kbandits.kernels.grouped import GroupedKernel
-from torch_kbandits.kernels.per_action_linear import PerActionLinearKernel
-from torch_kbandits.kernels.precomputed import PrecomputedKernel
-from torch_kbandits.kernels.temporal import ForgettingKernel, SpaceTimeKernel, WienerKernel
+from torch_kbandits.kernels.composed import GroupedKernel, SpaceTimeKernel
+from torch_kbandits.kernels.discrete import PerActionLinearKernel, PrecomputedKernel
+from torch_kbandits.kernels.temporal import ForgettingKernel, WienerKernel
 
 __all__ = [
     "ForgettingKernel",

@@ -1,27 +1,88 @@
-"""Kernels on time: TV-GP-UCB's, a random walk, and the product of one with a kernel on space."""
+"""Kernels on time: TV-GP-UCB's, and a random walk."""
 
 import math
-from collections.abc import Iterator
-from copy import deepcopy
-from typing import Any, cast
+from abc import abstractmethod
+from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from gpytorch.constraints import Interval
+from gpytorch.constraints import GreaterThan, Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
 from torch.nn import Parameter
 
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError
-from torch_kbandits.kernels.base import NumberlessKernel, TimeKernel, bounded, require_own_class
 from torch_kbandits.loops.kernel_loops import EXPONENTIAL
-from torch_kbandits.numerics.formulas import Terms, called, formula_of, of_distance, product_of
-from torch_kbandits.numerics.gram import covariance
-from torch_kbandits.numerics.waves import wave_frequencies
+from torch_kbandits.numerics.formulas import FORMULAS, Array, Terms, factor
 
 #: Largest ε that a fit tries by default: at 1 the kernel has no gradient. A number of every dtype.
 _LARGEST = 1.0 - 2.0**-20
+
+
+def bounded(lower: float, upper: float) -> Interval:
+    """Return a constraint that is a bound for the fit and no change of variables, so that its ends can be met."""
+    identity: dict[str, Any] = {"transform": None, "inv_transform": None}
+    return GreaterThan(lower, **identity) if math.isinf(upper) else Interval(lower, upper, **identity)
+
+
+class TimeKernel(Kernel):
+    """A kernel on one column of time with one number, learned with the other hyperparameters.
+
+    ``requires_grad_(False)`` fixes it. It is kept in double precision until ``.to`` or a model casts it: GPyTorch's own
+    setters round it to single. Cost: O(n m) for n times against m.
+    """
+
+    #: The name of the number, and below what it lies from 0.
+    _number: ClassVar[str]
+    _below: ClassVar[float]
+
+    def __init__(self, value: float | Tensor, constraint: Interval | None, upper: float, **kwargs: Any) -> None:
+        name = self._number
+        checks.absent_or(f"{name}_constraint", constraint, Interval, "a GPyTorch constraint")
+        super().__init__(**kwargs)
+        self.register_parameter(f"raw_{name}", Parameter(torch.zeros(*self.batch_shape, 1, 1, dtype=torch.float64)))
+        self.register_constraint(f"raw_{name}", constraint or bounded(0.0, upper))
+        setattr(self, name, value)
+
+    def _value(self) -> Tensor:
+        return getattr(self, f"raw_{self._number}_constraint").transform(getattr(self, f"raw_{self._number}"))
+
+    def _set(self, value: float | Tensor) -> None:
+        name, raw = self._number, getattr(self, f"raw_{self._number}")
+        if isinstance(value, Tensor) and value.dim():
+            exact = checks.finite(name, checks.floating_tensor(name, value)).to(raw)
+            if value.numel() not in (1, raw.numel()):
+                raise InputError(f"{name} must have {raw.numel()} number(s), got {checks.describe(value)}.")
+        else:
+            exact = raw.new_tensor(checks.finite_number(name, value))
+        inverse = getattr(self, f"raw_{name}_constraint").inverse_transform
+        self.initialize(**{f"raw_{name}": inverse(self._checked(exact))})
+
+    def _checked(self, value: Tensor) -> Tensor:
+        if not bool(((value >= 0.0) & (value < self._below)).all()):
+            limits = "finite and at least 0" if math.isinf(self._below) else f"at least 0 and below {self._below:g}"
+            raise InputError(
+                f"{self._number} must be {limits}, got {value.flatten().tolist()}. If an optimiser went there, give a "
+                f"{self._number}_constraint that maps to the inside, such as Interval(0.0, 1.0) or Positive()."
+            )
+        return value
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
+        """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
+        for X in (x1, x2):
+            if X.shape[-1] != 1:
+                raise InputError(
+                    f"A kernel on time takes one column, the time; got {checks.describe(X)}. Name it: active_dims=(i,)."
+                )
+            checks.precise_times(X)
+        number = self._checked(self._value()).to(x1)
+        if diag:
+            return self._covariance(number.squeeze(-1), x1.squeeze(-1), x2.squeeze(-1))
+        return self._covariance(number, x1, x2.mT)
+
+    @abstractmethod
+    def _covariance(self, number: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+        """Return the covariance of times, which broadcast."""
 
 
 class ForgettingKernel(TimeKernel):
@@ -31,60 +92,40 @@ class ForgettingKernel(TimeKernel):
 
         ForgettingKernel(0.03, active_dims=(2,)) * MaternKernel(active_dims=(0, 1))
 
+    ε is learned with the other hyperparameters. Gradients with respect to times are 0 where two times agree.
+
     Source: Bogunovic, Scarlett and Cevher, AISTATS 2016, §2.2; times need not be whole numbers.
 
-    ε is learned with the other hyperparameters; ``requires_grad_(False)`` fixes it. Gradients with respect to times
-    exist where two times agree too, and are 0 there.
-
     Args:
-        forgetting: ε in [0, 1), kept in double precision; 0 is a constant function of time, exactly.
+        forgetting: ε in [0, 1), in double precision; 0 is a constant function of time, exactly.
         forgetting_constraint: of ε; by default a bound just below 1, which ``fit_gpytorch_mll`` keeps and ε = 0
             may meet. A loop of your own over an optimiser needs ``Interval(0.0, 1.0)``, which maps to the inside.
         kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
 
     Raises:
         InputError: if ε is not in [0, 1).
-
-    Cost: O(n m) for n times against m.
     """
 
-    _number, _below, _range, _inside = "forgetting", 1.0, "at least 0 and below 1", "Interval(0.0, 1.0)"
+    _number, _below = "forgetting", 1.0
 
     def __init__(
         self, forgetting: float | Tensor = 0.1, forgetting_constraint: Interval | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(forgetting, forgetting_constraint, bounded(0.0, _LARGEST), **kwargs)
+        super().__init__(forgetting, forgetting_constraint, _LARGEST, **kwargs)
 
     raw_forgetting: Parameter
     forgetting = property(TimeKernel._value, TimeKernel._set, doc="ε (..., 1, 1).")
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
-        self._checked_times(x1, x2)
-        rate = torch.log1p(-self._checked(self.forgetting)).to(x1) / 2.0
-        if diag:
-            return (rate.squeeze(-1) * (x1 - x2).squeeze(-1).abs()).exp()
-        return (rate * (x1 - x2.mT).abs()).exp()
+    def _covariance(self, number: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+        return (torch.log1p(-number) / 2.0 * (x1 - x2).abs()).exp()
 
 
-@wave_frequencies.register
-def _cauchy_frequencies(kernel: ForgettingKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
-    """Draw from a Cauchy distribution of scale −½ ln(1 − ε), the density of an exponential."""
-    require_own_class(kernel, ForgettingKernel, on_some_columns=True)
-    turns = torch.rand(number, generator=generator, dtype=torch.float64, device="cpu") - 0.5
-    column = 0 if kernel.active_dims is None else int(cast(Tensor, kernel.active_dims))
-    frequencies = torch.zeros(dimension, number, dtype=torch.float64, device="cpu")
-    frequencies[column] = torch.tan(torch.pi * turns) * (-0.5 * torch.log1p(-kernel.forgetting.squeeze()))
-    return frequencies
-
-
-@formula_of.register
-def _exponential(kernel: ForgettingKernel, columns: np.ndarray, dimension: int) -> Terms:
+def _exponential(kernel: ForgettingKernel, columns: Array) -> Terms:
     """Return it as an exponential of distances in time."""
     forgetting = float(kernel.forgetting)
-    if type(kernel) is not ForgettingKernel or len(columns) != 1 or not 0.0 <= forgetting < 1.0:
-        return None
-    return of_distance(EXPONENTIAL, -0.5 * math.log1p(-forgetting), columns, dimension)
+    if len(columns) != 1 or not 0.0 <= forgetting < 1.0:
+        raise ValueError("It is not on one column, or its share is out of range.")
+    return [(1.0, [factor(EXPONENTIAL, -0.5 * math.log1p(-forgetting), columns)])]
 
 
 class WienerKernel(TimeKernel):
@@ -97,40 +138,29 @@ class WienerKernel(TimeKernel):
 
     Source: Brunzema, von Rohr and Trimpe, CDC 2022, where the origin is c₀ and the rate σ_w².
 
-    The rate is learned with the other hyperparameters; ``requires_grad_(False)`` fixes it.
-
     Args:
-        rate: at least 0, in reward units squared per unit of time; kept in double precision.
+        rate: at least 0, in reward units squared per unit of time, in double precision; learned.
         origin: the time at which the walk starts; no time may be before it.
         rate_constraint: of the rate; by default at least 0 as a bound, which ``fit_gpytorch_mll`` keeps and rate = 0
             may meet. A loop of your own over an optimiser needs ``Positive()``, which maps to the inside.
         kwargs: of every GPyTorch kernel: ``active_dims``, ``batch_shape``.
 
     Raises:
-        InputError: if the rate is not a finite number of at least 0, or the origin is not finite.
-
-    Cost: O(n m) for n times against m.
+        InputError: if the rate is not a finite number of at least 0, the origin is not finite, or a time is before it.
     """
 
-    _number, _below, _range, _inside = "rate", math.inf, "finite and at least 0", "Positive()"
+    _number, _below = "rate", math.inf
 
     def __init__(
-        self,
-        rate: float | Tensor = 1.0,
-        origin: float = 0.0,
-        rate_constraint: Interval | None = None,
-        **kwargs: Any,
+        self, rate: float | Tensor = 1.0, origin: float = 0.0, rate_constraint: Interval | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(rate, rate_constraint, bounded(0.0, math.inf), **kwargs)
+        super().__init__(rate, rate_constraint, math.inf, **kwargs)
         self.origin = checks.finite_number("origin", origin)
 
     raw_rate: Parameter
     rate = property(TimeKernel._value, TimeKernel._set, doc="Growth of the variance in a unit of time, (..., 1, 1).")
 
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Return the covariance of times x1 (..., n, 1) and x2 (..., m, 1), (..., n, m), or (..., n) with ``diag``."""
-        self._checked_times(x1, x2)
-        rate = self._checked(self.rate).to(x1)
+    def _covariance(self, number: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
         for times in (x1, x2):
             early = ~(times >= self.origin)
             if bool(early.any()):
@@ -138,63 +168,7 @@ class WienerKernel(TimeKernel):
                     f"The walk starts at the origin {self.origin:.10g} and {int(early.sum())} times are before it or "
                     f"NaN, such as {float(times[early][0]):.10g}: give an origin at or before the earliest time."
                 )
-        if diag:
-            return rate.squeeze(-1) * (torch.minimum(x1, x2).squeeze(-1) - self.origin)
-        return rate * (torch.minimum(x1, x2.mT) - self.origin)
+        return number * (torch.minimum(x1, x2) - self.origin)
 
 
-class SpaceTimeKernel(NumberlessKernel):
-    """The product of a kernel on time, the first column, and one on space, which counts the other columns from 0.
-
-    Args:
-        space_kernel: any kernel on d columns, none of which is the time; a copy is kept.
-        time_kernel: a kernel on one column; a copy is kept.
-        kwargs: of every GPyTorch kernel: ``active_dims``, of which the first is the time; ``batch_shape``.
-
-    Raises:
-        InputError: if a part is no kernel, or a kernel on time is a part of that on space.
-
-    Cost: that of both.
-    """
-
-    def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
-        checks.instance("space_kernel", space_kernel, Kernel, "a GPyTorch kernel")
-        checks.instance("time_kernel", time_kernel, Kernel, "a GPyTorch kernel")
-        for part in space_kernel.modules():
-            if isinstance(part, (SpaceTimeKernel, TimeKernel)):
-                raise InputError(
-                    f"space_kernel must be on space alone: {type(part).__name__} in {type(space_kernel).__name__} would"
-                    " take a column of space for the time. A TemporalPrior and a mean that depends on time take the "
-                    "kernel of the function at one time. For a sum with a kernel on time leave out that memory, give "
-                    "candidates=Timed(...) and SpaceTimeKernel(space, ForgettingKernel(ε)) + on_time."
-                )
-        super().__init__(**kwargs)
-        self.space_kernel, self.time_kernel = deepcopy(space_kernel), deepcopy(time_kernel)
-
-    def named_sub_kernels(self) -> Iterator[tuple[str, Kernel]]:
-        """Yield the two kernels and not their parts, which are theirs to index and to expand."""
-        yield "space_kernel", self.space_kernel
-        yield "time_kernel", self.time_kernel
-
-    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
-        """Return the covariance of points x1 (..., n, 1 + d) and x2 (..., m, 1 + d), (..., n, m), or its diagonal."""
-        times = covariance(self.time_kernel, x1[..., :1], x2[..., :1], diag=diag)
-        places = covariance(self.space_kernel, x1[..., 1:], x2[..., 1:], diag=diag)
-        return self.in_batch(times * places, diag)
-
-
-@wave_frequencies.register
-def _joint_frequencies(kernel: SpaceTimeKernel, dimension: int, number: int, generator: torch.Generator) -> Tensor:
-    """Draw those of the two kernels, apart from each other: the density of a product of kernels on other columns."""
-    require_own_class(kernel, SpaceTimeKernel)
-    time = wave_frequencies(kernel.time_kernel, 1, number, generator)
-    return torch.cat([time, wave_frequencies(kernel.space_kernel, dimension - 1, number, generator)])
-
-
-@formula_of.register
-def _product(kernel: SpaceTimeKernel, columns: np.ndarray, dimension: int) -> Terms:
-    """Return the product."""
-    if type(kernel) is not SpaceTimeKernel:
-        return None
-    time = called(kernel.time_kernel, columns[:1], dimension)
-    return product_of([time, called(kernel.space_kernel, columns[1:], dimension)])
+FORMULAS[ForgettingKernel] = _exponential

@@ -21,6 +21,44 @@ def add_outer(matrix: Array, row: Array, scale: float, out: Array) -> None:
 
 
 @compiled
+def moved(mean: Array, cov: Array, row: Array, scale: float, step: Array, new_mean: Array, new_cov: Array) -> None:
+    """Write a mean (k, m) and step (k,) row, and a covariance and scale row rowᵀ, to others; see ``Move``."""
+    for k in range(step.shape[0]):
+        for j in range(row.shape[0]):
+            new_mean[k, j] = mean[k, j] + step[k] * row[j]
+    add_outer(cov, row, scale, new_cov)
+
+
+@compiled
+def observed(mean: Array, cov: Array, z: Array, row: Array, at: Array) -> float:
+    """Write cov z to a row (m,) and mean z to at (k,), and return zᵀ cov z."""
+    total = 0.0
+    at[:] = 0.0
+    for i in range(z.shape[0]):
+        part = 0.0
+        for j in range(z.shape[0]):
+            part += cov[i, j] * z[j]
+        row[i] = part
+        total += z[i] * part
+        for k in range(at.shape[0]):
+            at[k] += mean[k, i] * z[i]
+    return total
+
+
+@compiled
+def count(places: Array, more: Array, values: Array, counts: Array, sums: Array) -> None:
+    """Add to counts (u,) and sums (k, u) what is told of places (q,), or downdated; what is nothing is zero."""
+    for q in range(places.shape[0]):
+        place = places[q]
+        counts[place] += more[q]
+        is_gone = counts[place] <= 1e-12 * max(abs(more[q]), 1e-300)
+        if is_gone:
+            counts[place] = 0.0
+        for k in range(sums.shape[0]):
+            sums[k, place] = 0.0 if is_gone else sums[k, place] + values[k, q]
+
+
+@compiled
 def product(matrix: Array, vector: Array) -> Array:
     """Return a matrix (n, m) times a vector (m,): on one thread, since for few numbers others are waited for."""
     out = np.empty(matrix.shape[0])

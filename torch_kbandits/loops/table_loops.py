@@ -17,13 +17,28 @@ _FEW = 64
 
 
 @compiled_within
-def multiply(first: int, stop: int, rows: Array, features: Array, out: Array, shift: int) -> None:
+def extents(rows: Array) -> Array:
+    """Return before which column all further ones of four rows each are zero, (⌈r / 4⌉,), at least 1."""
+    number, size = rows.shape
+    ends = np.ones((number + 3) // 4, np.int64)
+    for r in range(number):
+        j = size - 1
+        while j >= ends[r // 4] and rows[r, j] == 0.0:
+            j -= 1
+        ends[r // 4] = max(ends[r // 4], j + 1)
+    return ends
+
+
+@compiled_within
+def multiply(first: int, stop: int, rows: Array, ends: Array, features: Array, out: Array, shift: int) -> None:
     """Write products of rows (r, m) with features first … stop − 1 to columns of out, (r, …), from first − shift on.
 
-    Four rows at a time share what is read of the features (n, M), of which the first m columns count.
+    Four rows at a time share what is read of the features (n, M), of which the first m columns count, and only those
+    before the ``extents`` of the rows: so a triangular matrix takes half of the time.
     """
-    number, size, r = rows.shape[0], rows.shape[1], 0
+    number, r = rows.shape[0], 0
     while r + 4 <= number:
+        size = ends[r // 4]
         for i in range(first, stop):
             value = features[i, 0]  # sums in the dtype of the features
             a, b, c, d = rows[r, 0] * value, rows[r + 1, 0] * value, rows[r + 2, 0] * value, rows[r + 3, 0] * value
@@ -38,7 +53,7 @@ def multiply(first: int, stop: int, rows: Array, features: Array, out: Array, sh
     while r < number:
         for i in range(first, stop):
             a = rows[r, 0] * features[i, 0]
-            for j in range(1, size):
+            for j in range(1, ends[r // 4]):
                 a += rows[r, j] * features[i, j]
             out[r, i - shift] = a
         r += 1
@@ -55,8 +70,21 @@ def products(first: int, stop: int, rows: Array, features: Array, out: Array) ->
         features: of which the first m columns count.
         out: (r, n).
     """
+    ends = extents(rows)
     for start in range(first, stop, _BLOCK):
-        multiply(start, min(start + _BLOCK, stop), rows, features, out, 0)
+        multiply(start, min(start + _BLOCK, stop), rows, ends, features, out, 0)
+
+
+@compiled
+def times(first: int, stop: int, rows: Array, values: Array, out: Array) -> None:
+    """Write values (n, m) times the transpose of rows (r, m) to out (n, r), those of points first … stop − 1."""
+    ends, p = extents(rows), np.empty((rows.shape[0], _FEW))
+    for start in range(first, stop, _FEW):
+        end = min(start + _FEW, stop)
+        multiply(start, end, rows, ends, values, p, start)
+        for i in range(start, end):
+            for r in range(rows.shape[0]):
+                out[i, r] = p[r, i - start]
 
 
 @compiled
@@ -67,9 +95,7 @@ def follow(
     columns: Array,
     last: Array,
     corners: Array,
-    scales: Array,
-    spans: Array,
-    steps: Array,
+    changes: Array,
     features: Array,
     mean: Array,
     variance: Array,
@@ -84,20 +110,19 @@ def follow(
         columns: kernel values of the points of the new columns, (c, n).
         last: what each row has for the new columns, (c + r, c).
         corners: what the new columns are divided by, (c,).
-        scales: by how much of the square of a product variances change, (r,).
-        spans: by how much of it what is spanned changes, (r,).
-        steps: by how much of a product means change, (k, r).
+        changes: by how much of the square of a product variances change, by how much of it what is spanned does, and by
+            how much of the product means do, (r, 2 + k).
         features: (n, width), of which the first m columns are known, and the next c are written.
         mean: (k, n).
         variance: (n,).
         spanned: (n,).
     """
     number, size, joins = rows.shape[0], rows.shape[1], columns.shape[0]
-    p, new = np.zeros((number, _BLOCK)), np.empty((joins, _BLOCK))
+    p, new, ends = np.zeros((number, _BLOCK)), np.empty((joins, _BLOCK)), extents(rows)
     for start in range(first, stop, _BLOCK):
         end = min(start + _BLOCK, stop)
         if size:
-            multiply(start, end, rows, features, p, start)
+            multiply(start, end, rows, ends, features, p, start)
         else:
             p.fill(0.0)
         for c in range(joins):
@@ -109,18 +134,18 @@ def follow(
             for i in range(start, end):
                 new[c, i - start] /= corners[c]
                 features[i, size + c] = new[c, i - start]
-        for r in range(scales.shape[0]):
+        for r in range(changes.shape[0]):
             for c in range(joins):
                 if last[joins + r, c] != 0.0:
                     for i in range(end - start):
                         p[joins + r, i] += last[joins + r, c] * new[c, i]
             for i in range(start, end):
                 square = p[joins + r, i - start] * p[joins + r, i - start]
-                variance[i] += scales[r] * square
-                spanned[i] += spans[r] * square
-            for k in range(steps.shape[0]):
+                variance[i] += changes[r, 0] * square
+                spanned[i] += changes[r, 1] * square
+            for k in range(mean.shape[0]):
                 for i in range(start, end):
-                    mean[k, i] += steps[k, r] * p[joins + r, i - start]
+                    mean[k, i] += changes[r, 2 + k] * p[joins + r, i - start]
 
 
 @compiled
@@ -132,7 +157,8 @@ def refit(
     Args:
         first: row.
         stop: the row after the last.
-        rows: the covariance of the coordinates, their means, and directions that are not spanned, (m + k + r, m).
+        rows: a matrix whose quadratic form is that of the covariance of the coordinates, their means, and directions
+            that are not spanned, (m + k + r, m).
         features: (n, width), of which the first m columns count.
         prior: prior variances, (n,).
         mean: prior means.
@@ -140,11 +166,11 @@ def refit(
         spanned: only written.
     """
     number, size, k = rows.shape[0], rows.shape[1], mean.shape[0]
-    p = np.zeros((number, _FEW))
+    p, ends = np.zeros((number, _FEW)), extents(rows)
     for start in range(first, stop, _FEW):
         end = min(start + _FEW, stop)
         if size:
-            multiply(start, end, rows, features, p, start)
+            multiply(start, end, rows, ends, features, p, start)
         for i in range(start, end):
             inside, left = 0.0, 0.0
             for j in range(size):

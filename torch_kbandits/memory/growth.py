@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -27,7 +28,10 @@ class Growth(ABC):
 
     #: Name of the one number that sets the speed, and the least and the largest value of it that a fit may try.
     parameter: ClassVar[str]
-    bounds: ClassVar[tuple[float, float]]
+    bounds: ClassVar[tuple[float, float]] = (0.0, math.inf)
+
+    #: That number of a horizon; absent where it cannot be learned.
+    at_horizon: ClassVar[Callable[[float], float]]
 
     def __post_init__(self) -> None:
         checks.keep(self, **{self.parameter: _CHECKS.get(self.parameter, checks.finite_number)})
@@ -44,7 +48,9 @@ class Growth(ABC):
 
     def with_horizon(self, horizon: float) -> Self:
         """Return the growth by which what is as old as the horizon counts about half; see ``Memory.with_horizon``."""
-        raise no_rate(self)
+        if (at_horizon := getattr(self, "at_horizon", None)) is None:
+            raise no_rate(self)
+        return replace(self, **{self.parameter: at_horizon(horizon)})  # pyright: ignore[reportArgumentType]
 
     def scaled(self, factor: float) -> "Growth":
         """Return the growth of variances times a factor: itself where its number is no variance."""
@@ -60,20 +66,14 @@ class Growth(ABC):
 class QuadraticGrowth(Growth):
     """λ (rate · age² + 1), for functions that drift in one direction: the standard deviation grows with the age.
 
-    Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
+    The rate is at least 0, per unit of time squared; 0 forgets nothing.
 
-    Attributes:
-        rate: at least 0, per unit of time squared; 0 forgets nothing.
+    Source: Mauduit et al., 2025, Eq. (10), where the rate is 1.
     """
 
     rate: float = 1.0
 
-    parameter = "rate"
-    bounds = (0.0, math.inf)
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, rate=horizon**-2)
+    parameter, at_horizon = "rate", staticmethod(lambda horizon: horizon**-2)
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:
@@ -85,20 +85,14 @@ class QuadraticGrowth(Growth):
 class LinearGrowth(Growth):
     """λ + rate · age, for functions that wander without a direction: the variance grows as that of a Wiener process.
 
-    Source: Brunzema, von Rohr and Trimpe, CDC 2022.
+    The rate is at least 0, in reward units squared per unit of time; 0 forgets nothing.
 
-    Attributes:
-        rate: at least 0, in reward units squared per unit of time; 0 forgets nothing.
+    Source: Brunzema, von Rohr and Trimpe, CDC 2022.
     """
 
     rate: float
 
-    parameter = "rate"
-    bounds = (0.0, math.inf)
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, rate=1.0 / horizon)
+    parameter, at_horizon = "rate", staticmethod(lambda horizon: 1.0 / horizon)
 
     def scaled(self, factor: float) -> "LinearGrowth":
         """Return the rate times the factor."""
@@ -114,20 +108,15 @@ class LinearGrowth(Growth):
 class ExponentialGrowth(Growth):
     """λ η^(−age), up to the variance of ``negligible``: the weight falls by the factor η in a unit of time.
 
-    Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
+    The discount η is above 0 and at most 1, which forgets nothing.
 
-    Attributes:
-        discount: η, above 0 and at most 1; 1 forgets nothing.
+    Source: Deng et al., AISTATS 2022, as written in Mauduit et al., 2025, Eq. (9).
     """
 
     discount: float
 
-    parameter = "discount"
+    parameter, at_horizon = "discount", staticmethod(lambda horizon: math.exp(-1.0 / horizon))
     bounds = (2.0**-40, 1.0)
-
-    def with_horizon(self, horizon: float) -> Self:
-        """Return the growth of a horizon."""
-        return replace(self, discount=math.exp(-1.0 / horizon))
 
     @staticmethod
     def formula(age: Tensor, regularization: Tensor, value: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import torch
@@ -12,7 +12,7 @@ from botorch.cross_validation import CVResults
 from botorch.models.utils.assorted import fantasize
 from botorch.posteriors import GPyTorchPosterior, TransformedPosterior
 from gpytorch import settings as gpytorch_settings
-from gpytorch.distributions import MultivariateNormal
+from gpytorch.distributions import MultitaskMultivariateNormal, MultivariateNormal
 from gpytorch.mlls import MarginalLogLikelihood
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator
 from torch import Tensor
@@ -20,22 +20,33 @@ from torch import Tensor
 from torch_kbandits import checks
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.likelihoods import UncertaintyInjectionLikelihood
-from torch_kbandits.models.data import (
-    Cache,
-    Conditioned,
-    Observations,
-    ObservedGP,
-    checked_variances,
-    flatten_t_batch,
-    same_values,
-)
-from torch_kbandits.models.normal import Normal, cross_validation, unrounded
+from torch_kbandits.models.data import Learned, Observations, ObservedGP, checked_variances
+from torch_kbandits.models.normal import unrounded
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.shallow import changed
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
-from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.posteriors.prediction import PredictionStrategy, in_double, joined
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
+
+    Attributes:
+        strategy: how it predicts.
+        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
+        has_graph: whether gradients reach through it.
+        source: what it follows from, tensors copied, since they may be written to without a trace.
+    """
+
+    strategy: PredictionStrategy
+    learned: Learned | None
+    has_graph: bool
+    source: list[Any]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> None:
+        return None
 
 
 class FactoredGP(ObservedGP):
@@ -119,10 +130,17 @@ class FactoredGP(ObservedGP):
             )
         means = Y - (Y - prior_mean(self.mean_module, X) - strategy.mean_at(z)) / share
         variances = strategy.own_variance(prior, z) - reducible + reducible / share
-        if checks.flag("observation_noise", observation_noise):
-            variances = variances + noise
-        own = None if self._own_noise() is None else noise.expand(Y.shape)
-        return cross_validation(self, self._number(means), self._number(variances.expand(Y.shape)), Y, own)
+        variances = variances + noise if checks.flag("observation_noise", observation_noise) else variances
+        parts = [self._number(part.expand(Y.shape)).unsqueeze(-1) for part in (means, variances, Y, noise)]
+        joint = MultivariateNormal(parts[0], DiagLinearOperator(parts[1]))
+        if self.num_outputs > 1:
+            joint = MultitaskMultivariateNormal.from_batch_mvn(joint, task_dim=-2)
+        posterior: Any = GPyTorchPosterior(joint)
+        told, noise = (part if self.num_outputs == 1 else part.squeeze(-1).mT for part in parts[2:])
+        noise = None if self._own_noise() is None else noise
+        if (transform := getattr(self, "outcome_transform", None)) is not None:
+            posterior, (told, noise) = transform.untransform_posterior(posterior), transform.untransform(told, noise)
+        return CVResults(self, posterior, told.unsqueeze(-2), None if noise is None else noise.unsqueeze(-2))
 
     def _at_observations(self) -> tuple[PredictionStrategy, Tensor, Tensor, Tensor]:
         """Return how the model predicts, and the points observed with their coordinates and prior variances."""
@@ -144,18 +162,18 @@ class FactoredGP(ObservedGP):
             return super().__call__(X, **kwargs)
         torch.broadcast_shapes(X.shape[:-2], self.train_inputs[0].shape[:-2])  # where they do not fit, torch's words
         strategy = self._current().strategy
-        flat, unflatten = flatten_t_batch(X, strategy.batch_dims)
+        flat, unflatten = _flatten(X, strategy.batch_dims)
         z = strategy.features(flat)
         mean = prior_mean(self.mean_module, X) + unflatten(strategy.mean_at(z)).to(X)
         if X.shape[-2] == 1:
             variance = unflatten(strategy.variance(flat, z)).to(X)
             mean, variance = torch.broadcast_tensors(mean, variance)
-            return Normal(mean, DiagLinearOperator(variance))
+            return MultivariateNormal(mean, DiagLinearOperator(variance))
         taken = None if strategy.pending is None else unflatten(strategy.taken(flat, z))
         covariance = strategy.covariance(X, unflatten(z), taken).to(X)
         shape = torch.broadcast_shapes(mean.shape, covariance.shape[:-1])
         # An operator, since MultivariateNormal would factorise a plain tensor without jitter.
-        return Normal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
+        return MultivariateNormal(mean.expand(shape), DenseLinearOperator(covariance.expand(*shape, shape[-1])))
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> GPyTorchPosterior | TransformedPosterior:
         """Return the posterior at X (..., q, d), as BoTorch does, with variances that are not rounded up."""
@@ -168,7 +186,7 @@ class FactoredGP(ObservedGP):
             raise AttributeError("custom_fit")
         return lambda mll, **_: mll.eval()
 
-    def predicting_by(self, posterior: ExactPosterior | DictionaryPosterior, column: int = 0) -> Self:
+    def predicting_by(self, posterior: Learned, column: int = 0) -> Self:
         """Make this model predict by a posterior of its observations, for one of the numbers told; return it.
 
         Cost: O(m²); at a dictionary O(u m² + m³), which clears the rounding of changes, without a kernel value.
@@ -184,12 +202,11 @@ class FactoredGP(ObservedGP):
     def _tell(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> None:
         """Condition this model on observations as ``_checked`` returns them."""
         with self._changing():
-            new, own = self._observed(X, targets, noise)
-            learned = self._known()
-            learned = None if learned is None or not new.are_shared else learned.followed(new)
-            everything = torch.cat([self._given_inputs(), X])
-            self._replace_data(everything, torch.cat([self.train_targets, targets], dim=-1), own)
-            self._keep_afresh(learned)
+            learned, first = self._known(), self.num_observations
+            own = self._joined_noise(len(X), noise)
+            self._replace_data(torch.cat([self._given_inputs(), X]), torch.cat([self.train_targets, targets], -1), own)
+            new = self._observations(slice(first, None))
+            self._keep_afresh(None if learned is None or not new.are_shared else new.told(learned))
 
     def remove(self, rows: Tensor | list[int]) -> None:
         """Forget observations of this model, whose dictionary stays; after an error it is as it was.
@@ -207,16 +224,13 @@ class FactoredGP(ObservedGP):
         numbers, n = checks.whole_numbers("rows", rows), self.num_observations
         if len({*numbers}) < len(numbers) or not all(0 <= number < n for number in numbers):
             raise InputError(f"rows must be distinct rows of the {n} observations, got {numbers}.")
+        kept = torch.ones(n, dtype=torch.bool, device=self.train_targets.device)
+        kept[numbers] = False
         with self._changing():
-            kept = torch.ones(n, dtype=torch.bool, device=self.train_targets.device)
-            kept[numbers] = False
             learned, own = self._known(), self._own_noise()
-            if learned is not None:
-                X, residuals, variances = self._observations()
-                gone = Observations(X[..., numbers, :], residuals[..., numbers], variances[..., numbers])
-                learned = learned.without(gone, kept)
-            noise = None if own is None else own[..., kept]
-            self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], noise)
+            learned = None if learned is None else self._observations(numbers).told(learned, -1.0)
+            own = None if own is None else own[..., kept]
+            self._replace_data(self._given_inputs()[kept], self.train_targets[..., kept], own)
             self._keep_afresh(learned)
 
     @contextmanager
@@ -235,12 +249,12 @@ class FactoredGP(ObservedGP):
             self._hold_noise(own)
             raise
 
-    def _known(self) -> Conditioned | None:
+    def _known(self) -> Learned | None:
         """Return what was learned of the observations there are; None where all is computed afresh."""
         known = (self._current().learned or self._fitted()) if self._is_plain() else None
-        return known if isinstance(known, Conditioned) else None
+        return None if isinstance(known, PredictionStrategy) else known
 
-    def _keep_afresh(self, learned: Conditioned | None) -> None:
+    def _keep_afresh(self, learned: Learned | None) -> None:
         """Keep what was learned; None: all is computed afresh."""
         self.prediction_strategy = None
         self._keep(learned or self._fitted())
@@ -278,7 +292,7 @@ class FactoredGP(ObservedGP):
             conditioned = cast(Self, super().condition_on_observations(X, Y, **kwargs))
         kept = cast(Cache | None, conditioned.prediction_strategy)
         if kept is not None:  # BoTorch has noted the points as they were given since the posterior was kept
-            conditioned.prediction_strategy = replace(kept, source=conditioned._source(copied=True))
+            conditioned.prediction_strategy = replace(kept, source=_copied(conditioned._source()))
         return conditioned
 
     def with_pending(self, X: Tensor) -> Self:
@@ -316,7 +330,7 @@ class FactoredGP(ObservedGP):
         batch_shape = torch.broadcast_shapes(points.shape[:-2], conditioned.train_targets.shape[:-1])
         conditioned.train_inputs = (points.expand(*batch_shape, *points.shape[-2:]),)
         if isinstance(likelihood, UncertaintyInjectionLikelihood):
-            conditioned.likelihood = likelihood.joined_by(targets.shape[-1], noise)
+            conditioned.likelihood = likelihood.get_fantasy_likelihood(noise=noise)
         else:
             own = self._joined_noise(targets.shape[-1], noise)
             conditioned.likelihood = deepcopy(likelihood, memo={id(self._own_noise()): None})
@@ -327,7 +341,7 @@ class FactoredGP(ObservedGP):
     # ---------------------------------------------------------------- what a subclass says
 
     @abstractmethod
-    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
+    def _learn(self, prior: Prior, observations: Observations) -> Learned:
         """Return the posterior of observations (n,)."""
 
     @abstractmethod
@@ -357,10 +371,7 @@ class FactoredGP(ObservedGP):
         a search, get all of it.
         """
         kept = cast(Cache | None, self.prediction_strategy)
-        if kept is not None:
-            (tensors, settings), (known, before) = self._source(), kept.source
-            is_same = settings == before and len(tensors) == len(known) and all(map(same_values, tensors, known))
-            kept = kept if is_same else None
+        kept = kept if kept is not None and self._is_as(kept.source) else None
         asked = gpytorch_settings.detach_test_caches.off() or self.train_inputs[0].requires_grad
         with_graph = torch.is_grad_enabled() and asked
         if kept is None or (with_graph and not kept.has_graph and self._requires_grad()):
@@ -368,26 +379,28 @@ class FactoredGP(ObservedGP):
                 kept = self._keep(self._fitted())
         return kept
 
-    def _keep(self, posterior: PredictionStrategy | Conditioned) -> Cache:
+    def _keep(self, posterior: PredictionStrategy | Learned) -> Cache:
         """Keep the posterior where GPyTorch clears it, or raise ``NumericalError`` if it is not finite."""
-        learned, strategy = None, posterior
-        if isinstance(posterior, Conditioned):
-            learned = posterior
-            strategy = PredictionStrategy.of(posterior.posterior, learns_residual=self.learns_residual)
-        strategy = cast(PredictionStrategy, strategy)
+        learned = None if isinstance(posterior, PredictionStrategy) else posterior
+        if isinstance(posterior, PredictionStrategy):
+            strategy = posterior
+        else:
+            strategy = PredictionStrategy.of(posterior, learns_residual=self.learns_residual)
         if not strategy.is_finite():
             raise NumericalError(
                 "The rewards add up to more than the dtype holds, or the kernel is not finite: take another unit."
             )
         if self._pending is not None:
             with torch.no_grad():
-                pending = self._seen(self._pending)
-                strategy = strategy.with_pending(pending, self._fresh_noise(pending))
-        kept = Cache(strategy, learned, torch.is_grad_enabled(), self._source(copied=True))
-        self.prediction_strategy = kept
-        return kept
+                pending, likelihood = self._seen(self._pending), self.likelihood
+                noise = self.regularization.unsqueeze(-1)
+                if getattr(likelihood, "time_column", None) is not None:
+                    noise = likelihood.observation_noise(pending)
+                strategy = strategy.with_pending(pending, noise)
+        self.prediction_strategy = Cache(strategy, learned, torch.is_grad_enabled(), _copied(self._source()))
+        return self.prediction_strategy
 
-    def _fitted(self) -> PredictionStrategy | Conditioned:
+    def _fitted(self) -> PredictionStrategy | Learned:
         """Return the posterior of all observations, computed afresh."""
         observations = self._observations()
         if self._is_plain() and observations.are_shared and not (torch.is_grad_enabled() and self._requires_grad()):
@@ -410,3 +423,22 @@ class FactoredGP(ObservedGP):
         if kept is not None and kept.has_graph:
             self.prediction_strategy = None
         return self
+
+
+def _copied(source: list[Any]) -> list[Any]:
+    """Return values of which tensors are copied."""
+    return [value.detach().clone() if isinstance(value, Tensor) else value for value in source]
+
+
+def _flatten(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Merge the t-batch dimensions of X (*t, *b, q, d) into its points, (*b, t q, d), and return how to undo it.
+
+    Candidates come as b x 1 x d; broadcasting over that layout would repeat the posterior for every candidate.
+    """
+    dims = max(X.dim() - 2 - batch_dims, 0)
+    front, sizes = tuple(range(dims)), (*X.shape[:dims], X.shape[-2])
+
+    def unflatten(values: Tensor) -> Tensor:
+        return values.unflatten(-1, sizes).movedim(tuple(range(-1 - dims, -1)), front)
+
+    return X.movedim(front, tuple(range(-2 - dims, -2))).flatten(-2 - dims, -2), unflatten

@@ -1,13 +1,10 @@
-"""The observations of a model and their noise, under BoTorch's contract, and what is kept of their posterior."""
+"""The observations of a model and their noise, under BoTorch's contract, and what its posterior follows from."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
 from botorch.models import SingleTaskGP
-from botorch.models.likelihoods.sparse_outlier_noise import SparseOutlierGaussianLikelihood
 from botorch.models.transforms.input import InputTransform
 from botorch.models.transforms.outcome import OutcomeTransform
 from gpytorch.constraints import Positive
@@ -24,21 +21,17 @@ from torch_kbandits.likelihoods import GivenNoiseLikelihood, UncertaintyInjectio
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
-from torch_kbandits.posteriors.observations import Places, merged
-from torch_kbandits.posteriors.prediction import PredictionStrategy, joined
+from torch_kbandits.posteriors.observations import merged
+from torch_kbandits.posteriors.prediction import joined
+
+Learned = ExactPosterior | DictionaryPosterior
 
 #: Of more points than this those that no observation is left of are dropped, once they are three in four.
 _MANY = 64
 
 
 class Observations(NamedTuple):
-    """Observations as the posterior takes them, with outputs as batch dimension.
-
-    Attributes:
-        inputs: points as the kernel sees them, (..., n, d).
-        residuals: rewards less the prior mean, (..., n).
-        variances: noise variances, (..., n).
-    """
+    """By output: points as the kernel sees them (..., n, d), rewards less the prior mean, noise variances (..., n)."""
 
     inputs: Tensor
     residuals: Tensor
@@ -49,52 +42,18 @@ class Observations(NamedTuple):
         """Whether all outputs have the same noise, so that one posterior has them as its columns."""
         return self.variances.dim() == 1 or bool((self.variances == self.variances[..., :1, :]).all())
 
-
-class Conditioned(NamedTuple):
-    """The posterior of observations, and the places (n,) of their points among those that it knows."""
-
-    posterior: ExactPosterior | DictionaryPosterior
-    places: Places = np.empty(0, np.int64)
-
-    def followed(self, new: Observations, sign: float = 1.0) -> "Conditioned":
-        """Return it with more observations; with a sign of −1 without some that there are."""
-        X, residuals, variances = (part.detach() for part in new)
-        posterior, places = self.posterior.knowing(X if X.dim() == 2 else X[0])
+    def told(self, posterior: Learned, sign: float = 1.0) -> Learned:
+        """Return a posterior with these observations; with a sign of −1 without them, which it was told."""
+        X, residuals, variances = (part.detach() for part in self)
+        posterior, places = posterior.knowing(X if X.dim() == 2 else X[0])
         if len(places):
             residuals, variances = (part.double().reshape(-1, len(places)).numpy() for part in (residuals, variances))
             with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-                told = merged(places, sign * posterior.prior.noise / variances[0], residuals)
-                posterior = posterior.learned(*told)
-        return Conditioned(posterior, np.concatenate((self.places, places)) if sign > 0.0 else self.places)
-
-    def without(self, gone: Observations, kept: Tensor) -> "Conditioned":
-        """Return it without some observations, of which a mask (n,) is kept."""
-        posterior, places = self.followed(gone, -1.0)
-        places = places[kept.numpy()]
-        if len(posterior.told) > _MANY and 4 * np.count_nonzero(posterior.told.counts) < len(posterior.told):
-            posterior, moved = posterior.without_forgotten()
-            places = moved[places]
-        return Conditioned(posterior, places)
-
-
-@dataclass(frozen=True, eq=False)
-class Cache:
-    """What a model keeps of its posterior where GPyTorch clears it; like its strategies, never deep-copied.
-
-    Attributes:
-        strategy: how it predicts.
-        learned: what it follows from; None in a batch, on a device, with gradients, or after conditioning.
-        has_graph: whether gradients reach through it.
-        source: the tensors that it follows from, copied, since they may be written to without a trace; and settings.
-    """
-
-    strategy: PredictionStrategy
-    learned: Conditioned | None
-    has_graph: bool
-    source: tuple[list[Tensor], list[Any]]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> None:
-        return None
+                posterior = posterior.learned(*merged(places, sign * posterior.prior.noise / variances[0], residuals))
+        told = posterior.told
+        if sign < 0.0 and len(told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            posterior, _ = posterior.without_forgotten()
+        return posterior
 
 
 class ObservedGP(SingleTaskGP):
@@ -118,11 +77,6 @@ class ObservedGP(SingleTaskGP):
         checks.absent_or("mean_module", mean_module, Mean, "a GPyTorch mean")
         checks.absent_or("outcome_transform", outcome_transform, OutcomeTransform, "a BoTorch outcome transform")
         checks.absent_or("input_transform", input_transform, InputTransform, "a BoTorch input transform")
-        if isinstance(likelihood, SparseOutlierGaussianLikelihood):
-            raise InputError(
-                "The noise of a SparseOutlierGaussianLikelihood belongs to the rows of the data it is fitted to: use "
-                "BoTorch's RobustRelevancePursuitSingleTaskGP."
-            )
         for name, other in (("a regularization", regularization), ("train_Yvar", train_Yvar)):
             if likelihood is not None and other is not None:
                 raise InputError(f"Give either a likelihood or {name}, not both: each sets the noise variance.")
@@ -183,10 +137,10 @@ class ObservedGP(SingleTaskGP):
         """Return the model of some outputs; BoTorch leaves it the points, as they were given, of all outputs."""
         subset = cast(Self, super().subset_output(idcs))
         if subset._has_transformed_inputs and self.num_outputs > 1:
-            points = cast(Tensor, subset._original_train_inputs)[..., 0, :, :]  # of all outputs alike
-            if len(idcs) > 1:
-                points = points.unsqueeze(-3).expand(subset.train_inputs[0].shape[:-2] + points.shape[-2:])
-            subset._original_train_inputs = points
+            points = cast(Tensor, subset._original_train_inputs)[..., :1, :, :]  # of all outputs alike
+            subset._original_train_inputs = points.expand(*points.shape[:-3], len(idcs), *points.shape[-2:])
+            if len(idcs) == 1:
+                subset._original_train_inputs = points.squeeze(-3)
         return subset
 
     # ---------------------------------------------------------------- points
@@ -201,7 +155,7 @@ class ObservedGP(SingleTaskGP):
         if self._has_transformed_inputs and given is not None and given.shape[-2] == self.num_observations:
             with torch.no_grad():
                 inputs = self._preprocess(given)
-            if not same_values(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
+            if not _is_same(inputs.expand_as(self.train_inputs[0]), self.train_inputs[0]):
                 self.set_train_data(inputs, strict=False)
         X = self.train_inputs[0]
         while X.dim() > (2 if self._num_outputs == 1 else 3) and X.stride(0) == 0:
@@ -226,11 +180,12 @@ class ObservedGP(SingleTaskGP):
 
     # ---------------------------------------------------------------- observations and their noise
 
-    def _observations(self) -> Observations:
-        """Return all observations."""
+    def _observations(self, rows: slice | list[int] = slice(None)) -> Observations:
+        """Return observations, all but for some rows."""
         X = self._points()
         residuals = self.train_targets - prior_mean(self.mean_module, X)
-        return Observations(X, residuals, self._noise(X).expand(residuals.shape))
+        variances = self._noise(X).expand(residuals.shape)
+        return Observations(X[..., rows, :], residuals[..., rows], variances[..., rows])
 
     def _noise(self, X: Tensor) -> Tensor:
         """Return the noise variances λ_s of the observations, which are at X (..., n, d), (..., n)."""
@@ -238,28 +193,21 @@ class ObservedGP(SingleTaskGP):
             return self.likelihood.observation_noise(X)
         return self.likelihood._shaped_noise_covar(X.shape[:-1], X).diagonal(dim1=-1, dim2=-2)
 
-    def _fresh_noise(self, inputs: Tensor) -> Tensor:
-        """Return the noise variances of observations made now at inputs (..., k, d), (..., k), or (..., 1) for all."""
-        likelihood = self.likelihood
-        if isinstance(likelihood, UncertaintyInjectionLikelihood) and likelihood.time_column is not None:
-            return likelihood.observation_noise(inputs)
-        return self.regularization.unsqueeze(-1)
-
     def _own_noise(self) -> Tensor | None:
         """Return the variances (..., n) that observations have of their own, NaN for one without; None if none has."""
         covar = self.likelihood.noise_covar
-        if isinstance(covar, FixedGaussianNoise):
-            return covar.noise
-        return self.likelihood.given if isinstance(self.likelihood, GivenNoiseLikelihood) else None
+        return covar.noise if isinstance(covar, FixedGaussianNoise) else getattr(self.likelihood, "given", None)
 
     def _hold_noise(self, own: Tensor | None) -> None:
         """Take over variances (..., n) that observations have of their own."""
         covar = self.likelihood.noise_covar
-        if own is not None and isinstance(covar, FixedGaussianNoise):
+        if own is None:
+            return
+        if isinstance(covar, FixedGaussianNoise):
             covar.noise = own
-        elif own is not None and isinstance(self.likelihood, GivenNoiseLikelihood):
+        elif isinstance(self.likelihood, GivenNoiseLikelihood):
             self.likelihood.given = own
-        elif own is not None:
+        else:
             self.likelihood = GivenNoiseLikelihood(covar, own)
 
     def _joined_noise(self, k: int, noise: Tensor | None) -> Tensor | None:
@@ -288,16 +236,6 @@ class ObservedGP(SingleTaskGP):
             new = self.train_targets.new_full((k,), torch.nan)
         return joined(torch.full_like(self.train_targets, torch.nan) if own is None else own, new, -1)
 
-    def _observed(self, X: Tensor, targets: Tensor, noise: Tensor | None) -> tuple[Observations, Tensor | None]:
-        """Return new observations, and the variances that all have of their own from then on, if any."""
-        inputs, own = self._preprocess(X), self._joined_noise(len(X), noise)
-        variances = self._fresh_noise(inputs)
-        if own is not None:
-            new = own[..., self.num_observations :] + getattr(self.likelihood, "second_noise", 0.0)
-            variances = torch.where(new.isnan(), variances, new)
-        residuals = targets - prior_mean(self.mean_module, inputs)
-        return Observations(inputs, residuals, variances.expand(targets.shape)), own
-
     def _replace_data(self, X: Tensor, targets: Tensor, own: Tensor | None) -> None:
         """Take over observations X (n, d), with the noise variances that they have of their own, if any."""
         stacked = X if self.num_outputs == 1 else X.expand(self.num_outputs, *X.shape)
@@ -309,24 +247,26 @@ class ObservedGP(SingleTaskGP):
 
     # ---------------------------------------------------------------- what a posterior follows from
 
-    def _source(self, *, copied: bool = False) -> tuple[list[Tensor], list[Any]]:
-        """Return what the posterior follows from, as it is or copied: tensors, and types and numbers of modules."""
-        modules, settings = list(self.modules()), list[Any]([self.learns_residual])
-        for module in modules[1:]:
-            settings.append(type(module))
-            settings += [value for value in vars(module).values() if type(value) in (int, float)]
-        tensors = self._tensors(modules)
-        return [tensor.detach().clone() for tensor in tensors] if copied else tensors, settings
+    def _source(self) -> list[Any]:
+        """Return what the posterior follows from: data, and types, tensors and numbers of modules."""
+        found = [*self.train_inputs, self.learns_residual]
+        for module in self.modules():
+            places = module._parameters, module._buffers, vars(module)
+            values = [value for place in places for value in place.values()]
+            found += [
+                type(module),
+                *(value for value in values if isinstance(value, Tensor) or type(value) in _NUMBERS),
+            ]
+        return found
+
+    def _is_as(self, source: list[Any]) -> bool:
+        """Say whether what the posterior follows from is what it was."""
+        now = self._source()
+        return len(now) == len(source) and all(map(_is_same, now, source))
 
     def _requires_grad(self) -> bool:
         """Say whether anything that the posterior follows from asks for a gradient."""
-        return any(tensor.requires_grad for tensor in self._tensors(list(self.modules())))
-
-    def _tensors(self, modules: list[torch.nn.Module]) -> list[Tensor]:
-        """Return the data, and the tensors that modules have as parameters, buffers or attributes."""
-        places = [place for module in modules for place in (module._parameters, module._buffers, vars(module))]
-        found = [value for place in places for value in place.values() if isinstance(value, Tensor)]
-        return [*self.train_inputs, *found]
+        return any(isinstance(value, Tensor) and value.requires_grad for value in self._source())
 
     # ---------------------------------------------------------------- checks
 
@@ -336,15 +276,10 @@ class ObservedGP(SingleTaskGP):
         dictionary = self._buffers.get("inducing_points")
         return any(part.dim() > 2 + outputs for part in parts) or (dictionary is not None and dictionary.dim() > 2)
 
-    def _require_change(self, *, of_observations: bool = True) -> None:
+    def _require_change(self) -> None:
         """Refuse to change a model in place that cannot."""
         if self._is_batch():
             raise InputError("Only models without batch dimensions change in place. Use condition_on_observations.")
-        is_ageing = isinstance(self.likelihood, UncertaintyInjectionLikelihood)
-        if of_observations and is_ageing and self.likelihood.time_column is None:
-            raise InputError(
-                "tell and remove need times among the inputs: make the likelihood with time_column instead of times."
-            )
 
     def _check_time_column(self, train_X: Tensor) -> None:
         """Refuse an input transform that changes the times from which a likelihood takes ages."""
@@ -371,9 +306,8 @@ class ObservedGP(SingleTaskGP):
         Yvar = None if Yvar is None else checked_variances("Yvar", Yvar, "Y", Y)
         with torch.no_grad():
             Y, Yvar = (Y, Yvar) if transform is None else transform.eval()(Y, Yvar, X=X)
-        if self.num_outputs == 1:
-            return X, Y.squeeze(-1), None if Yvar is None else Yvar.squeeze(-1)
-        return X, Y.mT, None if Yvar is None else Yvar.mT
+        _, targets, variances = self._transform_tensor_args(X, Y, Yvar)
+        return X, targets, variances
 
 
 def checked_variances(name: str, variances: Any, of: str, rewards: Tensor) -> Tensor:
@@ -388,27 +322,13 @@ def checked_variances(name: str, variances: Any, of: str, rewards: Tensor) -> Te
     return variances
 
 
-def flatten_t_batch(X: Tensor, batch_dims: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Merge the t-batch dimensions of X (*t, *b, q, d) into its points: (*b, t q, d), and how to undo it.
-
-    Candidates come as b x 1 x d; broadcasting over that layout would repeat the posterior for every candidate.
-
-    Returns:
-        The flat points, and a function that takes (*b, ..., t q) to (*t, *b, ..., q).
-    """
-    t_dims = max(X.dim() - 2 - batch_dims, 0)
-    t_shape, q = X.shape[:t_dims], X.shape[-2]
-    front, back = tuple(range(t_dims)), tuple(range(-2 - t_dims, -2))
-    flat = X.movedim(front, back).flatten(-2 - t_dims, -2)
-
-    def unflatten(values: Tensor) -> Tensor:
-        return values.unflatten(-1, (*t_shape, q)).movedim(tuple(range(-1 - t_dims, -1)), front)
-
-    return flat, unflatten
+_NUMBERS = (int, float)
 
 
-def same_values(left: Tensor, right: Tensor) -> bool:
-    """Say whether tensors have the same kind and the same values; NaN, for what is not known, is itself."""
+def _is_same(left: Any, right: Any) -> bool:
+    """Say whether two values are the same, tensors in kind and entries; NaN, for what is not known, is itself."""
+    if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+        return type(left) is type(right) and left == right
     if left.dtype != right.dtype or left.device != right.device or left.shape != right.shape:
         return False
     return torch.equal(left, right) or (

@@ -15,7 +15,7 @@ from torch import Size, Tensor
 from torch_kbandits.models.base import FactoredGP
 from torch_kbandits.models.nystrom import NystromGP
 from torch_kbandits.numerics.gram import prior_mean
-from torch_kbandits.numerics.prior_draws import prior_draws
+from torch_kbandits.numerics.prior_draws import PriorDraws
 from torch_kbandits.numerics.rows import distinct
 
 
@@ -42,7 +42,7 @@ class PosteriorDraws:
             everything, self._rows = distinct(torch.cat([basis, model._preprocess(points)]))
             self._num_basis = len(basis)
             self._features = self._strategy.features(everything).to(points).contiguous()  # a draw is one pass over it
-            self._prior = prior_draws(model.covar_module, everything, first=self._rows[: len(basis)])
+            self._prior = PriorDraws(model.covar_module, everything, first=self._rows[: len(basis)])
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """Return a fresh draw of f − mean, (N,)."""

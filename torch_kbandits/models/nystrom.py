@@ -20,7 +20,7 @@ from torch_kbandits.dictionaries import DictionaryRule, PlayedPoints, RidgeLever
 from torch_kbandits.dictionaries.online import SPANNED
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.data import Conditioned, Observations
+from torch_kbandits.models.data import Learned, Observations
 from torch_kbandits.models.normal import LowRankNormal, TraceTerm
 from torch_kbandits.numerics.gram import gram, prior_mean, prior_variance
 from torch_kbandits.numerics.linalg import jittered_cholesky, non_negative_variance
@@ -42,9 +42,9 @@ class NystromGP(FactoredGP):
     reward units squared (theirs are divided by λ), noise may differ by observation, and ``condition_on_observations``
     also adds new points to the dictionary, since at a fixed one the variance outside its span would not shrink.
 
-    Differs from ``SingleTaskGP`` in its defaults: the prior mean is zero and there is no outcome transform, so that λ
-    and the constants of a confidence width keep their units. ``fit_gpytorch_mll`` maximises Titsias' collapsed bound
-    at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the dictionary is all points.
+    Defaults differ from those of ``SingleTaskGP`` as in ``FactoredGP``. ``fit_gpytorch_mll`` maximises Titsias'
+    collapsed bound at the dictionary, O(n m²) an evaluation; it equals the exact marginal likelihood when the
+    dictionary is all points.
 
     Args:
         train_X: played points, (..., n, d); n may be 0, then the posterior is the prior.
@@ -57,13 +57,9 @@ class NystromGP(FactoredGP):
             Without it and without ``train_Yvar`` it is learned, under BoTorch's default prior. Beside ``train_Yvar``
             it is the noise of observations conditioned on later without a ``noise`` (default: the mean of theirs).
         likelihood: a Gaussian likelihood in place of ``regularization``.
-        covar_module: any GPyTorch kernel; BoTorch's default for ``SingleTaskGP`` otherwise.
-        mean_module: prior mean; zero otherwise.
-        outcome_transform: as in ``SingleTaskGP``, but None unless given.
-        input_transform: as in ``SingleTaskGP``.
+        covar_module: any GPyTorch kernel; and the others as in ``SingleTaskGP``.
         learns_residual: whether the variance that the dictionary does not span counts as observed as often as what it
-            does, as suits a dictionary that may not grow; see ``CappedDictionary``. By default where a rule chose a
-            dictionary that is full.
+            does; see ``CappedDictionary``. By default where a rule chose a dictionary that is full.
         generator: randomness of the rule; torch's global generator unless given.
 
     Raises:
@@ -111,7 +107,7 @@ class NystromGP(FactoredGP):
         self.register_added_loss_term(_TRACE_TERM)
         train_X = checks.points("train_X", train_X)
         if inducing_points is None:
-            inducing_points = self._choose(train_X, dictionary or RidgeLeverageSampling(), generator)
+            inducing_points = self._chosen(train_X, dictionary or RidgeLeverageSampling(), generator)
         inducing_points = checks.points("inducing_points", inducing_points, dimension=train_X.shape[-1], like=train_X)
         if inducing_points.shape[-2] == 0 < train_X.shape[-2]:
             raise InputError("inducing_points must have at least one row when there are observations.")
@@ -205,12 +201,12 @@ class NystromGP(FactoredGP):
         Cost: O(n m + m²) for each point that joins or leaves, and no more than O(n m² + m³).
         """
         checks.absent_or("generator", generator, torch.Generator, "a torch.Generator")
-        self._require_change(of_observations=False)
+        self._require_change()
         learns_residual = self.learns_residual
         if isinstance(dictionary, DictionaryRule):
             self.eval()
             with torch.no_grad():
-                points = self._chosen(dictionary, generator)
+                points = self._chosen_again(dictionary, generator)
             learns_residual, dictionary = _is_full(dictionary, points), points
         train_X = self._given_inputs()
         dictionary = checks.points("dictionary", dictionary, dimension=train_X.shape[-1], like=train_X)
@@ -235,9 +231,9 @@ class NystromGP(FactoredGP):
 
     # ---------------------------------------------------------------- inside
 
-    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
+    def _learn(self, prior: Prior, observations: Observations) -> Learned:
         nothing = DictionaryPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])
-        return self._moved(Conditioned(nothing).followed(observations))
+        return self._moved(observations.told(nothing))
 
     def _move_to(self, points: Tensor, transformed: Tensor | None) -> None:
         """Move to a dictionary of points (m, d) and of others that are transformed already."""
@@ -245,12 +241,12 @@ class NystromGP(FactoredGP):
         self.inducing_points, self._transformed_inducing_points = points, transformed
         self._keep_afresh(None if learned is None else self._moved(learned))
 
-    def _moved(self, learned: Conditioned) -> Conditioned:
-        """Return what was learned at the dictionary as it is now."""
+    def _moved(self, learned: Learned) -> Learned:
+        """Return a posterior at the dictionary as it is now."""
         dictionary = self._dictionary().detach()
-        posterior, places = learned.posterior.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
+        posterior, places = learned.knowing(dictionary if dictionary.dim() == 2 else dictionary[0])
         with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-            return learned._replace(posterior=cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places)))
+            return cast(DictionaryPosterior, posterior).at_dictionary(np.unique(places))
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         parts = self.covar_module, self._dictionary(), *observations
@@ -267,15 +263,23 @@ class NystromGP(FactoredGP):
         left, least = gram(strategy.kernel, X.to(z)) - z.mT @ z, SPANNED[points.dtype] * prior
         non_negative_variance(left.diagonal(dim1=-2, dim2=-1), prior)
         for row in range(len(points)):
-            pivot, column, left = left[..., 0, 0], left[..., 1:, 0], left[..., 1:, 1:]
-            outside = pivot > least[..., row]
+            pivot, outside = left[..., row, row], left[..., row, row] > least[..., row]
             if bool(outside.any()):
                 rows.append(row)
-                column = column * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
+                column = left[..., row] * torch.where(outside, pivot, torch.inf).rsqrt().unsqueeze(-1)
                 left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
         return rows
 
-    def _chosen(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
+    def _chosen(self, train_X: Tensor, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
+        """Return the rows of points (..., n, d), as they are told, that a rule chooses; none if there are none."""
+        if train_X.shape[-2] == 0:
+            return train_X
+        with torch.no_grad():
+            points, counts = self._seen(train_X), train_X.new_ones(train_X.shape[-2])
+            played = PlayedPoints(points, self.covar_module, self._noise(points), counts)
+            return self._selected(rule.select(played, generator), train_X)
+
+    def _chosen_again(self, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
         """Return the points (m, d) that a rule chooses of those observed, by the current posterior.
 
         A point observed with several noise variances has their harmonic mean; its score is the largest over outputs.
@@ -283,24 +287,15 @@ class NystromGP(FactoredGP):
         X, variances = self._given_inputs(), self._observations().variances
         strategy, _, z, prior = self._at_observations()
         rows, places = distinct_in_order(X)
-        u, numbers = len(rows), torch.arange(len(X), device=X.device)
-        first = numbers.new_full((u,), len(X)).scatter_reduce(0, places, numbers, "amin")
-        counts = torch.bincount(places, minlength=u).to(X)
-        noise = counts / variances.new_zeros(*variances.shape[:-1], u).index_add(-1, places, variances.reciprocal())
-        scores = self._number(strategy.own_variance(prior, z))[..., first] / noise
+        first = places.new_full((len(rows),), len(X))
+        first = first.scatter_reduce(0, places, torch.arange(len(X), device=X.device), "amin")
+        counts = torch.bincount(places).to(X)
+        precision = torch.zeros_like(variances[..., : len(rows)]).index_add(-1, places, variances.reciprocal())
+        scores = self._number(strategy.own_variance(prior, z))[..., first] * precision / counts
         scores = scores.flatten(end_dim=-2).amax(0) if scores.dim() > 1 else scores
-        held = among(rows, self.inducing_points)
-        played = PlayedPoints(self._seen(X)[..., first, :], self.covar_module, noise, counts, scores, held)
+        held, seen = among(rows, self.inducing_points), self._seen(X)[..., first, :]
+        played = PlayedPoints(seen, self.covar_module, counts / precision, counts, scores, held)
         return self._selected(rule.select(played, generator), rows)
-
-    def _choose(self, train_X: Tensor, rule: DictionaryRule, generator: torch.Generator | None) -> Tensor:
-        """Return the rows of ``train_X`` that the rule chooses; no row if there are none."""
-        if train_X.shape[-2] == 0:
-            return train_X
-        with torch.no_grad():
-            points, counts = self._seen(train_X), train_X.new_ones(train_X.shape[-2])
-            played = PlayedPoints(points, self.covar_module, self._noise(points), counts)
-            return self._selected(rule.select(played, generator), train_X)
 
     def _selected(self, selection: Selection, points: Tensor) -> Tensor:
         """Return the points that a rule selected of points (..., n, d), or others, as they were told."""
@@ -315,7 +310,7 @@ class NystromGP(FactoredGP):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         saved = state_dict.get(f"{prefix}inducing_points")
-        if saved is not None and saved.shape != self.inducing_points.shape:
+        if saved is not None:
             self.inducing_points = self.inducing_points.new_empty(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 

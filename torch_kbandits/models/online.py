@@ -7,7 +7,7 @@ from botorch import settings as botorch_settings
 from torch import Tensor
 
 from torch_kbandits.models.base import FactoredGP
-from torch_kbandits.models.data import Conditioned, Observations
+from torch_kbandits.models.data import Learned, Observations
 from torch_kbandits.numerics.gram import prior_mean
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
@@ -51,8 +51,8 @@ class OnlineGP(FactoredGP):
         """
         self._tell(*self._checked(X, Y, Yvar))
 
-    def _learn(self, prior: Prior, observations: Observations) -> Conditioned:
-        return Conditioned(ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0])).followed(observations)
+    def _learn(self, prior: Prior, observations: Observations) -> Learned:
+        return observations.told(ExactPosterior.of(prior, observations.inputs.flatten(0, -2)[:0]))
 
     def _fit(self, observations: Observations) -> PredictionStrategy:
         return PredictionStrategy.exact(self.covar_module, *observations)

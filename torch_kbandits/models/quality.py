@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.dictionaries import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.models.nystrom import NystromGP
@@ -121,7 +120,7 @@ def dictionary_quality(model: NystromGP, X: Tensor | None = None, *, max_referen
         at = U if X is None else model._preprocess(X).double()
         one, prior = torch.ones_like(precision), ours.prior_variance(U)
         tolerance = max(_LEFT_OUT / float(precision @ prior), _ROUNDING)
-        pivots = greedy_pivots(PlayedPoints(U, ours.kernel, one, one), max_reference, tolerance)
+        pivots = greedy_pivots(U, ours.kernel, max_reference, tolerance)
         exact, z = PredictionStrategy.nystrom_with_features(ours.kernel, U[pivots], U, 0.0 * one, 1.0 / precision)
         spanned = ours.inside(ours.features(U))
         left_out = float(precision @ (prior - z.square().sum(0)).clamp_min(0.0))

@@ -31,14 +31,15 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     """
     others = X if other is None else other
     is_flat = X.dim() == others.dim() == 2
-    known = known_formula(kernel, X.shape[-1]) if is_flat else None
-    if known is not None and on_cpu_without_grad(X, others):
-        return torch.from_numpy(_values(known, as_array(X), as_array(others))).to(X.dtype)
-    # On a device it would wait.
-    if is_flat and X.is_cpu and X.shape[0] > 1 and (apart := _apart(X)) is not None:
-        values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
-        return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
-    if not _is_composed(kernel) and not (is_flat and _is_plain(kernel)):
+    if is_flat:
+        known = known_formula(kernel, X.shape[1])
+        if known is not None and on_cpu_without_grad(X, others):
+            return _values(known, X, others)
+        if (apart := _apart(X)) is not None:
+            values = [gram(kernel, X[rows], others) for rows in (~apart, apart)]
+            return torch.cat(values)[torch.cat([(~apart).nonzero(), apart.nonzero()]).squeeze(-1).argsort()]
+    is_plain = is_flat and type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
+    if not is_plain and not _is_composed(kernel):
         return to_dense(cast(Tensor, kernel(X, other)))
     # What the call ends up with, without the lazy tensor on the way, which takes longer than few points do.
     columns = cast(Tensor | None, kernel.active_dims)
@@ -47,21 +48,21 @@ def gram(kernel: Kernel, X: Tensor, other: Tensor | None = None) -> Tensor:
     return _evaluated(kernel, X, others)
 
 
-def _values(formula: np.ndarray, X: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _values(formula: np.ndarray, X: Tensor, others: Tensor) -> Tensor:
     """Return kernel values of points (n, d) and others (m, d), (n, m), by loops over the longer side."""
-    out, is_wide = np.empty((len(X), len(others))), len(X) <= len(others)
-    few, many = (X, others) if is_wide else (others, X)
+    is_wide = len(X) <= len(others)
+    few, many = map(_array, (X, others) if is_wide else (others, X))
+    out = np.empty((len(X), len(others)))
     in_parts(kernel_loops.values, len(many), _COST * out.size, formula, few, many, out, is_wide)
-    return out
+    return torch.from_numpy(out).to(X.dtype)
 
 
 def _apart(X: Tensor) -> Tensor | None:
-    """Say which rows of points (n, d) are so far from most that these had better be without them; None if none is.
+    """Say which rows of points (n, d) on the CPU are so far from most that these had better be without them, if any.
 
     GPyTorch's kernels shift points by their mean, which one that is far away moves to where the others are the same.
     """
-    largest = X.detach().abs().amax()
-    if not bool(largest > _NEAR):
+    if not X.is_cpu or len(X) < 2 or not bool(X.detach().abs().amax() > _NEAR):  # a device would have to be waited for
         return None
     distances = (X.detach() - X.detach().median(0).values).abs().amax(-1)
     apart = distances > _APART * distances.median().clamp_min(1.0)
@@ -90,27 +91,15 @@ def covariance(kernel: Kernel, X: Tensor, other: Tensor, *, diag: bool) -> Tenso
 
 def prior_variance(kernel: Kernel, X: Tensor) -> Tensor:
     """Return k(x, x) for the rows of X (..., n, d), (..., n)."""
-    if X.dim() != 2:
+    known = known_formula(kernel, X.shape[1]) if X.dim() == 2 else None
+    if known is None or not on_cpu_without_grad(X):
         return to_dense(cast(Tensor, kernel(X, diag=True)))
-    known = known_formula(kernel, X.shape[1])
-    if known is not None and on_cpu_without_grad(X):
-        return torch.from_numpy(kernel_loops.variances(known, as_array(X))).to(X.dtype)
-    if not _is_plain(kernel):
-        return to_dense(cast(Tensor, kernel(X, diag=True)))
-    columns = cast(Tensor | None, kernel.active_dims)
-    X = X if columns is None else X[:, columns]
-    values = to_dense(cast(Tensor, kernel.forward(X, X, diag=True)))
-    return values if values.dim() == 1 else values.diagonal()  # some kernels know no diagonal
+    return torch.from_numpy(kernel_loops.variances(known, _array(X))).to(X.dtype)
 
 
-def as_array(X: Tensor) -> np.ndarray:
+def _array(X: Tensor) -> np.ndarray:
     """Return points (n, d) as loops take them: in double precision, one after another."""
     return X.double().contiguous().numpy()
-
-
-def _is_plain(kernel: Kernel) -> bool:
-    """Say whether a kernel has no batch shape and is evaluated as GPyTorch's kernels are."""
-    return type(kernel).__call__ is Kernel.__call__ and not kernel.batch_shape
 
 
 def _is_composed(kernel: Kernel) -> bool:

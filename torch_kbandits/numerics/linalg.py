@@ -24,21 +24,17 @@ class NotPositiveDefiniteError(NumericalError, NotPSDError):
     """
 
 
-def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solving: bool = False) -> Tensor:
+def jittered_cholesky(matrix: Tensor, *, for_solving: bool = False) -> Tensor:
     """Return the lower Cholesky factor of ``matrix`` plus the least jitter on its diagonal that makes it succeed.
 
-    The jitter starts at 0, then at ten times the rounding error of the matrix, and grows tenfold; so an ill-conditioned
-    Gram matrix loses no more than it must. Members of a batch that need none get none.
+    The jitter starts at 0, then at ten times the rounding error of the mean diagonal, and grows tenfold; so an
+    ill-conditioned Gram matrix loses no more than it must. Members of a batch that need none get none.
 
     Args:
         matrix: symmetric, (..., m, m); m may be 0.
-        scale: (...,) magnitude that the jitter is relative to; by default the mean of the diagonal.
         for_solving: whether the factor of a nearly singular matrix counts as a failure: L⁻¹ may turn the rounding of
             kernel values into errors of the size of the result. Points in the order of pivoted Cholesky, least
             explained first, without those that are explained, do not need it.
-
-    Returns:
-        L (..., m, m), lower triangular, with L Lᵀ = matrix + jitter · I.
 
     Raises:
         NumericalError: if the matrix has NaN or infinite entries.
@@ -47,7 +43,8 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solvin
     Cost: O(m³) a batch member and attempt; one attempt unless the matrix is singular to rounding.
     """
     factor, info = torch.linalg.cholesky_ex(matrix)
-    failed = (info > 0) | ~is_finite(factor.diagonal(dim1=-2, dim2=-1))  # some LAPACKs take NaN for a success
+    diagonal = factor.diagonal(dim1=-2, dim2=-1)
+    failed = (info > 0) | ~torch.isfinite(diagonal).all(-1)  # some LAPACKs take NaN for a success
     if for_solving:
         failed = failed | _is_lost(factor)
     if not bool(failed.any()):
@@ -56,18 +53,16 @@ def jittered_cholesky(matrix: Tensor, scale: Tensor | None = None, *, for_solvin
         raise NumericalError(
             "The Gram matrix has NaN or infinite entries: check the kernel's hyperparameters and inputs."
         )
-    if scale is None:
-        scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
+    scale = matrix.diagonal(dim1=-2, dim2=-1).mean(-1)
     scale = torch.where(scale == 0.0, 1.0, scale)  # a kernel may vanish at all points, as a linear one at the origin
     limit = _MAX_RELATIVE_JITTER[matrix.dtype]
     relative = 10.0 * matrix.shape[-1] * torch.finfo(matrix.dtype).eps
     while relative <= limit:
-        jitter = torch.where(failed, relative * scale, torch.zeros_like(scale))
-        jittered = matrix + torch.diag_embed(jitter.unsqueeze(-1).expand(matrix.shape[:-1]))
-        factor, still_failed = torch.linalg.cholesky_ex(jittered)
-        if not bool(still_failed.any()):
+        jitter = torch.where(failed, relative * scale, 0.0).unsqueeze(-1).expand(matrix.shape[:-1])
+        factor, info = torch.linalg.cholesky_ex(matrix + torch.diag_embed(jitter))
+        if not bool((info > 0).any()):
             return factor
-        failed = failed | (still_failed > 0)
+        failed = failed | (info > 0)
         relative *= 10.0
     raise _not_a_covariance(matrix.detach(), limit * float(scale.detach().abs().amax()))
 
@@ -80,9 +75,26 @@ def _not_a_covariance(matrix: Tensor, limit: float) -> NotPositiveDefiniteError:
     )
 
 
-def is_finite(values: Tensor) -> Tensor:
-    """Say whether all of the last dimension (..., m) are finite, (...,)."""
-    return torch.isfinite(values).all(-1)
+def _is_lost(factor: Tensor) -> Tensor:
+    """Say whether L Lᵀ, scaled to a diagonal of ones, has an eigenvalue of less than √eps / 10, (...,).
+
+    Kernel values that are off by δ explain up to δ / eigenvalue more than there is, and no more than δ with a jitter of
+    at least δ. The eigenvalue is estimated by inverse iteration, where a small pivot gives reason to. Cost: O(m²).
+    """
+    m, root = factor.shape[-1], torch.finfo(factor.dtype).eps ** 0.5
+    with torch.no_grad():
+        scaled = factor / factor.norm(dim=-1, keepdim=True)
+        suspicious = (scaled.diagonal(dim1=-2, dim2=-1).square() < root).any(-1)
+        if not bool(suspicious.any()):
+            return suspicious
+        growth = (
+            torch.cos(torch.arange(m, dtype=factor.dtype, device=factor.device))
+            .unsqueeze(-1)
+            .expand_as(scaled[..., :1])
+        )
+        for _ in range(_INVERSE_ITERATIONS):
+            growth = torch.cholesky_solve(growth / growth.norm(dim=-2, keepdim=True), scaled)
+        return suspicious & ~(growth.norm(dim=(-2, -1)) * root < 10.0)
 
 
 def magnitude(values: Tensor) -> Tensor:
@@ -91,29 +103,6 @@ def magnitude(values: Tensor) -> Tensor:
         return values.new_ones(()).expand(*values.shape[:-1], 1)
     largest = values.detach().abs().amax(-1, keepdim=True)
     return torch.where(largest == 0.0, 1.0, largest)
-
-
-def _is_lost(factor: Tensor) -> Tensor:
-    """Say whether L Lᵀ, scaled to a diagonal of ones, has an eigenvalue of less than √eps / 10, (...,).
-
-    Kernel values that are off by δ explain up to δ / eigenvalue more than there is, and no more than δ with a jitter of
-    at least δ. The eigenvalue is estimated by inverse iteration, where a small pivot gives reason to. Cost: O(m²).
-    """
-    m, eps = factor.shape[-1], torch.finfo(factor.dtype).eps
-    with torch.no_grad():
-        norms = factor.norm(dim=-1, keepdim=True)
-        pivots = factor.diagonal(dim1=-2, dim2=-1) / norms.squeeze(-1)
-        suspicious = (pivots.square() < eps**0.5).any(-1)
-        if not bool(suspicious.any()):
-            return suspicious
-        scaled = factor / norms
-        vector = torch.cos(torch.arange(m, dtype=factor.dtype, device=factor.device)).unsqueeze(-1)
-        vector = vector.expand(*factor.shape[:-2], m, 1)
-        growth = vector
-        for _ in range(_INVERSE_ITERATIONS):
-            vector = torch.cholesky_solve(vector / vector.norm(dim=-2, keepdim=True), scaled)
-            growth = vector.norm(dim=(-2, -1))
-        return suspicious & ~(growth * eps**0.5 < 10.0)
 
 
 def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
@@ -145,8 +134,8 @@ def spanning_pivots(gram: Tensor, tolerance: float) -> Tensor:
 def covariance_root(covariance: Tensor) -> Tensor:
     """Return the symmetric R (n, n) with R R = covariance; eigenvalues that rounding made negative become 0.
 
-    ‖R − R'‖² is at most ‖C − C'‖, so draws move by no more than the root of rounding; a triangular root of a nearly
-    singular covariance moves by far more. Cost: O(n³), several times that of a triangular root.
+    ‖R − R'‖² is at most ‖C − C'‖, so draws move by no more than the root of rounding, those by a triangular root of a
+    nearly singular covariance by far more. Cost: O(n³), several times that of a triangular root.
 
     Raises:
         NumericalError: if the covariance has NaN or infinite entries.
@@ -160,11 +149,7 @@ def covariance_root(covariance: Tensor) -> Tensor:
 
 
 def non_negative_variance(variance: Tensor, prior_variance: Tensor) -> Tensor:
-    """Zero variances that rounding made negative; refuse those that it cannot have made.
-
-    Args:
-        variance: (...,) in reward units squared.
-        prior_variance: (...,) the variance before any data, which sets the scale of rounding.
+    """Return variances (...,), 0 where rounding, to the scale of the prior variances (...,), made them negative.
 
     Raises:
         NumericalError: if a variance is negative beyond rounding.

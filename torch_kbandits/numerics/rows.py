@@ -20,49 +20,72 @@ class Rows:
         rows: what there is, not to be written to; as an array on a CPU, where that is known already.
     """
 
-    __slots__ = ("_buffer", "_number", "_shown", "_taken")
+    __slots__ = ("_buffer", "_shown", "_start", "_stop", "_taken")
 
     def __init__(self, rows: Tensor | np.ndarray) -> None:
-        self._buffer, self._number, self._taken = rows, rows.shape[0], [rows.shape[0]]
+        self._take(rows, 0, rows.shape[0], [rows.shape[0]])
         self._shown = rows if isinstance(rows, Tensor) else None
+
+    def _take(self, buffer: Tensor | np.ndarray, start: int, stop: int, taken: list[int]) -> None:
+        self._buffer, self._start, self._stop, self._taken, self._shown = buffer, start, stop, taken, None
 
     def __reduce__(self) -> tuple[type["Rows"], tuple[Tensor]]:
         return Rows, (self.tensor.clone(),)
 
     def __len__(self) -> int:
-        return self._number
+        return self._stop - self._start
 
     @property
     def tensor(self) -> Tensor:
         """All rows, (n, ...), not to be written to; the same object whenever it is asked for."""
         if self._shown is None:
-            part = self._buffer[: self._number]
+            part = self._buffer[self._start : self._stop]
             self._shown = part if isinstance(part, Tensor) else torch.from_numpy(part)
         return self._shown
 
+    @property
+    def array(self) -> np.ndarray:
+        """The same as an array, of rows on a CPU."""
+        part = self._buffer[self._start : self._stop]
+        return part if isinstance(part, np.ndarray) else part.detach().numpy()
+
     def followed(self, new: Tensor | np.ndarray) -> Self:
         """Return these rows and new ones (k, ...) after them. Cost: O(k) numbers on average."""
-        first, number = self._number, self._number + new.shape[0]
-        if number == first:
+        number, first = new.shape[0], self._stop
+        if not number:
             return self
         after = object.__new__(type(self))
-        buffer, taken = self._buffer, self._taken
-        if taken[0] != first or buffer.shape[0] < number:
-            buffer, taken = self._copied(2 * number), [first]
-        taken[0] = number  # first, so that after an interrupt nobody else writes there
+        buffer, taken, start = self._buffer, self._taken, self._start
+        if taken[0] != first or buffer.shape[0] < first + number:
+            first -= start
+            buffer, taken, start = self._copied(2 * (first + number)), [first], 0
+        taken[0] = first + number  # first, so that after an interrupt nobody else writes there
         if isinstance(buffer, Tensor):
-            buffer[first:number] = new if isinstance(new, Tensor) else torch.from_numpy(new)
+            buffer[first : first + number] = new if isinstance(new, Tensor) else torch.from_numpy(new)
         else:
-            buffer[first:number] = new.numpy() if isinstance(new, Tensor) else new
-        after._buffer, after._number, after._taken, after._shown = buffer, number, taken, None
+            buffer[first : first + number] = new.numpy() if isinstance(new, Tensor) else new
+        after._take(buffer, start, first + number, taken)
+        return after
+
+    def at(self, places: np.ndarray) -> Self:
+        """Return a copy of the rows at places (k,)."""
+        part = self._buffer[self._start : self._stop]
+        return type(self)(part[torch.from_numpy(places)] if isinstance(part, Tensor) else part[places])
+
+    def kept(self, which: np.ndarray) -> Self:
+        """Return some of these rows, (n,) bool. Cost: O(n) numbers, but nothing if only the first ones go."""
+        gone = len(which) - int(np.count_nonzero(which))
+        if which[:gone].any():
+            return self.at(np.flatnonzero(which))
+        after = object.__new__(type(self))
+        after._take(self._buffer, self._start + gone, self._stop, self._taken)
         return after
 
     def _copied(self, room: int) -> Tensor | np.ndarray:
         """Return a copy of the memory, with room for so many rows."""
-        old = self._buffer[: self._number]
-        array = old.detach().numpy() if isinstance(old, Tensor) else old
-        copy = np.empty((room, *array.shape[1:]), array.dtype)
-        copy[: self._number] = array
+        old = self.array
+        copy = np.empty((room, *old.shape[1:]), old.dtype)
+        copy[: len(old)] = old
         return copy
 
 

@@ -15,7 +15,7 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import REWARD, Scalarization
-from torch_kbandits.plotting.section import asks_expert, moments, present
+from torch_kbandits.plotting.section import moments, recommended_point
 from torch_kbandits.plotting.style import PLAYED, POSTERIOR, RECOMMENDED, SMALL, labelled, new_figure
 
 #: Inches of a panel, and of the margin below them.
@@ -32,13 +32,12 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     """
     history, space = bandit.history, untimed(bandit.candidates)
     X = history.X[:, history.X.shape[-1] - space.example.shape[-1] :]
-    columns: dict[str, list[Any]] = {"round": history.rounds.tolist()}
-    if history.times is not None:
-        columns["time"] = history.times.tolist()
-    named = [] if space.names is None else list(space.names)
-    names = [name or f"x{place}" for place, name in enumerate(named or [""] * X.shape[-1])]
+    names = [name or f"x{place}" for place, name in enumerate(space.names or [""] * X.shape[-1])]
     width = space.context_dim if isinstance(space, Configurations) else X.shape[-1]
-    parts = list(zip(names, X.mT.tolist(), strict=True))[:width]
+    parts: list[tuple[str, list[Any]]] = [("round", history.rounds.tolist())]
+    if history.times is not None:
+        parts.append(("time", history.times.tolist()))
+    parts += list(zip(names, X.mT.tolist(), strict=True))[:width]
     if isinstance(space, Configurations):
         decoded = space.actions(X)
         keys = list(dict.fromkeys(key for each in decoded for key in each))
@@ -46,6 +45,7 @@ def history_columns(bandit: Bandit) -> dict[str, list[Any]]:
     parts += [("reward", history.Y.tolist()), ("failed", history.lost.tolist())]
     if history.outcomes is not None:
         parts += zip(bandit.outcomes, history.outcomes.mT.tolist(), strict=True)
+    columns: dict[str, list[Any]] = {}
     for name, values in [*parts, ("weight", bandit.weights.tolist())]:
         columns[name if name not in columns else f"{name}.{len(columns)}"] = values
     return columns
@@ -133,9 +133,13 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     figure = new_figure(_PANEL * columns, _PANEL * rows + _BELOW)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     shift = front.means.new_tensor([center if name == REWARD else 0.0 for name in front.directions])
-    star = _recommended(bandit, front)
+    has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
+    stars = torch.zeros_like(front.is_on_front)
+    # An expert would be asked.
+    if bandit.objective is not None and not has_context and bandit._config.advice is None:
+        stars = (cast(Tensor, recommended_point(bandit)).to(front.X.device) == front.X).all(-1)
     for panel, pair in zip(panels, pairs, strict=False):
-        _draw(panel, front, pair, (front.means + shift).cpu(), star)
+        _draw(panel, front, pair, (front.means + shift).cpu(), stars.cpu())
     for panel in panels[len(pairs) :]:
         panel.set_visible(False)
     words = {"fontsize": SMALL, "frameon": False, "loc": "outside lower center", "ncols": 3 if len(pairs) > 1 else 1}
@@ -143,15 +147,14 @@ def plot_front(bandit: Bandit, objectives: Mapping[str, Any] | None = None, *, c
     return figure
 
 
-def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, star: int | None) -> None:
+def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, stars: Tensor) -> None:
     """Draw two of the objectives."""
-    (one, other), best = pair, front.is_on_front.cpu()
+    (one, other), best, names = pair, front.is_on_front.cpu(), list(front.directions)
     x, y, deviations = means[:, one].numpy(), means[:, other].numpy(), front.deviations.cpu()[best].numpy()
     words = {"s": 16, "color": PLAYED, "alpha": 0.45, "linewidths": 0, "zorder": 2.4}
     ax.scatter(x[~best], y[~best], label=f"played ({int((~best).sum())})", **words)
     words = {"fmt": "none", "ecolor": POSTERIOR, "alpha": 0.5, "linewidth": 0.9, "zorder": 2.5}
     ax.errorbar(x[best], y[best], xerr=deviations[:, one], yerr=deviations[:, other], **words)
-    names = list(front.directions)
     if len(names) == 2:
         order = x[best].argsort()
         # Between two of the front both are as bad as the worse: the corner lies on the side of what is not sought.
@@ -159,17 +162,7 @@ def _draw(ax: Any, front: ParetoFront, pair: tuple[int, int], means: Tensor, sta
         ax.step(x[best][order], y[best][order], where=step, color=POSTERIOR, linewidth=1.2, zorder=2.5)
     words = {"s": 30, "color": POSTERIOR, "edgecolor": "white", "linewidths": 0.6, "zorder": 2.6}
     ax.scatter(x[best], y[best], label=f"Pareto front of the means, ± σ ({int(best.sum())})", **words)
-    if star is not None:
+    if bool(stars.any()):
         words = {"marker": "*", "color": RECOMMENDED, "edgecolor": "black", "linewidths": 0.8, "zorder": 2.7}
-        ax.scatter(x[star], y[star], s=150, label="recommended", **words)
+        ax.scatter(x[stars], y[stars], s=150, label="recommended", **words)
     labelled(ax, *(f"{names[i]} ({front.directions[names[i]]})" for i in pair))
-
-
-def _recommended(bandit: Bandit, front: ParetoFront) -> int | None:
-    """Return the row of what is recommended; None where nothing is, or in some context alone, or an expert is asked."""
-    has_context = bandit.candidates.context_dim > int(bandit.candidates.is_timed)
-    if bandit.objective is None or has_context or asks_expert(bandit):
-        return None
-    best = bandit.candidates.points(bandit.recommend(time=present(bandit)), None, bandit.now)
-    rows = (best.to(front.X.device) == front.X).all(-1).nonzero()
-    return int(rows[0]) if len(rows) else None

@@ -14,26 +14,12 @@ from torch_kbandits import checks
 from torch_kbandits.bandit import Bandit
 from torch_kbandits.errors import EmptyHistoryError, InputError
 from torch_kbandits.extras import require
-from torch_kbandits.files import file_error
 from torch_kbandits.numerics.gram import gram, prior_variance
-from torch_kbandits.numerics.rows import row_keys
+from torch_kbandits.numerics.rows import among, row_keys
 from torch_kbandits.observations.columns import Number
+from torch_kbandits.plotting import style
 from torch_kbandits.plotting.section import Section, moments
-from torch_kbandits.plotting.style import (
-    DICTIONARY,
-    FORMATS,
-    PENDING,
-    PLAYED,
-    POSTERIOR,
-    RECOMMENDED,
-    SMALL,
-    TEXT,
-    labelled,
-    legend_below,
-    new_figure,
-    plain_logarithmic,
-    write_figure,
-)
+from torch_kbandits.plotting.style import DICTIONARY, PENDING, PLAYED, POSTERIOR, RECOMMENDED, SMALL, TEXT
 
 #: The band of a bandit that uses no width.
 _USUAL_BETA = 2.0
@@ -70,7 +56,7 @@ def plot_line(
     reward: str = "reward",
     ax: Any = None,
 ) -> Any:
-    """Draw the posterior of a bandit along one coordinate, with the others fixed.
+    """Draw the posterior of a bandit along one coordinate, with the others fixed; return the figure of matplotlib.
 
     A point is drawn as strongly as it counts: fainter where a memory makes it count less or a kernel on time makes it
     old, and where it lies off the line, by the squared prior correlation of the function there and on the line. What
@@ -90,9 +76,6 @@ def plot_line(
         reward: name and unit of the reward.
         ax: axes of matplotlib to draw on; None for a figure of its own.
 
-    Returns:
-        The figure of matplotlib, which must be installed.
-
     Raises:
         InputError: if an argument does not fit.
 
@@ -101,13 +84,12 @@ def plot_line(
     where = bandit.candidates.context_dim if coordinate is None else coordinate
     line = Section(bandit, (where,), at, context, candidates, bounds, resolution, names)
     beta = float(bandit.beta) or _USUAL_BETA if beta is None else checks.non_negative("beta", beta)
-    ax = new_figure(6.0, 4.6).subplots() if ax is None else ax
-    (values,), (column,) = line.values, line.columns
-    shown, known = line.shown(column, values), moments(bandit, line.points)
-    mean, margin = (known.mean + center).cpu().numpy(), (beta * known.deviation).cpu().numpy()
-    ax.plot(shown, mean, color=POSTERIOR, linewidth=1.8, label="posterior mean")
+    ax = style.new_figure(6.0, 4.6).subplots() if ax is None else ax
+    (values,), (column,), (mean, deviation) = line.values, line.columns, moments(bandit, line.points)
+    shown, middle, margin = line.shown(column, values), (mean + center).cpu().numpy(), (beta * deviation).cpu().numpy()
+    ax.plot(shown, middle, color=POSTERIOR, linewidth=1.8, label="posterior mean")
     band = {"color": POSTERIOR, "alpha": 0.18, "linewidth": 0, "label": f"mean ± {beta:.3g} σ"}
-    ax.fill_between(shown, mean - margin, mean + margin, **band)
+    ax.fill_between(shown, middle - margin, middle + margin, **band)
     for kind, X, strength in _points(bandit, line):
         seen, look = strength >= _FAINTEST, _LOOKS[kind]
         if kind == "played":
@@ -115,12 +97,12 @@ def plot_line(
         elif kind == "dictionary":
             heights, look = torch.full((int(seen.sum()),), 0.015), _TICKS | {"transform": ax.get_xaxis_transform()}
         else:
-            heights = moments(bandit, line.through(X[seen])).mean + center
+            heights = moments(bandit, line.through(X[seen]))[0] + center
         name = "pending, at the mean" if kind == "pending" else kind
         _scatter(ax, line.shown(column, X[seen, column]), heights.cpu().numpy(), strength, look, name)
     _scale_axis(line, column, ax, "x")
-    legend_below(ax)
-    return labelled(ax, line.names[column], reward, _fixed_words(line))
+    style.legend_below(ax)
+    return style.labelled(ax, line.names[column], reward, _fixed_words(line))
 
 
 def plot_plane(
@@ -139,8 +121,6 @@ def plot_plane(
 ) -> Any:
     """Draw the posterior over two coordinates, with the others fixed: its mean and its standard deviation.
 
-    Points are as strong as they count, as in ``plot_line``. Nothing changes for the bandit.
-
     Arguments, result, errors and cost are those of ``plot_line``, but for ``coordinates``: two, None for the first two
     of an action, or if it has one for the last of the context and that; for ``bounds``, (2, 2); for ``resolution``, of
     each coordinate; and for ``axes``: two axes of matplotlib, for the mean and the standard deviation.
@@ -151,15 +131,15 @@ def plot_plane(
     plane = Section(bandit, where, at, context, candidates, bounds, resolution, names)
     if len(plane.values) != 2:
         raise InputError("The kernel knows arms by their number, which is one coordinate: take plot_line.")
-    panels = list(new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
+    panels = list(style.new_figure(10.0, 4.6).subplots(1, 2, sharey=True)) if axes is None else list(axes)
     if len(panels) != 2:
         raise InputError(f"axes must be two, for the mean and the standard deviation; got {len(panels)}.")
-    known, shape = moments(bandit, plane.points), tuple(map(len, plane.values))
+    mean, deviation = moments(bandit, plane.points)
     first, second = map(plane.shown, plane.columns, plane.values)
     points = list(_points(bandit, plane))
-    maps = ((known.mean + center, f"posterior mean of the {reward}"), (known.deviation, f"σ of the {reward}"))
+    maps = ((mean + center, f"posterior mean of the {reward}"), (deviation, f"σ of the {reward}"))
     for ax, colours, (values, label) in zip(panels, _MAPS, maps, strict=True):
-        grid = values.reshape(shape).T.cpu().numpy()
+        grid = values.reshape(len(first), len(second)).T.cpu().numpy()
         image = ax.pcolormesh(first, second, grid, cmap=colours, shading="nearest", rasterized=True)
         bar = ax.get_figure().colorbar(image, ax=ax)
         bar.set_label(label, fontsize=TEXT)
@@ -179,7 +159,7 @@ def plot_plane(
         words = {"fontsize": SMALL, "ncols": 2, "frameon": False, "loc": "outside lower center"}
         whole.legend(*panels[0].get_legend_handles_labels(), **words)
     elif points:
-        legend_below(panels[0])
+        style.legend_below(panels[0])
     return whole
 
 
@@ -190,11 +170,8 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
     a probability in proportion to it. Nothing changes for the bandit.
 
     Args:
-        bandit: whose, as of now.
+        bandit: whose, as of now; ``EmptyHistoryError`` if nothing was learned that counts.
         ax: axes of matplotlib to draw on; None for a figure of its own. That figure is returned.
-
-    Raises:
-        EmptyHistoryError: if nothing was learned that counts.
 
     Cost: O(n m²).
     """
@@ -205,9 +182,9 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
     X = history.X[counts]
     first, held = _distinct(X, bandit.inducing_points)
     rounds = history.rounds[counts][first].cpu() + 1
-    scores = (moments(bandit, X).deviation.square() / bandit.regularization).cpu()
+    scores = (moments(bandit, X)[1].square() / bandit.regularization).cpu()
     total = float((weights[counts].cpu() * scores).sum())
-    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
+    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
     for which, label, words in (
         (~held, "played, not in the dictionary", {"marker": "o", "facecolor": "none", "edgecolor": POSTERIOR}),
         (held, "in the dictionary", {"marker": "D", "color": DICTIONARY}),
@@ -215,10 +192,10 @@ def plot_leverage(bandit: Bandit, *, ax: Any = None) -> Any:
         if number := int(which.sum()):
             ax.scatter(rounds[which], scores[first][which], s=26, linewidths=1.2, label=f"{label} ({number})", **words)
     ax.set_yscale("log")
-    plain_logarithmic(ax.yaxis)
-    legend_below(ax)
-    said = f"effective dimension (their sum over all plays): {total:.3g}"
-    return labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", said)
+    style.plain_logarithmic(ax.yaxis)
+    style.legend_below(ax)
+    title = f"effective dimension (their sum over all plays): {total:.3g}"
+    return style.labelled(ax, "round of its first play that counts", "ridge leverage score σ²(x) / λ", title)
 
 
 def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
@@ -233,7 +210,7 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
         raise EmptyHistoryError("Nothing was told, so there is nothing to draw: tell first.")
     first, held = _distinct(history.X, bandit.inducing_points)
     rounds, number = history.rounds[first].cpu(), int(history.rounds[-1]) + 1
-    ax = new_figure(6.0, 4.2).subplots() if ax is None else ax
+    ax = style.new_figure(6.0, 4.2).subplots() if ax is None else ax
     for which, colour, label in (
         (rounds, POSTERIOR, f"distinct points played ({len(rounds)})"),
         (rounds[held], DICTIONARY, f"of them in the dictionary now ({int(held.sum())})"),
@@ -242,8 +219,8 @@ def plot_dictionary(bandit: Bandit, *, ax: Any = None) -> Any:
         ax.step(range(1, number + 1), counts, where="post", color=colour, linewidth=1.8, label=label)
     ax.set_ylim(bottom=0.0)
     ax.yaxis.get_major_locator().set_params(integer=True)
-    legend_below(ax)
-    return labelled(ax, "round of the first play", "points")
+    style.legend_below(ax)
+    return style.labelled(ax, "round of the first play", "points")
 
 
 def plot_saved(
@@ -255,23 +232,21 @@ def plot_saved(
     center: float = 0.0,
     format: str = "png",
 ) -> list[Path]:
-    """Draw the posterior of the bandit of a file that ``bandit.save`` wrote, its leverage scores and its dictionary.
+    """Draw the posterior of a saved bandit, its leverage scores and its dictionary; return the files.
 
     Args:
-        path: of the file.
+        path: of a file that ``bandit.save`` wrote.
         directory: where the figures go; made if it does not exist.
-        coordinates: by name or number, each of which gets a line; the first two get a plane. None for those of
-            ``plot_line`` and, where there are several coordinates, ``plot_plane``.
+        coordinates: by name or number: each gets a line, the first two a plane. None for those of ``plot_line`` and,
+            where there are several, ``plot_plane``.
         at: a point (d,) with the other coordinates, joint with contexts. None for the recommended point; with contexts
             for the latest point played.
         center: constant to add to rewards.
         format: "png", "pdf" or "svg".
 
-    Returns:
-        The files line (with the name of a coordinate that was asked for), plane, leverage and dictionary, the last two
-        only if something was told that counts. Errors are those of ``plot_line`` and ``Bandit.load``.
+    Errors are those of ``plot_line`` and ``Bandit.load``.
     """
-    checks.one_of("format", format, FORMATS)
+    checks.one_of("format", format, style.FORMATS)
     bandit = Bandit.load(path)
     if at is None and bandit.candidates.context_dim > int(bandit.candidates.is_timed) and bandit.num_observations:
         at = bandit.history.X[-1]
@@ -281,16 +256,11 @@ def plot_saved(
     if len(coordinates) != 1:
         with suppress(*(() if coordinates else (InputError,))):  # there may be no second coordinate to draw over
             drawn["plane"] = plot_plane(bandit, coordinates[:2] or None, **words)
-    for name, draw in (("leverage", plot_leverage), ("dictionary", plot_dictionary)):
-        with suppress(EmptyHistoryError):
-            drawn[name] = draw(bandit)
-    try:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise file_error("written", directory, error) from error
-    for name, figure in drawn.items():
-        write_figure(Path(directory) / f"{name}.{format}", figure, bbox_inches="tight")
-    return [Path(directory) / f"{name}.{format}" for name in drawn]
+    with suppress(EmptyHistoryError):
+        drawn["leverage"] = plot_leverage(bandit)
+    with suppress(EmptyHistoryError):
+        drawn["dictionary"] = plot_dictionary(bandit)
+    return style.write_figures(drawn, directory, format, bbox_inches="tight")
 
 
 # ---------------------------------------------------------------- inside
@@ -354,9 +324,7 @@ def _scatter(ax: Any, x: Any, y: Any, strength: Tensor, look: dict[str, Any], ki
 def _fixed_words(where: Section) -> str:
     """Return what the fixed coordinates are, in a line; nothing if none are."""
     others = [i for i in range(len(where.names)) if i not in where.columns]
-    if not others:
-        return ""
-    source = " (recommended)" if where.is_recommended else ""
+    source = " (recommended)" if where.is_recommended and others else ""
     if len(others) > _LISTED:
         return f"the other {len(others)} coordinates are fixed{source}"
     return ", ".join(f"{where.names[i]} = {float(where.at[0, i]):.4g}" for i in others) + source
@@ -367,7 +335,7 @@ def _scale_axis(where: Section, column: int, ax: Any, which: str) -> None:
     owner = where.owner(column)
     if isinstance(owner, Number) and owner.log:
         getattr(ax, f"set_{which}scale")("log")
-        plain_logarithmic(getattr(ax, f"{which}axis"))
+        style.plain_logarithmic(getattr(ax, f"{which}axis"))
 
 
 def _distinct(X: Tensor, dictionary: Tensor) -> tuple[list[int], Tensor]:
@@ -375,5 +343,5 @@ def _distinct(X: Tensor, dictionary: Tensor) -> tuple[list[int], Tensor]:
     rows: dict[bytes, int] = {}
     for row, key in enumerate(row_keys(X)):
         rows.setdefault(key, row)
-    members = set(row_keys(dictionary))
-    return list(rows.values()), torch.tensor([key in members for key in rows], dtype=torch.bool)
+    first = list(rows.values())
+    return first, among(X[first], dictionary).cpu()

@@ -14,37 +14,6 @@ from torch_kbandits.extras import require
 _RECENT = 50
 
 
-class StatusLine:
-    """How a bandit is doing, in words, from time to time; see ``Progress``."""
-
-    def __init__(self, bandit: Bandit, *, interval: float = 0.5, center: float = 0.0) -> None:
-        checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
-        self.interval = checks.non_negative("interval", interval)
-        self._bandit, self._center = bandit, checks.finite_number("center", center)
-        self._known, self._best = bandit.num_observations, -float("inf")
-        self._recent: deque[float] = deque(maxlen=_RECENT)
-        self._began = self._last = time.monotonic()
-        self._round = bandit.round
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the interval since the last reading is over."""
-        return time.monotonic() - self._last >= self.interval
-
-    def read(self) -> str:
-        """Return how the bandit is doing now; nothing changes for it."""
-        bandit, self._last = self._bandit, time.monotonic()
-        rate = max(bandit.round - self._round, 0) / max(self._last - self._began, 1e-9)
-        # A bandit that loaded a shorter history begins anew.
-        fresh = (bandit.history_since(min(self._known, bandit.num_observations)).Y.double() + self._center).tolist()
-        self._known = bandit.num_observations
-        self._recent.extend(fresh)
-        self._best = max([self._best, *fresh])
-        recent = sum(self._recent) / max(len(self._recent), 1)
-        rewards = f"best {self._best:.3g}, recent {recent:.3g}, " if self._recent else ""
-        return f"{rate:.3g} rounds/s, {rewards}m = {len(bandit.inducing_points)}, β = {float(bandit.beta):.3g}"
-
-
 class Progress:
     """A line of progress on a terminal for your own loop; silent where the stream is no terminal.
 
@@ -79,31 +48,47 @@ class Progress:
         stream: TextIO | None = None,
         name: str | None = None,
     ) -> None:
+        checks.instance("bandit", bandit, Bandit, "a bandit such as algorithms.BKB(...)")
+        self._bandit, self._center = bandit, checks.finite_number("center", center)
         self._rounds = checks.optional(checks.positive_integer)("rounds", rounds)
-        self._line = StatusLine(bandit, interval=interval, center=center)
-        self._bandit, self._round = bandit, bandit.round
+        self._told, self._best, self._recent = bandit.num_observations, -float("inf"), deque[float](maxlen=_RECENT)
+        self._first = self._round = bandit.round
+        self._began = time.monotonic()
         self._bar: Any = require("tqdm").tqdm(
             total=rounds,
             desc=name,
             disable=None,
             file=sys.stderr if stream is None else stream,
-            mininterval=self._line.interval,
+            mininterval=checks.non_negative("interval", interval),
             miniters=1,
             dynamic_ncols=True,
             bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]",
         )
+
+    def reading(self) -> str:
+        """Return how the bandit is doing now, in words; nothing changes for it."""
+        bandit = self._bandit
+        rate = max(bandit.round - self._first, 0) / max(time.monotonic() - self._began, 1e-9)
+        # A bandit that loaded a shorter history begins anew.
+        fresh = (bandit.history_since(min(self._told, bandit.num_observations)).Y.double() + self._center).tolist()
+        self._told = bandit.num_observations
+        self._recent.extend(fresh)
+        self._best = max([self._best, *fresh])
+        recent = sum(self._recent) / max(len(self._recent), 1)
+        rewards = f"best {self._best:.3g}, recent {recent:.3g}, " if self._recent else ""
+        return f"{rate:.3g} rounds/s, {rewards}m = {len(bandit.inducing_points)}, β = {float(bandit.beta):.3g}"
 
     def update(self, rounds: int | None = None) -> None:
         """Say that rounds have passed; None for those that the bandit was told since the last call."""
         if not self._bar.disable:
             before, self._round = self._round, self._bandit.round
             if self._bar.update(max(self._round - before, 0) if rounds is None else rounds):
-                self._bar.set_postfix_str(self._line.read())
+                self._bar.set_postfix_str(self.reading())
 
     def close(self) -> None:
         """Show the last reading and leave the line as it is."""
         if not self._bar.disable:
-            self._bar.set_postfix_str(self._line.read())
+            self._bar.set_postfix_str(self.reading())
         self._bar.close()
 
     def __iter__(self) -> Iterator[int]:

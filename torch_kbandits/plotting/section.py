@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -19,56 +19,40 @@ from torch_kbandits.observations.columns import Number
 _BLOCK = 4096
 
 
-class Moments(NamedTuple):
-    """Posterior means (q,) and standard deviations (q,) of the function, in reward units."""
-
-    mean: Tensor
-    deviation: Tensor
-
-
-def moments(bandit: Bandit, X: Tensor, model: Any = None) -> Moments:
-    """Return the posterior at points X (q, d), joint ones with contexts; that of a model if given. Cost: O(q m²)."""
-    parts = [(X.new_zeros(0), X.new_zeros(0))]
+def moments(bandit: Bandit, X: Tensor, model: Any = None) -> tuple[Tensor, Tensor]:
+    """Return posterior means and standard deviations (q,) at points X (q, d), joint with contexts. Cost: O(q m²)."""
+    means, deviations = [X.new_zeros(0)], [X.new_zeros(0)]
     with torch.no_grad():
         for block in X.split(_BLOCK) if len(X) else ():
             posterior = (model or bandit.model).posterior(block.unsqueeze(-2).to(bandit.candidates.device))
-            parts.append((cast(Tensor, posterior.mean).flatten(), posterior.variance.flatten().clamp_min(0.0).sqrt()))
-    return Moments(*map(torch.cat, zip(*parts[1:] or parts, strict=True)))
+            means.append(cast(Tensor, posterior.mean).flatten())
+            deviations.append(posterior.variance.flatten().clamp_min(0.0).sqrt())
+    return torch.cat(means[1:] or means), torch.cat(deviations[1:] or deviations)
 
 
 def recommended_point(bandit: Bandit, context: Any = None, candidates: Any = None) -> Tensor | None:
     """Return the point (1, d) that ``recommend`` returns now; None if nothing was learned that has weight.
 
-    Where actions differ from round to round and none are given, it is of those played. A bandit that asks an expert
-    would remember the question; for it the point is the played one of the largest posterior mean.
+    Where actions differ by round and none are given, it is of those played. A bandit that asks an expert would remember
+    the question; for it the point is the played one of the largest posterior mean.
     """
     kinds, played = bandit.candidates, bandit.history.X[bandit.weights > 0.0]
     now, offers = max(bandit.now, 0.0), untimed(kinds)
     if candidates is None and isinstance(offers, ContextualActions) and offers.set is None and offers.bounds is None:
-        if len(played) == 0:
+        if not len(played):
             return None
         candidates = kinds.actions(played)
-    kinds.in_round(context, candidates, now)
-    if len(played) == 0:
+    kinds.in_round(context, candidates, now)  # refuses what does not fit
+    if not len(played):
         return None
-    if asks_expert(bandit):
-        return played[moments(bandit, played).mean.argmax(), None].clone()
-    best = bandit.recommend(context=context, candidates=candidates, time=present(bandit))
+    if bandit._config.advice is not None:
+        return played[moments(bandit, played)[0].argmax(), None].clone()
+    # The current time as it was given: a number or a date; None for the round.
+    kind, time = bandit._state.clock.kind or "", bandit.now if bandit._state.clock.kind == "numbers" else None
+    if kind.startswith("dates"):
+        time = datetime.fromtimestamp(bandit.now, UTC).replace(tzinfo=None if kind == "dates" else UTC)
+    best = bandit.recommend(context=context, candidates=candidates, time=time)
     return kinds.points(best, context, now).to(kinds.device)
-
-
-def present(bandit: Bandit) -> Any:
-    """Return the current time as ``recommend`` takes it: a number or a date, None for the round."""
-    kind, now = bandit._state.clock.kind, bandit.now
-    if not kind or not kind.startswith("dates"):
-        return now if kind == "numbers" else None
-    date = datetime.fromtimestamp(now, UTC)
-    return date.replace(tzinfo=None) if kind == "dates" else date
-
-
-def asks_expert(bandit: Bandit) -> bool:
-    """Say whether a bandit asks an expert, also where it recommends."""
-    return "expert" in bandit.state_dict()
 
 
 class Section:
@@ -154,24 +138,18 @@ class Section:
         elif (column := checks.non_negative_integer("coordinate", coordinate)) >= len(self.names):
             raise InputError(f"coordinate must be from 0 to {len(self.names) - 1}, got {column}.")
         if not isinstance(self.owner(column), Number | None):
-            name = self.names[column]
-            raise InputError(f"{name!r} belongs to a category, which has nothing between its levels: fix it.")
+            raise InputError(f"{self.names[column]!r} belongs to a category, with nothing between its levels: fix it.")
         return column
 
     def _values(self, bounds: Tensor | None, resolution: int) -> tuple[Tensor, ...]:
         """Return the values of each varying coordinate, (k,)."""
         candidates, kernel = untimed(self._bandit.candidates), self._bandit.model.covar_module
-        if any(isinstance(part, PrecomputedKernel) for part in kernel.modules()) and isinstance(candidates, Arms):
-            arms = candidates.source.tensor
-            if arms is None or bounds is not None:
-                raise InputError("The kernel knows arms by their number: they must be in memory, and bounds left out.")
-            return (arms[:, 0].unique(),)
-        ranges = (
-            torch.stack([self._range(each) for each in self.columns], -1) if bounds is None else checks.bounds(bounds)
-        )
+        arms = candidates.source.tensor if isinstance(candidates, Arms) else None
+        if arms is not None and any(isinstance(part, PrecomputedKernel) for part in kernel.modules()):
+            return (arms[:, 0].unique(),)  # it knows arms by their number
+        ranges = torch.stack([*map(self._range, self.columns)], -1) if bounds is None else checks.bounds(bounds)
         if ranges.shape[-1] != len(self.columns):
-            expected = f"(2, {len(self.columns)}), for the coordinates that vary"
-            raise InputError(f"bounds must be {expected}; got {checks.describe(bounds)}.")
+            raise InputError(f"bounds must be (2, {len(self.columns)}); got {checks.describe(bounds)}.")
         kind: Any = {"dtype": candidates.example.dtype, "device": self._bandit.candidates.device}
         return tuple(torch.linspace(float(low), float(high), resolution, **kind) for low, high in ranges.T)
 
@@ -196,7 +174,7 @@ class Section:
         middle = own.ranges[:, own.context_dim - example.shape[-1] :].mean(0, keepdim=True)
         if not bool(middle.isfinite().all()):
             raise InputError(
-                "Nothing was learned yet, and actions differ from round to round: give at=, a joint point."
+                "Nothing was learned yet, and actions differ from round to round: give at=, a whole point."
             )
         return own.points(middle.to(example).to(own.device), context, max(self._bandit.now, 0.0)).to(own.device)
 
@@ -204,13 +182,12 @@ class Section:
 def coordinate_names(bandit: Bandit) -> tuple[str, ...]:
     """Return the names of the coordinates of a bandit's points: with contexts, of those and then of the action."""
     candidates, is_timed = untimed(bandit.candidates), bandit.candidates.is_timed
-    contexts = candidates.context_dim
-    number = candidates.example.shape[-1] - contexts
-    is_contextual = isinstance(candidates, (Configurations, ContextualActions))
-    plain = [*_numbered("context ", contexts), *_numbered("action " if is_contextual else "x", number)]
-    known = candidates.names or [""] * len(plain)
+    contexts, d = candidates.context_dim, candidates.example.shape[-1]
+    action = "action " if isinstance(candidates, (Configurations, ContextualActions)) else "x"
+    plain = [
+        stem.strip() if number == 1 else f"{stem}{i}"
+        for stem, number in (("context ", contexts), (action, d - contexts))
+        for i in range(1, number + 1)
+    ]
+    known = candidates.names or [""] * d
     return (*(("time",) if is_timed else ()), *(name or other for name, other in zip(known, plain, strict=True)))
-
-
-def _numbered(stem: str, number: int) -> list[str]:
-    return [stem.strip()] if number == 1 else [f"{stem}{i}" for i in range(1, number + 1)]

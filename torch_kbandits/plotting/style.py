@@ -1,11 +1,13 @@
 """How figures look, and how they become files: curves that print and the colour-blind tell apart, legible text."""
 
+from collections.abc import Mapping
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from torch_kbandits.extras import require
-from torch_kbandits.files import write_whole
+from torch_kbandits.files import file_error, write_whole
 
 #: What files of figures may be; and of experiments, what is drawn around curves, and the scale of regret.
 FORMATS = ("png", "pdf", "svg")
@@ -29,30 +31,33 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def write_figure(path: Path, figure: Any, **words: Any) -> None:
-    """Write a figure of matplotlib in the format that the suffix names, whole or not at all; words of ``savefig``.
-
-    Raises:
-        FileError: if it cannot be written; then an old file is as it was.
-    """
+    """Write a figure of matplotlib in the format that the suffix names, whole or not at all; words of ``savefig``."""
     content = BytesIO()
     figure.savefig(content, format=path.suffix.removeprefix(".") or None, dpi=_DOTS_PER_INCH, **words)
     write_whole(path, content.getvalue())
 
 
-def clean(ax: Any) -> None:
-    """Give axes a faint grid below what is drawn, and no frame above and on the right."""
+def write_figures(figures: Mapping[str, Any], directory: str | PathLike[str], format: str, **words: Any) -> list[Path]:
+    """Write figures by their names into a directory, which is made if it does not exist; return their files."""
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise file_error("written", directory, error) from error
+    files = {Path(directory) / f"{name}.{format}": figure for name, figure in figures.items()}
+    for file, figure in files.items():
+        write_figure(file, figure, **words)
+    return list(files)
+
+
+def labelled(ax: Any, x: str, y: str, title: str = "") -> Any:
+    """Name what axes show, with a faint grid below and no frame above and on the right, and return their figure."""
+    ax.set_xlabel(x, fontsize=TEXT)
+    ax.set_ylabel(y, fontsize=TEXT)
+    ax.set_title(title, fontsize=SMALL, loc="left", color="0.3")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
     ax.set_axisbelow(True)
     ax.tick_params(labelsize=TEXT)
-
-
-def labelled(ax: Any, x: str, y: str, title: str = "") -> Any:
-    """Name what axes show, make them ``clean``, and return their figure."""
-    ax.set_xlabel(x, fontsize=TEXT)
-    ax.set_ylabel(y, fontsize=TEXT)
-    ax.set_title(title, fontsize=SMALL, loc="left", color="0.3")
-    clean(ax)
     return ax.get_figure(root=True)
 
 

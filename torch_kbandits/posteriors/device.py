@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 class DeviceSteps(Steps):
-    """On a device, by PyTorch: one copy from the host a step and no wait. In tests it is the reference of the loops."""
+    """On a device, by PyTorch: one copy from the host a step and no wait."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -49,18 +49,19 @@ class DeviceSteps(Steps):
 
     @override
     def followed(self, update: Arrays, values: Any, features: Tensor, memory: Tensor, moments: Any) -> Any:
-        rows, last, corners, *changes = update
+        rows, last, corners, changes = update
         (n, m), (mean, variance, spanned), joins = features.shape, moments, len(corners)
         whitened = np.linalg.inv(np.tril(last[:joins], -1) + np.diag(corners))
-        rows, last, whitened, scales, spans, steps = self.kept(rows, last[joins:], whitened, *changes)
+        has_spans = changes[:, 1].any()
+        rows, last, whitened, changes = self.kept(rows, last[joins:], whitened, changes)
         products = (rows.to(features.dtype) @ features.mT).double()
         if joins:
             new = whitened @ (values - products[:joins])
             products = torch.addmm(products[joins:], last, new)
             memory[:n, m : m + joins] = new.mT
         squares = products.square().mT
-        spanned = torch.addmv(spanned, squares, spans) if changes[1].any() else spanned
-        return torch.addmm(mean, steps, products), torch.addmv(variance, squares, scales), spanned
+        spanned = torch.addmv(spanned, squares, changes[:, 1]) if has_spans else spanned
+        return torch.addmm(mean, changes[:, 2:].mT, products), torch.addmv(variance, squares, changes[:, 0]), spanned
 
     @override
     def refitted(

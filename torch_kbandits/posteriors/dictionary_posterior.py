@@ -104,7 +104,7 @@ class DictionaryPosterior(Posterior):
 
     def _with_points(self, after: Self, X: Tensor) -> Self:
         z, known, number = self.coordinates(X).T, self.known, len(X)
-        prior, expected = after.told.prior.tensor.numpy(), after.told.expected.tensor.numpy().T
+        prior, expected = after.told.prior.array, after.told.expected.array.T
         moments = known.mean, known.variance, known.spanned
         if self.follows:
             expected = np.ascontiguousarray(expected)
@@ -134,12 +134,13 @@ class DictionaryPosterior(Posterior):
         """Places of the points of the dictionary, those that the others span among them, ascending."""
         return np.flatnonzero(self.is_in_dictionary)
 
-    def at_dictionary(self, places: Places, *, settles: bool = True) -> Self:
+    def at_dictionary(self, places: Places, *, settles: bool = True, refits: bool = True) -> Self:
         """Return the posterior of the same rewards at a dictionary of known points (m,), each of them once.
 
         Args:
             places: (m,).
             settles: whether the arms follow at once; else with what is ``learned`` next.
+            refits: whether the posterior is that of the rewards at once; where not, ``learned`` must come next.
 
         Cost: O(u m + m²) and a read of the arms for each point that joins or leaves; O(A m²) at most.
         """
@@ -156,12 +157,12 @@ class DictionaryPosterior(Posterior):
         # A change is two rows of a pass; all afresh is twice as many as there are coordinates, and kernel values.
         is_cheap = 2 * (len(joining) + len(back) + len(leaves)) <= self.size + 16 and 2 * num_idle <= self.size + 8
         if not is_cheap or ((len(leaves) or num_spanned) and (self.place_in_basis == _SPANNED).any()):
-            return self._rebuilt(places)
+            return self._rebuilt(places, refits=refits)
         try:
             after = self._changed(leaves, back, joining)
         except _RoundingError:
-            return self._rebuilt(places)
-        return (after._settled() if settles else after)._checked()
+            return self._rebuilt(places, refits=refits)
+        return after._settled() if settles else after._checked()
 
     def _changed(self, leaves: Places, back: Places, joining: Places) -> Self:
         """Return the posterior once some of the basis leave or come back, and known points join; arms are to follow."""
@@ -182,7 +183,8 @@ class DictionaryPosterior(Posterior):
         after = changed(self, waiting=before.waiting.then(update))
         if not self.follows:
             return after
-        known = before.known.followed(update, lambda: self._between_known(update.columns[0].place)[None])
+        values = self._between_known(update.columns[0].place)[None] if update.columns else None
+        known = before.known.followed(update, values)
         return changed(after, known=known)
 
     def _between_known(self, place: int) -> Array:
@@ -287,6 +289,7 @@ class DictionaryPosterior(Posterior):
 
     # ---------------------------------------------------------------- telling
 
+    @np.errstate(all="ignore")  # whether all is finite is checked
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
         """Return the posterior once more counts of some points, or less; the dictionary stays."""
         told, noise = self.told.told(places, counts, sums), self.prior.noise
@@ -302,7 +305,7 @@ class DictionaryPosterior(Posterior):
             gaussian = gaussian.moved(move, factor)
             moves.append(move)
         after = changed(self, told=told, gaussian=gaussian, num_changes=self.num_changes + len(places))
-        return after._follow(self, Update((), tuple(moves)))._settled()._checked()
+        return after._follow(self, Update((), tuple(moves)))._settled()
 
     def without_forgotten(self) -> tuple[Self, Places]:
         """Return the posterior that knows no points of which nothing counts but its basis; see ``Posterior``."""
@@ -322,15 +325,20 @@ class DictionaryPosterior(Posterior):
         """Return the same, computed afresh from the features and what was told. Cost: O(u m² + m³ + A m²)."""
         told, noise = self.told, self.prior.noise
         gaussian = Gaussian.given(self.inside(self.known.features.known.T).T, told.counts / noise, told.sums / noise)
-        settled = self._settled() if self.waiting.columns else self
-        arms = None if settled.arms is None else settled.arms.refitted(gaussian, self.void)
-        known = self.known
+        arms, known = self.arms, self.known
+        if arms is not None:
+            new = self._points_of(self.waiting)
+            arms = arms if new is None else arms.followed(self.waiting, new)
+            arms = arms.refitted(gaussian, self.void)
         if self.follows:
             known = known.refitted(gaussian, self.void)
         return changed(self, gaussian=gaussian, arms=arms, known=known, waiting=NO_UPDATE, num_changes=0)._checked()
 
-    def _rebuilt(self, places: Places) -> Self:
-        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²)."""
+    def _rebuilt(self, places: Places, *, refits: bool) -> Self:
+        """Return the posterior of the same rewards at another dictionary, (m,), all computed afresh. O((A + u) m²).
+
+        Unless it refits only coordinates are, and the rest with what is learned next.
+        """
         told, at = self.told, np.full(len(self.told), -1)
         points = told.points_at(places)
         values = self.prior.between(points, points)
@@ -348,10 +356,9 @@ class DictionaryPosterior(Posterior):
         known = changed(self.known, features=Features(features, len(told), m))
         arms = None if self.arms is None else self.arms.rewritten(spanning, white)
         words = {"active": np.ones(m, np.bool_), "void": np.empty((0, m)), "errors": _EPS / factor.diagonal()}
-        after = changed(
-            self, basis=basis, white=white, place_in_basis=at, arms=arms, known=known, waiting=NO_UPDATE, **words
-        )
-        return after.refitted()
+        words |= {"basis": basis, "white": white, "place_in_basis": at, "num_changes": CHECK}
+        after = changed(self, arms=arms, known=known, waiting=NO_UPDATE, **words)
+        return after.refitted() if refits else after
 
     # ---------------------------------------------------------------- what is not spanned
 

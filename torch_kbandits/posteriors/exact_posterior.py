@@ -67,13 +67,14 @@ class ExactPosterior(Posterior):
     def _with_points(self, after: Self, X: Tensor) -> Self:
         return changed(after, place_in_basis=np.concatenate((self.place_in_basis, np.full(len(X), -1))))
 
+    @np.errstate(all="ignore")  # whether all is finite is checked
     def learned(self, places: Places, counts: Array, sums: Array) -> Self:
         """Return the posterior once more counts of some points, or less; see ``Posterior``."""
         told = self.told.told(places, counts, sums)
-        live, after, each = np.count_nonzero(self.place_in_basis >= 0), self, places
-        new = places[(self.place_in_basis[places] < 0) & (told.counts[places] > 0.0)]
-        if self.arms is None and 1 < len(new) <= live:
-            each = np.setdiff1d(places, new)
+        live, after, each, new = int(np.count_nonzero(self.place_in_basis >= 0)), self, places, places[:0]
+        if self.arms is None and len(places) > 1:
+            new = places[(self.place_in_basis[places] < 0) & (told.counts[places] > 0.0)]
+            each = np.setdiff1d(places, new) if 1 < len(new) <= live else places
         few = 4 + live // (80 if self.arms is None else 4)  # cost less than all afresh; measured
         if len(each) > few or self.num_changes >= CHECK + live or 2 * live + 16 < self.size:
             return changed(self, told=told).refitted()
@@ -84,7 +85,7 @@ class ExactPosterior(Posterior):
                 after = after._joined_together(new, told)
         except NumericalError:  # rounding, or no covariance, which is named there
             return changed(self, told=told).refitted()
-        return changed(after, told=told, num_changes=self.num_changes + len(places))._settled()._checked()
+        return after._settled(told=told, num_changes=self.num_changes + len(places))
 
     def _learned_one(self, place: int, told: Observations) -> Self:
         """Return the posterior once one point has other observations."""
@@ -92,9 +93,10 @@ class ExactPosterior(Posterior):
         i, (mean, cov, _) = int(self.place_in_basis[place]), self.gaussian
         if i < 0:
             return self._joined(place, told) if count else self
-        q = self.white[:, i].copy()
-        row = q - gaussian_loops.product(cov, q)
-        own, alpha = float(q @ row), mean @ q  # of (K + S)⁻¹, and that times the rewards
+        q, row, alpha = self.white[:, i].copy(), np.empty(self.size), np.empty(len(mean))
+        gaussian_loops.observed(mean, cov, q, row, alpha)
+        row = q - row
+        own = float(q @ row)  # of (K + S)⁻¹, and alpha of that times the rewards
         delta, at = noise / count - noise / before if count else math.inf, self.place_in_basis
         share = 1.0 + delta * own
         leaves = not _LEAST < share < math.inf
@@ -261,7 +263,7 @@ class ExactPosterior(Posterior):
     def told_means(self) -> Array:
         """Return posterior means of the known points that count, and prior ones of others, (k, u). Cost: O(u m)."""
         live, told = self.place_in_basis >= 0, self.told
-        mean = told.expected.tensor.numpy().T.copy()
+        mean = told.expected.array.T.copy()
         counts = told.counts[live]
         alpha = self._alpha()
         mean[:, live] += told.sums[:, live] / counts - self.prior.noise / counts * alpha

@@ -77,9 +77,9 @@ class Gaussian(NamedTuple):
         """
         if not factor > 0.0:
             raise NumericalError(f"A determinant came out {factor:.3g} times what it was: the kernel is no covariance.")
-        cov = np.empty_like(self.cov)
-        gaussian_loops.add_outer(self.cov, move.row, move.scale, cov)
-        return Gaussian(self.mean + np.outer(move.step, move.row), cov, self.log_det + math.log(factor))
+        mean, cov = np.empty_like(self.mean), np.empty_like(self.cov)
+        gaussian_loops.moved(self.mean, self.cov, move.row, move.scale, move.step, mean, cov)
+        return Gaussian(mean, cov, self.log_det + math.log(factor))
 
     def extended(self, variance: float, mean: Array) -> "Gaussian":
         """Return it with one more coordinate, which is independent of the others."""
@@ -96,10 +96,10 @@ class Gaussian(NamedTuple):
             rest: what was observed less the prior mean, (k,).
             noise: its variance; negative to take an observation back.
         """
-        row = gaussian_loops.product(self.cov, z)
-        spread = float(noise + z @ row)
+        row, at = np.empty_like(z), np.empty_like(rest)
+        spread = noise + gaussian_loops.observed(self.mean, self.cov, z, row, at)
         with np.errstate(over="ignore"):  # who takes it over looks whether it is finite
-            return Move(row, -1.0 / spread, (rest - self.mean @ z) / spread), spread / noise
+            return Move(row, -1.0 / spread, (rest - at) / spread), spread / noise
 
 
 def lower_inverse(factor: Array) -> Array:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_kbandits.loops import gaussian_loops
 from torch_kbandits.numerics.rows import RowIndex, Rows, row_keys
 from torch_kbandits.numerics.shallow import changed
 
@@ -96,12 +97,9 @@ class Observations:
             counts: (q,).
             sums: (k, q).
         """
-        before, totals = self.counts.copy(), self.sums.copy()
-        before[places] += counts
-        totals[:, places] += sums
-        gone = places[before[places] <= 1e-12 * np.maximum(np.abs(counts), 1e-300)]
-        before[gone], totals[:, gone] = 0.0, 0.0
-        return changed(self, counts=before, sums=totals)
+        after = changed(self, counts=self.counts.copy(), sums=self.sums.copy())
+        gaussian_loops.count(places, counts, sums, after.counts, after.sums)
+        return after
 
     def kept(self, which: NDArray[np.bool_]) -> tuple[Self, Places]:
         """Return some of them, (u,) bool, in order, and where each of them stands then, (u,)."""
@@ -111,8 +109,8 @@ class Observations:
             self,
             rows=Rows(points),
             index=RowIndex.of({key: number for number, key in enumerate(row_keys(points))}),
-            prior=Rows(self.prior.tensor.numpy()[places]),
-            expected=Rows(self.expected.tensor.numpy()[places]),
+            prior=Rows(self.prior.array[places]),
+            expected=Rows(self.expected.array[places]),
             counts=self.counts[places],
             sums=self.sums[:, places],
         ), moved
@@ -120,7 +118,7 @@ class Observations:
 
 def merged(places: Places, weights: Array, values: Array) -> tuple[Places, Array, Array]:
     """Return each place once, (u,), with the sum of its weights, (u,), and of weights times values (k, q), (k, u)."""
-    if len(places) == 1:
+    if len(places) == 1 or len(set(places.tolist())) == len(places):
         return places, weights, weights * values
     each, number = np.unique(places, return_inverse=True)
     totals = [np.bincount(number, weights * row, len(each)) for row in values]

@@ -27,7 +27,7 @@ from torch_kbandits.posteriors.table import NO_UPDATE, Features, Steps, Table, U
 Array = NDArray[Any]
 
 #: Changes of rank one between two computations of everything afresh.
-CHECK = 512
+CHECK = 4096
 
 #: Of what a reward explained at least this share is left when it is downdated; else everything is computed afresh.
 LEAST_SHARE = 1e-4
@@ -72,10 +72,10 @@ class Prior:
     def expected(self, X: Tensor) -> Array:
         """Return prior means at points X (n, d), (k, n)."""
         values = np.zeros((len(self.means), X.shape[0]))
-        for row, mean in zip(values, self.means, strict=True):
+        for number, mean in enumerate(self.means):
             if mean is not None:
                 with torch.no_grad():
-                    row[:] = prior_mean(mean, X).double().numpy()
+                    values[number] = prior_mean(mean, X).double().numpy()
         return values
 
 
@@ -158,9 +158,9 @@ class Arms:
             column = column - (1.0 - root * self.roots()) * self.less(point, inside)
         return self.steps.bordered(before, below, column, corner)
 
-    def followed(self, update: Update, points: Tensor) -> Self:
+    def followed(self, update: Update, new: Tensor | None) -> Self:
         """Return them after an update, given the points (c, d) of new coordinates. Cost: one read of the features."""
-        return changed(self, table=self.table.followed(update, lambda: self.values(points)))
+        return changed(self, table=self.table.followed(update, None if new is None else self.values(new)))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return them with moments computed afresh from their features; see ``Table.refitted``."""
@@ -192,6 +192,10 @@ class Points(NamedTuple):
     prior: Array
     own: Array
     cov: Array
+
+
+#: What was asked about before anything was.
+_NOTHING: tuple[Any, Any] = None, None
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +233,11 @@ class Posterior(ABC):
 
     @property
     def points(self) -> Tensor:
-        """The points Z of the basis, (m, d)."""
-        return self.told.points_at(self.basis)
+        """The points Z of the basis, (m, d), remembered until that changes."""
+        known = vars(self).get("_points")
+        if known is None or known[0] is not self.basis:
+            known = vars(self)["_points"] = self.basis, self.told.points_at(self.basis)
+        return known[1]
 
     def coordinates(self, X: Tensor) -> Array:
         """Return z of points X (q, d), (m, q). Cost: O(q m d + q m²)."""
@@ -256,17 +263,17 @@ class Posterior(ABC):
 
     def _remembered(self, X: Tensor) -> Points | None:
         """Return points X (q, d) if they, or one of those on offer, were asked about last in these coordinates."""
-        for name in ("_offered", "_evaluated"):
-            last: tuple[Array, Points] | None = vars(self).get(name)
-            if last is None or last[0] is not self.white:
+        for name in ("_found", "_offered", "_evaluated"):
+            white, known = vars(self).get(name, _NOTHING)
+            if white is not self.white:
                 continue
-            known = last[1]
             if torch.equal(known.X, X):
                 return known
-            rows = (known.X == X).all(-1).nonzero() if name == "_offered" and len(X) == 1 else X[:0]
-            if len(rows):
+            if name == "_offered" and X.shape[0] == 1 and len(rows := (known.X == X).all(-1).nonzero()):
                 row = slice(int(rows[0]), int(rows[0]) + 1)
-                return Points(X.clone(), known.z[:, row], known.prior[row], known.own[:, row], known.cov)
+                one = Points(X.clone(), known.z[:, row], known.prior[row], known.own[:, row], known.cov)
+                vars(self)["_found"] = white, one
+                return one
         return None
 
     def moments(self, X: Tensor) -> tuple[Array, Array]:
@@ -284,7 +291,7 @@ class Posterior(ABC):
         Raises:
             NumericalError: if one is negative beyond rounding.
         """
-        return non_negative(at.prior - np.einsum("mq,mq->q", at.z, at.own), at.prior)
+        return non_negative(at.prior - (at.z * at.own).sum(0), at.prior)
 
     def variance_at(self, at: Points) -> Array:
         """Return posterior variances, (q,); those of ``learned_residual`` under a dictionary that is full."""
@@ -382,13 +389,17 @@ class Posterior(ABC):
         """Return ½ log det(I + K/λ) of what was told, in nats."""
         return 0.5 * self.gaussian.log_det
 
-    def _settled(self) -> Self:
-        """Return the posterior once the arms followed all changes, in one pass."""
-        waiting, arms, points = self.waiting, self.arms, self.told.points
+    def _settled(self, **changes: Any) -> Self:
+        """Return the posterior, changed, once the arms followed all that they wait for, in one pass."""
+        waiting, arms = self.waiting, self.arms
         if arms is not None and waiting.moves:
-            places = [column.place for column in waiting.columns]
-            arms = arms.followed(waiting, points[places] if places else points[:0])
-        return changed(self, arms=arms, waiting=NO_UPDATE)
+            arms = arms.followed(waiting, self._points_of(waiting))
+        return changed(self, arms=arms, waiting=NO_UPDATE, **changes)._checked()
+
+    def _points_of(self, update: Update) -> Tensor | None:
+        """Return the points (c, d) of new coordinates; None for none."""
+        places = [column.place for column in update.columns]
+        return self.told.points[places] if places else None
 
     def _checked(self) -> Self:
         """Return the posterior if it is finite.
@@ -405,7 +416,7 @@ class Posterior(ABC):
 
 def non_negative(variance: Array, prior: Array) -> Array:
     """Return variances of which rounding is cleared; see ``non_negative_variance``."""
-    if (variance >= 0.0).all():
+    if variance.min(initial=0.0) >= 0.0:
         return variance
     return non_negative_variance(torch.from_numpy(variance), torch.from_numpy(prior)).numpy()
 

@@ -1,7 +1,7 @@
 """Points that follow a posterior: their coordinates, means and variances, brought up to date in one pass."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -20,8 +20,8 @@ Array = NDArray[Any]
 #: Columns come in blocks of so many, so that rows begin where vector registers do.
 _BLOCK = 16
 
-#: What ``table_loops.follow`` takes of an update: rows, last, corners, scales, spans, steps.
-Arrays = tuple[Array, Array, Array, Array, Array, Array]
+#: What ``table_loops.follow`` takes of an update: rows, last, corners, changes.
+Arrays = tuple[Array, Array, Array, Array]
 
 
 class Steps(ABC):
@@ -92,7 +92,11 @@ class HostSteps(Steps):
 
     @override
     def times(self, values: Tensor, matrix: Array) -> Array:
-        return self.products(matrix.T, values.numpy()).T
+        memory, rows = values.numpy(), np.ascontiguousarray(matrix.T, values.numpy().dtype)
+        out = np.zeros((len(memory), len(rows)), memory.dtype)
+        if rows.size:
+            in_parts(table_loops.times, len(memory), _cost(rows, memory), rows, memory, out)
+        return out
 
     @override
     def products(self, rows: Array, memory: Array) -> Array:
@@ -104,20 +108,22 @@ class HostSteps(Steps):
 
     @override
     def followed(self, update: Arrays, values: Any, features: Array, memory: Array, moments: Any) -> Any:
-        rows, last, *rest = update
+        rows, last, corners, changes = update
         columns = np.empty((0, len(features))) if values is None else np.asarray(values, np.float64)
-        mean, variance, spanned = (each.copy() for each in moments)
+        mean, variance, spanned = moments
+        after = mean.copy(), variance.copy(), spanned.copy()
         rows = np.ascontiguousarray(rows, features.dtype)
-        words = rows, columns, last, *rest, memory, mean, variance, spanned
+        words = rows, columns, last, corners, changes, memory, *after
         in_parts(table_loops.follow, len(features), _cost(rows, features), *words)
-        return mean, variance, spanned
+        return after
 
     @override
     def refitted(
         self, gaussian: Gaussian, void: Array, memory: Array, prior: Array, expected: Array
     ) -> Sequence[Array]:
         mean, variance, spanned = expected.copy(), np.empty_like(prior), np.empty_like(prior)
-        rows = np.concatenate((gaussian.cov, gaussian.mean, void))
+        # Of zᵀ cov z half of the products are the others once more.
+        rows = np.concatenate((2.0 * np.tril(gaussian.cov, -1) + np.diag(gaussian.cov.diagonal()), gaussian.mean, void))
         words = rows, memory, np.ascontiguousarray(prior), mean, variance, spanned
         in_parts(table_loops.refit, len(prior), _cost(rows, memory), *words)
         return mean, variance, spanned
@@ -187,7 +193,7 @@ class Features:
 
     def rewritten(self, columns: int, blocks: Iterable[tuple[int, Any]]) -> Self:
         """Return other coordinates (n, m) of the same points, given by blocks (b, m) with the first row of each."""
-        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 2) // _BLOCK + 1))
+        fresh = self.steps.empty(self.memory, self.rows, _BLOCK * ((columns + columns // 8) // _BLOCK + 1))
         for first, block in blocks:
             fresh[first : first + len(block), :columns] = block
         return type(self)(fresh, self.rows, columns, self.steps)
@@ -197,7 +203,7 @@ class Features:
         (n, m), after = self.shape, self.columns + number
         memory, taken = self.memory, self._taken
         if taken != [n, m] or after > memory.shape[1]:
-            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 2 + number) // _BLOCK + 1)), [n, m]
+            memory, taken = self._copied(memory.shape[0], _BLOCK * ((m + m // 8 + number) // _BLOCK + 1)), [n, m]
         return self._after(memory, taken, n, after)
 
     def with_rows(self, new: np.ndarray) -> Self:
@@ -246,22 +252,15 @@ class Update(NamedTuple):
         """Return this update and another after it in one: a move leaves coordinates that came later as they are."""
         return Update(self.columns + other.columns, self.moves + other.moves)
 
-    def arrays(self, size: int, number: int) -> Arrays:
-        """Return what ``table_loops.follow`` takes of it.
-
-        Args:
-            size: number of coordinates before.
-            number: k, how many means there are.
-        """
+    def arrays(self, size: int) -> Arrays:
+        """Return what ``table_loops.follow`` takes of it, given the number of coordinates before."""
         columns, moves = self
-        rows, steps = np.zeros((len(columns) + len(moves), size + len(columns))), np.empty((number, len(moves)))
+        rows = np.zeros((len(columns) + len(moves), size + len(columns)))
         for row, each in zip(rows, columns + moves, strict=True):
             row[: len(each.row)] = each.row
-        scales, spans = np.empty(len(moves)), np.empty(len(moves))
-        for r, (_, scale, step, span) in enumerate(moves):
-            scales[r], steps[:, r], spans[r] = scale, step, span
         corners = np.array([each.corner for each in columns])
-        return rows[:, :size], rows[:, size:], corners, scales, spans, steps
+        changes = np.array([(each.scale, each.span, *each.step) for each in moves])
+        return rows[:, :size], rows[:, size:], corners, changes
 
 
 #: What leaves all as it is.
@@ -295,17 +294,17 @@ class Table:
         """Return points before any reward, in no coordinates."""
         return cls(features, prior, expected, expected, prior, 0.0 * prior)
 
-    def followed(self, update: Update, values: Callable[[], Any]) -> Self:
+    def followed(self, update: Update, values: Any) -> Self:
         """Return the table after an update. Cost: one read of the features.
 
         Args:
             update: what changed.
-            values: returns the kernel values (c, n) of the points of new coordinates.
+            values: of the kernel with the points of new coordinates, (c, n); None for none.
         """
-        before, number, moments = self.features, len(update.columns), (self.mean, self.variance, self.spanned)
-        features, new = (before.with_columns(number), values()) if number else (before, None)
-        arrays = update.arrays(before.columns, len(self.mean))
-        return self._with(features, *before.steps.followed(arrays, new, before.known, features.memory, moments))
+        before, moments = self.features, (self.mean, self.variance, self.spanned)
+        features = before if values is None else before.with_columns(len(values))
+        words = update.arrays(before.columns), values, before.known, features.memory, moments
+        return self._with(features, *before.steps.followed(*words))
 
     def refitted(self, gaussian: Gaussian, void: Array) -> Self:
         """Return the table with all moments computed afresh from the features. Cost: O(n m²).

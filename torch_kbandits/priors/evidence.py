@@ -1,23 +1,26 @@
-"""Kernel, noise and the number of a memory from rewards: what makes these most probable, or predicts them best."""
+"""Kernel, noise and the number of a memory from rewards, by evidence or prediction, and what is odd about the fit."""
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import torch
 from botorch.exceptions.warnings import BotorchWarning, OptimizationWarning
-from gpytorch.kernels import Kernel
+from botorch.models.utils.gpytorch_modules import MIN_INFERRED_NOISE_LEVEL
+from gpytorch.constraints import Interval
+from gpytorch.kernels import Kernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel, ScaleKernel
 from linear_operator.utils.warnings import NumericalWarning
 from torch import Tensor
 
+from torch_kbandits.kernels import GroupedKernel, SpaceTimeKernel
 from torch_kbandits.memory import Memory, Stationary
-from torch_kbandits.numerics.gram import prior_variance
+from torch_kbandits.numerics.gram import gram, prior_variance
 from torch_kbandits.numerics.rows import distinct_in_order
 from torch_kbandits.posteriors.prediction import PredictionStrategy
-from torch_kbandits.priors.fit_diagnostics import diagnostics
 from torch_kbandits.priors.marginal import CLIMBS, COVERED, MarginalPosterior, TrainingData, spanning
 
 #: What a dictionary may leave of the points for a bound to be used, in nats a point: it makes λ too large by twice it.
@@ -26,26 +29,17 @@ _UNEXPLAINED = 0.02
 #: Rewards that memories are to predict, how many of the latest they may remember, and points of their dictionary.
 _PREDICTED, _REMEMBERED, _DICTIONARY = 100, 400, 128
 
-#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many.
-_FEWEST = 16
-
-#: The shortest horizon, in rewards.
-_SHORTEST = 4.0
+#: A kernel that is to predict is fitted to the latest rewards, to a quarter of them, and so on down to so many; and the
+#: shortest horizon, in rewards.
+_FEWEST, _SHORTEST = 16, 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What was fitted.
+    """What was fitted: kernel, λ, constant prior mean in units of Y, and the memory with its number.
 
-    Attributes:
-        kernel: the prior covariance, which no fit moves any more.
-        regularization: λ > 0, the noise variance of a fresh reward.
-        memory: that given, with its number fitted where this was asked for.
-        evidence: the log density of the rewards used, in nats, and of what was fitted under its prior; NaN where
-            nothing settled.
-        settled: whether a maximum was found; else all is as it was given.
-        diagnostics: what is odd about the fit and what to do about it, in sentences.
-        mean: the constant prior mean, in units of Y; 0 unless it is learned.
+    ``evidence`` is the log density, in nats, of the rewards used and of what was fitted under its prior; NaN where
+    nothing ``settled``, since no maximum was found: then all is as it was given. ``diagnostics`` say what is odd.
     """
 
     kernel: Kernel
@@ -70,72 +64,52 @@ def fit_evidence(
 ) -> Fit:
     """Fit kernel, noise and the number of a memory to rewards.
 
-    What is maximised is the marginal posterior: log N(y | 0, K + Σ), and the log densities of the kernel's parameters
-    and of λ under their priors, that of λ being BoTorch's. Σ has the noise variances that the memory leaves now; K is
-    the memory's prior on time if it has one. Of more distinct points than ``exact_up_to`` so many are taken, evenly
-    spaced, under a prior on time the latest; without one the fit goes on from there with up to 5,000 and a bound of the
-    density, see ``MarginalPosterior.density``, if a dictionary of 200 spans these.
+    What is maximised is the ``MarginalPosterior`` of those parameters of a copy of the kernel that need a gradient, and
+    of λ unless it is given. Of more distinct points than ``exact_up_to`` so many are taken; without a prior on time the
+    fit goes on from there with up to 5,000 and a bound of the density, if a dictionary of 200 spans these. With
+    ``learn_mean`` the prior mean is a constant that is N(0, 1) and learned, else 0.
 
-    The ε of a ``TemporalPrior`` is fitted jointly with the rest, its horizon (``Memory.with_horizon``) being expected
-    within a decade of the time which the rewards span. For other memories the likelihood is no guide: noise that grows
-    with the age says that old rewards lie further apart, which they do not. Their number is that under which rewards
-    are predicted best from those before them; with it come the kernel and λ that predict best, of those fitted to the
+    The ε of a ``TemporalPrior`` is fitted jointly with the rest. For other memories the likelihood is no guide: noise
+    that grows with the age says that old rewards lie further apart, which they do not. Their number is that under which
+    rewards are predicted best from those before them, with the kernel and λ that predict best, of those fitted to the
     latest rewards, ever fewer, as if nothing changed, and of those under a prior on time.
 
-    Args:
-        data: what is fitted to.
-        kernel: any GPyTorch kernel, which is copied; parameters that need no gradient stay as they are.
-        regularization: λ, if it is known.
-        memory: which rewards count; all unless given.
-        learn_memory: whether the number of the memory is learned; one that has none stays as it is.
-        learn_mean: whether the prior mean is a constant that is N(0, 1) and learned, else 0.
-        seed: of the points from which a fit starts.
-        exact_up_to: the most distinct points of the exact density.
-
-    Raises:
-        InputError: if the memory is one whose number cannot be learned, or no reward counts.
-
-    Where no fit succeeds all is as it was given, and the diagnostics say so.
-
-    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound. A number
-    learned by prediction: a handful of such climbs with at most 400 rewards, and for each of them and each of about ten
-    numbers O(100 u m²), m at most 128.
+    Cost: O(u³) for each of some hundred evaluations, u distinct points; O(u m²) with m = 200 for a bound.
     """
     kept = Stationary() if memory is None else memory
     learn = learn_memory and not isinstance(kept, Stationary)
-    start = _Start(kernel, regularization, 1.0 if learn_mean else 0.0, seed, exact_up_to)
+    words: Any = {"most": exact_up_to, "mean_variance": 1.0 if learn_mean else 0.0}
+    climb = partial(_climbed, kernel, regularization, seed, words)
     # Whatever the caller's grad mode, and without the words of single attempts.
     with torch.inference_mode(False), torch.enable_grad(), warnings.catch_warnings():
         for category in (BotorchWarning, OptimizationWarning, NumericalWarning):
             warnings.simplefilter("ignore", category)
         by_prediction = learn and not kept.needs_time_column
-        fit = _predicting(start, data, kept) if by_prediction else start.climbed(data, kept, learn)
+        fit = _predicting(climb, words, data, kept) if by_prediction else climb(data, kept, learn)
     return fit if memory is not None else replace(fit, memory=None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """Where fits start, and what they have in common; see ``fit_evidence`` and ``MarginalPosterior``."""
-
-    kernel: Kernel
-    regularization: float | None
-    mean_variance: float
-    seed: int
-    exact_up_to: int
-
-    def climbed(self, data: TrainingData, memory: Memory, learn: bool = False, climbs: int = CLIMBS) -> Fit:
-        """Return the best of some climbs; of many points one more, of the bound."""
-        kernel, on_time = deepcopy(self.kernel).to(data.X), memory.needs_time_column
-        words: Any = {"regularization": self.regularization, "memory": memory, "mean_variance": self.mean_variance}
-        posterior = MarginalPosterior(data, kernel, learn=learn, most=self.exact_up_to, **words)
-        settled = posterior.maximize(self.seed, climbs)
-        if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
-            many = MarginalPosterior(data, deepcopy(kernel), most=COVERED, **words)
-            if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(self.seed, 1):
-                posterior = many
-        if settled and learn and on_time:
-            memory = memory.with_horizon(posterior.horizon)
-        return _described(posterior, memory, settled)
+def _climbed(
+    kernel: Kernel,
+    regularization: float | None,
+    seed: int,
+    words: Any,
+    data: TrainingData,
+    memory: Memory,
+    learn: bool = False,
+    climbs: int = CLIMBS,
+) -> Fit:
+    """Return the best of some climbs; of many points one more, of the bound."""
+    kernel, on_time = deepcopy(kernel).to(data.X), memory.needs_time_column
+    posterior = MarginalPosterior(data, kernel, regularization, memory, learn=learn, **words)
+    settled = posterior.maximize(seed, climbs)
+    if settled and posterior.num_points > len(posterior.points) and not (learn or on_time):
+        many = MarginalPosterior(data, deepcopy(kernel), regularization, memory, **words | {"most": COVERED})
+        if many.bounded(posterior) <= _UNEXPLAINED and many.maximize(seed, 1):
+            posterior = many
+    if settled and learn and on_time:
+        memory = memory.with_horizon(posterior.horizon)
+    return _described(posterior, memory, settled)
 
 
 def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> Fit:
@@ -155,25 +129,24 @@ def _described(posterior: MarginalPosterior, memory: Memory, settled: bool) -> F
 # ---------------------------------------------------------------- by prediction
 
 
-def _predicting(start: _Start, data: TrainingData, memory: Memory) -> Fit:
+def _predicting(climb: Callable[..., Fit], words: Any, data: TrainingData, memory: Memory) -> Fit:
     """Return the kernel and the number of the memory that predict best."""
     X, Y, times = (part[-_REMEMBERED:] for part in data.in_order()[:3])
     first, last = len(Y) // 2, len(Y) - 1
     predicted = torch.linspace(first, last, min(_PREDICTED, len(Y) - first), dtype=torch.float64).round().long()
     memories = [memory.with_horizon(horizon) for horizon in _horizons(times, memory)]
     best, highest = None, -math.inf
-    for fit in _candidates(start, X, Y, times):
+    for fit in _candidates(climb, X, Y, times):
         if not fit.settled:
             continue
         scores = _predictive_densities(fit, memories, X, Y - fit.mean, times, predicted)
         if float(scores.max()) > highest:
             best, highest = (fit, memories[int(scores.argmax())]), float(scores.max())
     if best is None:
-        return start.climbed(data, memory)
+        return climb(data, memory)
     fit, memory = best
     told_at, now = data.in_order()[2:]
     counts = bool(memory.noise(told_at, now, fit.regularization).isfinite().any())  # at a restart nothing does
-    words: Any = {"most": start.exact_up_to, "mean_variance": start.mean_variance}
     posterior = MarginalPosterior(data, fit.kernel, fit.regularization, memory if counts else Stationary(), **words)
     return replace(_described(posterior, memory, True), mean=fit.mean)
 
@@ -186,14 +159,14 @@ def _horizons(times: Tensor, memory: Memory) -> list[float]:
     return [math.inf] + [each * _SHORTEST * 2.0**power for power in range(halvings, -1, -1)]
 
 
-def _candidates(start: _Start, X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
+def _candidates(climb: Callable[..., Fit], X: Tensor, Y: Tensor, times: Tensor) -> Iterator[Fit]:
     """Yield fits to the latest rewards as if nothing changed, and one to all of them that knows of change."""
     size = len(Y)
     while size >= _FEWEST or size == len(Y):
-        yield start.climbed(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
+        yield climb(TrainingData(X[-size:], Y[-size:]), Stationary(), climbs=1)
         size //= 4
     timed = TrainingData(torch.cat([times.unsqueeze(-1), X], dim=-1), Y, times)
-    yield start.climbed(timed, Stationary(), learn=True, climbs=1)
+    yield climb(timed, Stationary(), learn=True, climbs=1)
 
 
 @torch.no_grad()
@@ -221,3 +194,114 @@ def _predictive_densities(
         error = Y[predicted] - strategy.mean_at(z).squeeze(-1)
         scores.append(-0.5 * (error.square() / variance + variance.log() + math.log(2.0 * math.pi)).sum())
     return torch.stack(scores)
+
+
+# ---------------------------------------------------------------- what is odd
+
+#: Kernels that divide differences by their length scale.
+_DIVIDING = (GroupedKernel, MaternKernel, PiecewisePolynomialKernel, RBFKernel, RQKernel)
+
+#: Values so many length scales apart share next to nothing. If so many of all pairs are, the length scale is short.
+_APART, _NEARLY_ALL = 3.0, 0.99
+
+#: The least prior variance of what rewards differ by from one end of a column to the other, relative to their own; what
+#: is at a bound but for rounding; a prior variance that is far below the noise; and points that are evaluated.
+_NOTICED, _AT, _FAR_BELOW, _EVALUATED = 1e-3, 1e-3, 0.01, 200
+
+#: Of fewer rewards nobody knows whether they are more than noise; and so many nats more than noise alone are nothing.
+_ENOUGH, _NOTHING = 20, 2.0
+
+
+def diagnostics(posterior: MarginalPosterior) -> tuple[str, ...]:
+    """Return what is odd about kernel and noise given the rewards that they were fitted to.
+
+    That is a length scale that is short, less than a third of the distance in 99 of 100 pairs of values, or so long
+    that its columns explain nothing, or at a bound; a noise at the least that a fit tries; or, and then nothing else, a
+    kernel under which 20 rewards or more are hardly more probable than under noise alone.
+
+    Cost: one evaluation of the density, and O(d) kernel values of at most 200 points.
+    """
+    kernel, names = posterior.kernel, posterior.names
+    with torch.no_grad():
+        timed = posterior.joint is not kernel and not isinstance(kernel, SpaceTimeKernel)
+        X = posterior.points[:, 1:] if timed else posterior.points  # as the kernel sees them
+        X = X[torch.linspace(0, len(X) - 1, min(len(X), _EVALUATED), dtype=torch.float64).round().long()]
+        if _explains_nothing(posterior, float(prior_variance(kernel, X).mean())):
+            return (
+                "The kernel explains nothing: the rewards are as probable as noise alone. See whether they depend on "
+                "these columns at all, give more rewards, or another kernel.",
+            )
+        scales = _length_scales(kernel, range(X.shape[-1]))
+        faults = ((*scale, _fault(*scale, kernel, X)) for scale in scales)
+        said = [f"{_subject(columns, value, names)} is {fault}" for columns, value, _, fault in faults if fault]
+    if "noise" in posterior.parameters and posterior.regularization <= MIN_INFERRED_NOISE_LEVEL * (1.0 + _AT):
+        said.append(
+            "The noise is fitted as nothing: if equal plays do not bring equal rewards give regularization, or play "
+            "some points again."
+        )
+    return tuple(dict.fromkeys(said))
+
+
+def _explains_nothing(posterior: MarginalPosterior, variance: float) -> bool:
+    if variance < _FAR_BELOW * posterior.regularization:
+        return True
+    if len(posterior.Y) < _ENOUGH or not posterior.keeps_noise:
+        return False
+    # Infinite where all rewards are equal.
+    alone = -0.5 * len(posterior.Y) * (float((2.0 * math.pi * posterior.Y.square().mean()).log()) + 1.0)
+    return float(posterior.density()) < alone + _NOTHING
+
+
+def _subject(columns: Sequence[int], value: float, names: Sequence[str] | None) -> str:
+    """Return what a sentence is about, given the names of all columns, as far as they are known."""
+    own = [""] if names is None else [names[column] for column in columns]
+    numbers = ", ".join(map(str, columns))
+    called = f"{', '.join(map(repr, own))} ({numbers} from 0)" if all(own) else f"{numbers} (from 0)"
+    return f"The length scale {value:.3g} of column{'s' if len(columns) > 1 else ''} {called}"
+
+
+def _fault(columns: Sequence[int], value: float, constraint: Interval, kernel: Kernel, X: Tensor) -> str | None:
+    """Return what is wrong with a length scale, and what to do; None if nothing is."""
+    values = X[:, columns]
+    if bool((values == values[:1]).all()):
+        return None
+    lower, upper = float(constraint.lower_bound), float(constraint.upper_bound)
+    different = values.unique(dim=0)
+    apart = (torch.pdist(different) > _APART * value).double()
+    if (lower > 0.0 and value <= lower * (1.0 + _AT)) or (len(different) > 2 and float(apart.mean()) >= _NEARLY_ALL):
+        return (
+            "short: rewards change faster than its values are apart. Treat it as a category, see GroupedKernel, if it "
+            "names kinds of things; else leave it out, take something smoother, or give a lengthscale_prior."
+        )
+    if value >= upper * (1.0 - _AT):
+        return "at its upper bound: raise that, or leave out what explains so little."
+    low, high = X.clone(), X.clone()
+    low[:, columns], high[:, columns] = values.amin(0), values.amax(0)
+    across = gram(kernel, low.unsqueeze(-2), high.unsqueeze(-2)).flatten()
+    noticed = prior_variance(kernel, low) + prior_variance(kernel, high) - 2.0 * across
+    if float(noticed.mean()) < _NOTICED:
+        return "so long that it explains nothing: leave it out, or give a lengthscale_prior."
+    return None
+
+
+def _length_scales(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Sequence[int], float, Interval]]:
+    """Yield the length scales of a kernel that sees these columns, with their columns, values and constraints."""
+    if isinstance(kernel, ScaleKernel):  # whose columns are those of its base, which does not choose again
+        kernel = kernel.base_kernel
+    if kernel.active_dims is not None:
+        columns = [columns[place] for place in cast(Tensor, kernel.active_dims).tolist()]
+    if isinstance(kernel, _DIVIDING) and kernel.has_lengthscale:
+        scales = cast(Tensor, kernel.lengthscale).flatten().tolist()
+        each = range(len(columns)) if len(scales) == len(columns) else [0] * len(columns)
+        groups = kernel.groups if isinstance(kernel, GroupedKernel) else each
+        for number, value in enumerate(scales):
+            own = tuple(column for column, group in zip(columns, groups, strict=True) if group == number)
+            yield own, value, cast(Interval, kernel.raw_lengthscale_constraint)
+    elif isinstance(kernel, SpaceTimeKernel):
+        yield from _length_scales(kernel.time_kernel, columns[:1])
+        yield from _length_scales(kernel.space_kernel, columns[1:])
+    else:
+        for part in kernel.children():
+            for each in part if isinstance(part, torch.nn.ModuleList) else (part,):
+                if isinstance(each, Kernel):
+                    yield from _length_scales(each, columns)

@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
+from gpytorch.constraints import Interval
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -17,30 +18,13 @@ from torch_kbandits.memory import Memory
 from torch_kbandits.numerics.random import generator_for
 from torch_kbandits.priors.prior import PriorMean, own_mean
 
-__all__ = [
-    "Balancing",
-    "Elimination",
-    "Family",
-    "FamilyRule",
-    "ModelSpec",
-    "Prediction",
-    "Sampling",
-    "Trials",
-    "of_length_scales",
-    "shrinking_scales",
-]
+__all__ = ["Balancing", "Elimination", "Family", "FamilyRule", "ModelSpec", "Prediction", "Sampling", "Trials"]
+__all__ += ["of_length_scales", "shrinking_scales"]
 
 
 @dataclass(frozen=True, eq=False)
 class ModelSpec:
-    """A hypothesis by what it assumes otherwise than the bandit: what is None is as the bandit has it.
-
-    Args:
-        kernel: the prior covariance of the function.
-        regularization: λ > 0, in reward units squared.
-        memory: which observations count at a time.
-        mean: the prior mean, as ``Bandit`` takes it.
-    """
+    """A hypothesis by what it assumes otherwise than the bandit, see ``Prior`` and ``Memory``; None is as there."""
 
     kernel: Kernel | None = None
     regularization: float | None = None
@@ -57,17 +41,15 @@ class ModelSpec:
 
 @dataclass(frozen=True, eq=False)
 class Trials:
-    """What each of K hypotheses u has shown. S_u are the rounds whose point it chose; σ and μ are of before the reward.
+    """What each of K hypotheses u has shown, (K,) each. S_u are the rounds whose point it chose.
 
     Attributes:
-        plays: n_u = |S_u|, (K,).
-        rewards: Σ_{S_u} y, (K,).
-        widths: Σ_{S_u} β σ_u(x), (K,).
-        residuals: Σ_{S_u} (y − μ_u(x)), (K,).
-        scores: Σ log p_u(y | what was told before) over all rewards, whoever chose the point, (K,), in nats; older ones
-            count α^age where the rule forgets.
-        active: which are not rejected, (K,) bool.
-        rates: by which the optimistic regret bounds grow, (K,): R_u(n) = rates √n; see ``Balancing``.
+        plays, rewards, widths: n_u = |S_u|, Σ_{S_u} y and Σ_{S_u} β σ_u(x), σ and μ being of before the reward.
+        residuals: Σ_{S_u} (y − μ_u(x)).
+        scores: Σ log p_u(y | what was told before) over all rewards, whoever chose the point, in nats; older ones count
+            α^age where the rule forgets.
+        active: which are not rejected.
+        rates: by which the optimistic regret bounds grow: R_u(n) = rates √n; see ``Balancing``.
         number: t, how many rewards were learned.
     """
 
@@ -102,12 +84,7 @@ class FamilyRule(ABC):
     score_discount: float = 1.0
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
-        """Return which active hypotheses are not rejected after a round, (K,) bool, at least one; all by default.
-
-        Args:
-            trials: of after the round.
-            noise: λ of each hypothesis, (K,).
-        """
+        """Return which active hypotheses are not rejected after a round, given each λ (K,): by default all."""
         return trials.active
 
     @abstractmethod
@@ -119,12 +96,7 @@ class FamilyRule(ABC):
         return trials.likeliest
 
     def offering(self, trials: Trials, seed: int) -> tuple[int, ...]:
-        """Return the hypotheses that offer their next point, of which the highest score is played: the leader.
-
-        Args:
-            trials: so far.
-            seed: addresses a draw, if there is one.
-        """
+        """Return the hypotheses that offer their next point, of which the highest score is played: the leader."""
         return (self.leader(trials),)
 
 
@@ -137,9 +109,6 @@ class Family:
     Args:
         variants: the hypotheses, K >= 1. Of equals the first is preferred.
         rule: ``Balancing``, ``Elimination``, ``Sampling`` or ``Prediction``.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     variants: tuple[ModelSpec, ...]
@@ -158,10 +127,6 @@ def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
     """Return e^(−i/d) for i = 0 … number − 1: each bounds the regret at most about e times as high as the one before.
 
     Source: Ziomek, Adachi and Osborne, NeurIPS 2024, for Gaussian kernels.
-
-    Args:
-        number: how many, at least 1.
-        dimension: d >= 1.
     """
     number, dimension = checks.size("number", number), checks.positive_integer("dimension", dimension)
     return tuple(math.exp(-i / dimension) for i in range(number))
@@ -170,43 +135,31 @@ def shrinking_scales(number: int, dimension: int) -> tuple[float, ...]:
 def of_length_scales(kernel: Kernel, scales: Sequence[float]) -> tuple[ModelSpec, ...]:
     """Return hypotheses whose kernels have the length scales of a kernel, all of them, times each number.
 
-    Args:
-        kernel: any GPyTorch kernel in which a part has length scales; a copy is changed.
-        scales: numbers above 0, at least one.
-
-    Raises:
-        InputError: if no part of the kernel has length scales, or they may not become that long or short.
+    A kernel without length scales, or one whose constraint forbids what results, is an ``InputError``.
     """
     checks.instance("kernel", kernel, Kernel, "a GPyTorch kernel")
     if not isinstance(scales, (tuple, list)) or not scales:
         raise InputError(f"scales must be one or more numbers above 0, got {checks.describe(scales)}.")
-    if not any(part.has_lengthscale for part in _parts(kernel)):
-        raise InputError(
-            f"This {type(kernel).__name__} has no length scale to multiply: give kernels=, one for each hypothesis."
-        )
+    if not any(part.has_lengthscale for part in kernel.modules() if isinstance(part, Kernel)):
+        name = type(kernel).__name__
+        raise InputError(f"This {name} has no length scale to multiply: give kernels=, one for each hypothesis.")
     factors = [checks.positive(f"scales[{place}]", scale) for place, scale in enumerate(scales)]
     return tuple(ModelSpec(kernel=_stretched(kernel, factor)) for factor in factors)
-
-
-def _parts(kernel: Kernel) -> list[Any]:
-    """Return the kernels that a kernel is made of, itself among them."""
-    return [part for part in kernel.modules() if isinstance(part, Kernel)]
 
 
 def _stretched(kernel: Kernel, factor: float) -> Kernel:
     """Return a kernel whose length scales are those of another times a factor."""
     other = deepcopy(kernel)
-    for part in _parts(other):
-        if not part.has_lengthscale or factor == 1.0:  # which would change its last digits
+    for part in other.modules() if factor != 1.0 else ():  # which would change the last digits
+        if not isinstance(part, Kernel) or not part.has_lengthscale:
             continue
-        longer, constraint = part.lengthscale.detach() * factor, part.raw_lengthscale_constraint
+        longer = cast(Tensor, part.lengthscale).detach() * factor
+        constraint = cast(Interval, part.raw_lengthscale_constraint)
         if not constraint.check(longer):
-            raise InputError(
-                f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}, and "
-                f"must be in {constraint}: give other scales, or a kernel without that constraint."
-            )
+            got = f"A length scale of the {type(part).__name__}, times {factor:g}, is {longer.flatten().tolist()}"
+            raise InputError(f"{got}, and must be in {constraint}: give other scales, or another constraint.")
         with torch.no_grad():
-            part.raw_lengthscale.copy_(constraint.inverse_transform(longer))
+            cast(Tensor, part.raw_lengthscale).copy_(constraint.inverse_transform(longer))
     return other
 
 
@@ -224,18 +177,16 @@ class Balancing(FamilyRule):
     with ξ_t = 2R² ln(K π² t² / 6δ). The v of the maximum is never rejected, so one hypothesis always stays. The leader
     is the one that plays next.
 
-    Source: Ziomek, Adachi and Osborne, NeurIPS 2024, LB-GP-UCB. Differs: hypotheses are any, not length scales alone,
-    so the information gain in R_u is the realised one in place of a rate in the length scale; those that have not
-    played take no part in the comparison, where the authors' code waits for all; of equal bounds the first plays. With
-    a memory, and with contexts, in which hypotheses differ in what could be earned, there is no theorem.
+    Source: Ziomek, Adachi and Osborne, NeurIPS 2024, LB-GP-UCB. Differs: hypotheses are any, so the information gain in
+    R_u is the realised one in place of a rate in the length scale; those that have not played take no part in the
+    comparison, where the authors' code waits for all. With a memory or contexts there is no theorem.
 
     Args:
         failure_probability: δ in (0, 1).
         noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ.
         num_starting: how many hypotheses, the first, take part from the beginning; None for all.
         shrinkage: p >= 0: with ``num_starting`` hypothesis number i, counted from 0, joins once t^p >= e^(i step).
-        step: by which the logarithm of the shrinking scale changes from one hypothesis to the next: 1/d for length
-            scales θ e^(−i/d).
+        step: by which the logarithm of the shrinking scale changes: 1/d for length scales θ e^(−i/d).
     """
 
     failure_probability: float = 0.1
@@ -245,14 +196,9 @@ class Balancing(FamilyRule):
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        checks.keep(
-            self,
-            failure_probability=checks.open_unit_interval,
-            noise_scale=checks.optional(checks.positive),
-            num_starting=checks.optional(checks.positive_integer),
-            shrinkage=checks.non_negative,
-            step=checks.positive,
-        )
+        checks.keep(self, failure_probability=checks.open_unit_interval, noise_scale=checks.optional(checks.positive))
+        checks.keep(self, num_starting=checks.optional(checks.positive_integer), shrinkage=checks.non_negative)
+        checks.keep(self, step=checks.positive)
 
     def kept(self, trials: Trials, noise: Tensor) -> Tensor:
         """Return which hypotheses can have kept their bounds, (K,) bool."""
@@ -299,15 +245,11 @@ class Elimination(FamilyRule):
     in one round none of the family is true: the one that is refuted by least stays, and goes on alone. The leader is
     the one, of those left, that predicted best.
 
-    Source: Ziomek, Adachi and Osborne, AISTATS 2025, PE-GP-UCB; Sandberg and Chehreghani, 2025, PE-GP-TS. Differs: one
-    stays in any case; σ of rewards told together is that of before all of them; of equal scores the first is played.
-
     A hypothesis that explains more than the truth needs, such as too short a length scale, is never refuted, and its
     bounds are the highest: the family explores like the most careful of its members. Give few, near each other.
 
-    Args:
-        failure_probability: δ in (0, 1).
-        noise_scale: R > 0, the sub-Gaussian constant of the noise, in reward units; None for √λ.
+    Source: Ziomek, Adachi and Osborne, AISTATS 2025, PE-GP-UCB; Sandberg and Chehreghani, 2025, PE-GP-TS. Differs: one
+    stays in any case; σ of rewards told together is that of before all of them. Arguments are as in ``Balancing``.
     """
 
     failure_probability: float = 0.1
@@ -347,8 +289,8 @@ class Sampling(FamilyRule):
     before. For exact posteriors of rewards that all count it is the log marginal likelihood; with a dictionary or a
     memory rewards told together are predicted each on its own, unless they are the first.
 
-    Source: Sandberg and Chehreghani, 2025, HP-GP-TS. Differs: any posterior, memory and rule of acquisition. The regret
-    bound is for functions drawn from the prior of a hypothesis that was drawn from P; nothing is rejected.
+    Source: Sandberg and Chehreghani, 2025, HP-GP-TS, for functions drawn from the prior of a hypothesis that was drawn
+    from P. Differs: any posterior, memory and rule of acquisition.
 
     Args:
         probabilities: P(u) > 0 for each hypothesis, in proportion; None for the same for all.
@@ -358,20 +300,17 @@ class Sampling(FamilyRule):
 
     def __post_init__(self) -> None:
         if self.probabilities is not None:
-            numbers = checks.entries("probabilities", self.probabilities)
-            if not numbers:
-                raise InputError("probabilities must be a number for each hypothesis, got none.")
-            numbers = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in enumerate(numbers))
-            object.__setattr__(self, "probabilities", numbers)
+            numbers = enumerate(checks.entries("probabilities", self.probabilities))
+            kept = tuple(checks.positive(f"probabilities[{place}]", each) for place, each in numbers)
+            object.__setattr__(self, "probabilities", kept)
 
     def weights(self, trials: Trials) -> Tensor:
         """Return P(u | data), (K,), or refuse another number of probabilities than hypotheses."""
         if self.probabilities is None:
             return trials.probabilities
         if len(self.probabilities) != len(trials.plays):
-            raise InputError(
-                f"probabilities must have a number for each of {len(trials.plays)} hypotheses: {self.probabilities}."
-            )
+            hint = f"a number for each of {len(trials.plays)} hypotheses"
+            raise InputError(f"probabilities must have {hint}: {self.probabilities}.")
         scores = trials.scores + torch.tensor(self.probabilities, dtype=torch.float64).log()
         return torch.softmax(scores - scores.max(), 0)
 
@@ -396,12 +335,8 @@ class Prediction(FamilyRule):
     Every reward scores every hypothesis, whichever chose its point: none need play in order to be judged. It goes
     with kernels, means, λ and memories alike. Before any reward the first plays.
 
-    Source: Raftery, Kárný and Ettler, Technometrics 2010: model probabilities with forgetting factor α, of which the
-    largest is taken (dynamic model selection). Differs: a round is what is told in one call. No regret bound is known.
-
-    Args:
-        score_discount: α in (0, 1], the factor by which a score loses weight in a round; 1 where the function does not
-            change.
+    Source: Raftery, Kárný and Ettler, Technometrics 2010, dynamic model selection with forgetting factor α in (0, 1].
+    Differs: a round is what is told in one call. No regret bound is known.
     """
 
     score_discount: float = 1.0

@@ -26,12 +26,7 @@ _FIRST_NOISE = 0.1
 
 
 class LastFit(NamedTuple):
-    """When a prior was fitted last.
-
-    Attributes:
-        number: how many rewards were learned by then; 0 before the first fit.
-        counted: how many of them counted.
-    """
+    """How many rewards were learned when a prior was fitted last, 0 before the first fit, and how many counted."""
 
     number: int = 0
     counted: int = 0
@@ -45,14 +40,13 @@ class LearnedPrior:
     """A prior that is fitted to the rewards that count, again and again as more of them come.
 
     What is fitted, by the largest marginal posterior: the free parameters of the kernel, the noise variance λ, the mean
-    and the units of rewards, so that these change no choice. The first points are spread over the candidates, whatever
-    the algorithm. Then the prior is fitted whenever there are a quarter more rewards, and the posterior computed anew
-    under it; pending points stay so. In between the algorithm plays as if the prior were known: no theorem covers it.
+    and the units of rewards, so that these change no choice. The first points are spread over the candidates. Then the
+    prior is fitted whenever there are a quarter more rewards, and the posterior computed anew under it. In between the
+    algorithm plays as if the prior were known: no theorem covers it.
 
     What is given is taken in reward units and stays as it is: λ, the mean, and a kernel of which no parameter is free.
-    With all three only the memory's number is left to learn. Then no point is spread; nor is one where the mean is a
-    value for each arm or a function: it says where to look. A ``KernelBanditWarning`` says once what is odd about a fit
-    of 50 rewards or more.
+    With all three, or a mean that says where to look, no point is spread. A ``KernelBanditWarning`` says once what is
+    odd about a fit of 50 rewards or more.
 
     Args:
         kernel: any GPyTorch kernel, whose free parameters are fitted, with the priors and constraints it has; its
@@ -62,8 +56,7 @@ class LearnedPrior:
         regularization: λ > 0, in reward units squared, where it is known; else it is fitted.
         mean: the prior mean, as in ``Prior``, where it is known; else the mean of the rewards that count.
         learn_memory: whether the number of the bandit's memory is fitted, too: ε of ``TemporalPrior`` by the marginal
-            likelihood, that of a discount, a growth, a window or restarts by how well rewards are predicted; the memory
-            in force is ``bandit.memory``. See ``fit_evidence``.
+            likelihood, any other by how well rewards are predicted; the memory in force is ``bandit.memory``.
         clip: whether rewards far below the others, such as a penalty for what fails, count as less far below, with a
             warning the first time; see ``floor_below``, of the first ``num_initial`` different rewards. Not under a
             memory or a trigger, since the level of rewards may change, nor under a mean that is given.
@@ -71,9 +64,6 @@ class LearnedPrior:
             under units that are fitted to two rewards or more and, where it is not known, the kernel to start from.
         refit_share: the prior is fitted again once the rewards since the last fit are this share of those that counted;
             after a restart once there are ``num_initial`` again. Until then it stays, and no trigger restarts.
-
-    Raises:
-        InputError: if an argument does not fit, or nothing is left to learn.
 
     Cost of a fit: O(n³) for each of some hundred evaluations, n at most 400 of the rewards, see ``fit_evidence``, and a
     posterior computed anew. No fit depends on those before. The number of fits grows with the logarithm of the number
@@ -92,14 +82,8 @@ class LearnedPrior:
         if self.kernel is not None:
             checks.instance("kernel", self.kernel, Kernel, "a GPyTorch kernel, such as RBFKernel().double()")
             object.__setattr__(self, "kernel", deepcopy(self.kernel))
-        checks.keep(
-            self,
-            regularization=checks.optional(checks.positive),
-            num_initial=checks.positive_integer,
-            refit_share=checks.positive,
-        )
-        for name in ("learn_memory", "clip"):
-            checks.instance(name, getattr(self, name), bool, "True or False")
+        checks.keep(self, regularization=checks.optional(checks.positive), num_initial=checks.positive_integer)
+        checks.keep(self, refit_share=checks.positive, learn_memory=checks.flag, clip=checks.flag)
         if self.num_initial < 2:
             raise InputError(f"num_initial must be at least 2, since a fit needs two rewards; got {self.num_initial}.")
         if self.mean is not None:
@@ -129,9 +113,11 @@ class LearnedPrior:
             return number >= num_forgotten + self.num_initial
         return number >= last.number + self.refit_share * last.counted
 
-    def started(self, spans: Tensor, groups: Sequence[int] | None) -> Prior:
-        """Return the prior before any reward, as if the deviation of rewards were their unit; see ``fitted``."""
-        return self._unfitted(Units(spans=self._divided_by(spans)), len(spans), groups)
+    def started(self, spans: Tensor, groups: Sequence[int] | None, units: Units | None = None) -> Prior:
+        """Return the prior before any fit, in units of rewards or as if their deviation were 1; see ``fitted``."""
+        units = Units(spans=spans if self.kernel is None else None) if units is None else units
+        kernel, noise = self._given(units, len(spans), groups)
+        return self._of_rewards(units, kernel, _FIRST_NOISE if noise is None else noise, self.mean)
 
     def fitted(
         self,
@@ -145,30 +131,22 @@ class LearnedPrior:
         seed: int,
         units_only: bool = False,
     ) -> tuple[Prior, Memory | None, tuple[str, ...]]:
-        """Fit to two rewards or more, or only bring what is given to their units.
+        """Fit to two rewards or more that count, or with ``units_only`` only bring what is given to their units.
 
-        Args:
-            data: the rewards that count, as they were told.
-            spans: what each column without the time is divided by, (d,), unless a kernel is given.
-            first: the first different rewards since a restart, (f,), by which penalties are known; none where the level
-                of rewards may change.
-            expected: a prior mean that is given, at the points, (n,); None where it is fitted.
-            memory: which rewards count; None where all do.
-            groups: as in ``default_kernel``.
-            seed: of the points from which the fit starts.
-            units_only: whether nothing is fitted but the units.
-
-        Returns:
-            The prior in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
+        The data are as they were told. Columns without the time are divided by ``spans`` (d,) unless a kernel is given.
+        Penalties are known by the ``first`` different rewards since a restart, (f,); none where their level may change.
+        ``expected`` is a prior mean that is given, at the points, (n,); None where it is fitted. Returned are the prior
+        in units of rewards, the memory as given or with its number fitted, and what is odd about the fit.
         """
         X, Y, floor = data.X.double(), data.Y.double(), -math.inf
         if expected is not None:
             Y = Y - expected.double()
         elif self.clip:
             floor = floor_below(first.double(), float(Y.min()))
-        units = Units.of(Y, centered=expected is not None, floor=floor, spans=self._divided_by(spans))
+        divided_by = spans if self.kernel is None else None  # a kernel that is given sees points as they are
+        units = Units.of(Y, centered=expected is not None, floor=floor, spans=divided_by)
         if units_only:
-            return self._unfitted(units, len(spans), groups), memory, ()
+            return self.started(spans, groups, units), memory, ()
         kernel, noise = self._given(units, len(spans), groups)
         fit = fit_evidence(
             replace(data, X=units.points(X), Y=units.rewards(Y)),
@@ -183,22 +161,14 @@ class LearnedPrior:
         mean = units.center + units.scale * fit.mean if self.mean is None else self.mean
         if self.learn_memory and fit.memory is not None:
             memory = fit.memory.scaled(units.scale**2)
-        return self._kept(units.prior(fit.kernel, fit.regularization, mean)), memory, fit.diagnostics
+        return self._of_rewards(units, fit.kernel, fit.regularization, mean), memory, fit.diagnostics
 
-    def _unfitted(self, units: Units, dimension: int, groups: Sequence[int] | None) -> Prior:
-        """Return the prior of units alone."""
-        kernel, noise = self._given(units, dimension, groups)
-        return self._kept(units.prior(kernel, _FIRST_NOISE if noise is None else noise, self.mean))
-
-    def _kept(self, prior: Prior) -> Prior:
-        """Return a prior with kernel and λ as they are given, if they are, to the last digit."""
+    def _of_rewards(self, units: Units, kernel: Kernel, noise: float, mean: PriorMean | None) -> Prior:
+        """Return a prior in units of rewards, with kernel and λ as they are given, if they are, to the last digit."""
+        prior = units.prior(kernel, noise, mean)
         if self._knows_kernel and self.kernel is not None:
             prior = replace(prior, kernel=self.kernel)
         return prior if self.regularization is None else replace(prior, regularization=self.regularization)
-
-    def _divided_by(self, spans: Tensor) -> Tensor | None:
-        """Return what columns are divided by, (d,); None under a kernel that is given: it sees points as they are."""
-        return spans if self.kernel is None else None
 
     def _given(self, units: Units, dimension: int, groups: Sequence[int] | None) -> tuple[Kernel, float | None]:
         """Return the kernel to start from and λ, if it is known, in units."""
@@ -212,20 +182,14 @@ def fit_prior(X: Any, Y: Any, kernel: Kernel | None = None, *, clip: bool = True
     """Fit kernel, noise and mean to rewards, as ``LearnedPrior`` does; a ``Bandit`` takes the result as ``prior``.
 
     Args:
-        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame; what is in single precision is fitted in
-            double.
+        X: points (n, d), n >= 2: a tensor, a list, an array or a data frame.
         Y: rewards (n,), as in ``Bandit.tell``.
-        kernel: as in ``LearnedPrior``; unless given ``default_kernel(d)``, each column divided by its range.
+        kernel: as in ``LearnedPrior``, like ``clip``.
         clip: whether rewards far below the others count as less far below, see ``floor_below``.
         seed: of the points from which the fit starts.
 
-    Raises:
-        InputError: if the data does not fit together, or the kernel to the data.
-
     A ``KernelBanditWarning`` says what is odd: a column whose length scale is too short or that explains nothing, no
     noise, a kernel that explains nothing; or that no fit succeeded, and all is as the kernel came.
-
-    Cost: see ``fit_evidence``: O(n³) for each of some hundred evaluations, n at most 400 of the rewards.
     """
     X = checks.points("X", X)
     if X.dim() != 2 or len(X) < 2:
@@ -258,7 +222,6 @@ def prior_of(
             raise InputError(f"Give either prior or {' and '.join(twice)}: a {type(prior).__name__} has them.")
         return prior
     if missing := [name for name in ("kernel", "regularization") if parts[name] is None]:
-        raise InputError(
-            f"{' and '.join(missing)} must be given, or prior=LearnedPrior(), which fits both to the rewards."
-        )
+        names = " and ".join(missing)
+        raise InputError(f"{names} must be given, or prior=LearnedPrior(), which fits both to the rewards.")
     return Prior(kernel, regularization, 0.0 if mean is None else mean)  # pyright: ignore[reportArgumentType]

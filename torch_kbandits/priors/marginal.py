@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Parameter
 
-from torch_kbandits.dictionaries.base import PlayedPoints
 from torch_kbandits.dictionaries.greedy import greedy_pivots
 from torch_kbandits.errors import InputError, NumericalError
 from torch_kbandits.kernels import ForgettingKernel, SpaceTimeKernel
@@ -56,14 +55,10 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What is fitted to.
+    """What is fitted to: rewards (n,), n >= 1, less their mean, of variance 1, at points (n, d) in double precision.
 
-    Attributes:
-        X: points (n, d), n >= 1, in double precision; under a prior on time with the time as their first column.
-        Y: rewards (n,) less their mean, of variance 1.
-        times: when each was made, (n,); its number unless given.
-        now: the current time; without it the latest one. Where there are no times it is n.
-        names: of the columns of points without the time, (d,), empty ones where they are not known.
+    ``times`` are when each was made, its number unless given, and ``now`` the current one, unless given the latest;
+    under a prior on time they are the first column of points, too. ``names`` are of the other columns, as far as known.
     """
 
     X: Tensor
@@ -85,22 +80,11 @@ class TrainingData:
 class MarginalPosterior:
     """The log density of rewards and parameters, log N(y | 0, K + Σ) + log p(parameters), as a function of these.
 
-    Args:
-        data: what is fitted to; if nothing of it counts it is refused.
-        kernel: the prior covariance, at one time if the memory has a prior on time. It moves with the parameters.
-        regularization: λ, if it is known.
-        memory: which rewards count, and with what noise.
-        learn: whether the ε of a prior on time is a parameter, that of the memory or one more. Then all rewards count.
-        most: how many distinct points are used: evenly spaced ones in the order of their first rewards, the latest
-            under a prior on time.
-        mean_variance: the prior variance of a constant that is added to the function; 0 for none.
-
-    Attributes:
-        parameters: by name; that of λ is its logarithm, ``noise``, and that of ε that of its horizon, ``horizon``.
-        bounds: the least and the largest value of each.
-        points: the distinct points that are used, (u, d), of ``num_points``.
-        Y: the rewards that are used, (n,).
-        keeps_noise: whether each of them has noise variance λ.
+    The kernel, which is of one time if the memory has a prior on time, moves with the ``parameters``; that of λ, unless
+    it is known, is its logarithm ``noise``, and that of ε that of its ``horizon``. To ``learn`` ε it is that of the
+    memory or one more; then all rewards count. Of the distinct points at ``most`` so many are used: evenly spaced ones
+    in the order of their first rewards, the latest under a prior on time. ``mean_variance`` is the prior variance of a
+    constant that is added to the function, 0 for none. Σ has the noise variances that the memory leaves now.
     """
 
     def __init__(
@@ -266,11 +250,8 @@ class MarginalPosterior:
         return highest > -math.inf
 
     def _within_reach(self) -> dict[str, tuple[Any, Any]]:
-        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding.
-
-        What has no least value is a raw parameter, of which a length scale is about e to the power of it where small.
-        """
-        reached = {}
+        """Return bounds that keep a line search from length scales at which kernels are nothing but rounding."""
+        reached = {}  # what has no least value is raw: a length scale is about e to the power of it where small
         for name, value in self.parameters.items():
             lower, upper = self.bounds.get(name, (None, None))
             if lower is None or bool((torch.as_tensor(lower) == -math.inf).all()):
@@ -292,8 +273,7 @@ class MarginalPosterior:
 
 def spanning(kernel: Kernel, points: Tensor, most: int) -> Tensor:
     """Return the numbers (m,), m <= most, of points (u, d) that span the others: those of pivoted Cholesky."""
-    ones = torch.ones(len(points), dtype=torch.float64, device=points.device)
-    return greedy_pivots(PlayedPoints(points, kernel, ones, ones), most, 1e-8)
+    return greedy_pivots(points, kernel, most, 1e-8)
 
 
 def _log_density(covariance: Tensor, y: Tensor) -> Tensor:

@@ -2,9 +2,10 @@
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -32,13 +33,9 @@ class Prior:
         kernel: the prior covariance of the function, any GPyTorch kernel, in reward units squared; a copy is kept.
         regularization: λ > 0, the variance of the noise, in reward units squared.
         mean: the prior mean, in reward units: a number, a value for each arm (A,), a GPyTorch mean, or a function of
-            points (n, d), with contexts of (context, action), that returns (n,). If it has a parameter ``time`` it is
-            given the times (n,), as a bandit counts them, too.
+            points (n, d), with contexts of (context, action), that returns (n,); see ``PriorMean``.
         floor: in reward units: a reward below counts as if it were this one, so that penalties do not outweigh all
             else; see ``floor_below``. Minus infinity where all count as they are.
-
-    Raises:
-        InputError: if an argument does not fit.
     """
 
     kernel: Kernel
@@ -56,12 +53,9 @@ class Prior:
 
 
 class FunctionMean(Mean):
-    """A function of points (n, d) that returns (n,), as a GPyTorch mean.
+    """A function of points (n, d) of a dtype that returns (n,), as a GPyTorch mean.
 
-    Args:
-        function: if it ``depends_on_time`` it is given the time (n,), too.
-        dtype: of the points that it is given.
-        timed: whether the first column of points is the time, which it is not given with them.
+    Where the points are ``timed`` their first column is the time, which the function is given only if it takes it.
     """
 
     def __init__(self, function: Callable[..., Any], dtype: torch.dtype, *, timed: bool) -> None:
@@ -75,32 +69,26 @@ class FunctionMean(Mean):
         words = {"time": points[:, 0]} if self._depends_on_time else {}
         values = torch.as_tensor(self.function(points[:, int(self._timed) :].to(self._dtype), **words)).to(x)
         if values.shape not in ((len(points),), (len(points), 1)) or not checks.all_finite(values):
-            raise InputError(
-                f"mean must return a finite number for each of {len(points)} points (n, d), a tensor (n,), "
-                f"got {checks.describe(values)}."
-            )
+            hint = f"a finite number for each of {len(points)} points (n, d), a tensor (n,)"
+            raise InputError(f"mean must return {hint}, got {checks.describe(values)}.")
         return values.reshape(x.shape[:-1])
 
 
-class TabulatedMean:
-    """A value (A,) for each of some points (A, d), as a function of points."""
+def tabulated_mean(points: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return values (A,) for each of some points (A, d) as a function of points, which refuses others."""
+    keys = row_keys(points)
+    places = {key: place for place, key in enumerate(keys)}
+    for row in (values != values[[places[key] for key in keys]]).nonzero().flatten().tolist():
+        raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
+    return partial(_looked_up, places, values)
 
-    def __init__(self, points: Tensor, values: Tensor) -> None:
-        self._values, keys = values, row_keys(points)
-        self._places = {key: place for place, key in enumerate(keys)}
-        different = values != values[[self._places[key] for key in keys]]
-        if bool(different.any()):
-            row = int(different.nonzero()[0])
-            raise InputError(f"mean must be the same at equal arms: those equal to arm {row} have other values.")
 
-    def __call__(self, X: Tensor) -> Tensor:
-        """Return the values at points (n, d), (n,), or refuse a point that has none. Cost: O(n)."""
-        places = [self._places.get(key) for key in row_keys(X)]
-        if None in places:
-            raise InputError(
-                f"mean has no value for {X[places.index(None)].tolist()}: give it as a function of points."
-            )
-        return self._values[cast(list[int], places)]
+def _looked_up(places: Mapping[bytes, int], values: Tensor, X: Tensor) -> Tensor:
+    found = [places.get(key) for key in row_keys(X)]
+    if None in found:
+        point = X[found.index(None)].tolist()
+        raise InputError(f"mean has no value for {point}: give it as a function of points.")
+    return values[cast(list[int], found)]
 
 
 def depends_on_time(mean: PriorMean | None) -> bool:
@@ -127,21 +115,17 @@ def own_mean(mean: PriorMean) -> PriorMean:
 def mean_over(candidates: Candidates, mean: PriorMean) -> Mean:
     """Return a prior mean, as ``own_mean`` returns it, as a GPyTorch mean of the points of candidates.
 
-    Where these know the time the mean depends on it only if it says so. With contexts points are (context, action).
-
-    Raises:
-        InputError: if it is of another size, or is not finite at an example.
+    Where these know the time the mean depends on it only if it says so. One of another size, or that is not finite at
+    an example, is refused.
     """
     kind, example = untimed(candidates), candidates.example
     function = mean
     if isinstance(mean, Tensor):
         arms = kind.source.tensor if isinstance(kind, Arms) else None
         if arms is None or mean.shape != arms.shape[:1]:
-            raise InputError(
-                f"A value for each arm, mean={checks.describe(mean)}, needs arms in memory, as many as values: give "
-                "mean as a number, a function of points (n, d) or a GPyTorch mean."
-            )
-        function = TabulatedMean(arms, mean)
+            hint = "give a number, a function of points (n, d) or a GPyTorch mean"
+            raise InputError(f"mean={checks.describe(mean)} needs as many arms in memory: {hint}.")
+        function = tabulated_mean(arms, mean)
     elif not callable(mean):
         function = ConstantMean().double()  # before it is set, since GPyTorch rounds a float to single precision
         function.initialize(constant=torch.tensor(mean, dtype=torch.float64))

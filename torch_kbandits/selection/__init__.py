@@ -3,21 +3,19 @@
 from torch_kbandits.selection.base import FantasyPosterior, Surrogate
 from torch_kbandits.selection.choice import PosteriorConfig, are_few, surrogate_over
 from torch_kbandits.selection.composite import EnsembleSurrogate, StagedSurrogate, offering
-from torch_kbandits.selection.constrained import Playable, recommended
 from torch_kbandits.selection.constraints import (
-    ConstrainedAcquisition,
     ConstrainedOutcome,
     ConstraintSet,
     FeasibilityModel,
+    Playable,
     among,
-    failure_probability,
+    recommended,
 )
 from torch_kbandits.selection.filtered import FilteredArms
 from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.objectives import ObjectivePosterior, ObjectiveSet, ScalarizedFantasy
 
 __all__ = [
-    "ConstrainedAcquisition",
     "ConstrainedOutcome",
     "ConstraintSet",
     "EnsembleSurrogate",
@@ -34,7 +32,6 @@ __all__ = [
     "Surrogate",
     "among",
     "are_few",
-    "failure_probability",
     "offering",
     "recommended",
     "surrogate_over",

@@ -317,13 +317,20 @@ class Surrogate(ABC):
         """Return the posterior means and variances of the function at points X (q, d), each (q,)."""
 
     @abstractmethod
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+    def learned(
+        self,
+        told: History,
+        rule: DictionaryRule | None,
+        generator: torch.Generator | None,
+        until: float | None = None,
+    ) -> Self:
         """Return the surrogate conditioned on more rewards, with the dictionary that a rule chooses.
 
         Args:
             told: the rewards; with the stages that chose their points, and times, where the bandit has any.
             rule: None for the exact posterior.
             generator: all randomness of the rule.
+            until: the time at which it is wanted, not before the current one; None for that.
         """
 
     @abstractmethod

@@ -103,7 +103,7 @@ def _over_joint_points(candidates: ContextualActions | Timed | Configurations, t
     if rate is None:
         return _posterior(example, terms, SearchConfig(search=search, tie_rank=rank))
     joint = _posterior(example, replace(terms, outcomes=()), SearchConfig(search=search, tie_rank=rank))
-    return FilteredArms(cast(Arms, kind).source, rate, joint, terms.seed)
+    return FilteredArms(cast(Tensor, cast(Arms, kind).source.tensor).cpu(), rate, joint)
 
 
 def are_few(candidates: Candidates) -> bool:

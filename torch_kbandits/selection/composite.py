@@ -24,9 +24,9 @@ from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, 
 _SUMS = ("plays", "rewards", "widths", "residuals", "scores", "active")
 
 
-def _of_leading(*names: str) -> list[Any]:
-    """Return what has the values that the part which leads has under these names."""
-    return [property(lambda surrogate, name=name: getattr(surrogate.leading, name)) for name in names]
+def delegated(to: str, *names: str) -> list[Any]:
+    """Return what has the values that an attribute has under these names."""
+    return [property(lambda surrogate, name=name: getattr(getattr(surrogate, to), name)) for name in names]
 
 
 class CompositeSurrogate(Surrogate):
@@ -46,12 +46,12 @@ class CompositeSurrogate(Surrogate):
     #: When they were played and in which stages, each (l,).
     _latest: tuple[Tensor, Tensor]
 
-    exact, kernel, regularization, prior_mean = _of_leading("exact", "kernel", "regularization", "prior_mean")
-    num_observations, played, moments, recommend = _of_leading("num_observations", "played", "moments", "recommend")
-    inducing_points, dictionary_weights, shown = _of_leading("inducing_points", "dictionary_weights", "shown")
-    effective_dimension, information_gain = _of_leading("effective_dimension", "information_gain")
-    projection_error, kernel_bound, mean_norm = _of_leading("projection_error", "kernel_bound", "mean_norm")
-    (learns_residual,) = _of_leading("learns_residual")
+    exact, kernel, regularization, prior_mean = delegated("leading", "exact", "kernel", "regularization", "prior_mean")
+    inducing_points, dictionary_weights = delegated("leading", "inducing_points", "dictionary_weights")
+    num_observations, played, learns_residual = delegated("leading", "num_observations", "played", "learns_residual")
+    moments, recommend, shown = delegated("leading", "moments", "recommend", "shown")
+    effective_dimension, information_gain = delegated("leading", "effective_dimension", "information_gain")
+    projection_error, kernel_bound, mean_norm = delegated("leading", "projection_error", "kernel_bound", "mean_norm")
 
     @abstractmethod
     def _settle(self) -> None:
@@ -70,10 +70,10 @@ class CompositeSurrogate(Surrogate):
 
     def _learned(self, told: History, rule: DictionaryRule | None, random: torch.Generator | None) -> list[Surrogate]:
         """Return the parts with more rewards. The first draws as if it were alone, each other from its own address."""
-        seed, parts = None if random is None else random.initial_seed(), []
+        parts = []
         for number, (part, own) in enumerate(zip(self.parts, self._told(told), strict=True)):
-            random = random if seed is None or not number else generator_for(seed, number, "stage")
-            parts.append(part.learned(own, rule, random) if len(own.X) else part)
+            other = random if random is None or not number else generator_for(random.initial_seed(), number, "stage")
+            parts.append(part.learned(own, rule, other) if len(own.X) else part)
         return parts
 
     def restored(self, told: History, dictionary: Selection, *of_stages: Selection) -> Self:
@@ -182,6 +182,11 @@ class EnsembleSurrogate(CompositeSurrogate):
         """How much each hypothesis is believed, (K,); see ``FamilyRule.weights``."""
         return tuple(self.rule.weights(self.trials).tolist())
 
+    def offering(self, seed: int) -> list[tuple[int, int]]:
+        """Return the numbers of the hypotheses that offer a point, and the seeds of their draws."""
+        numbers = self.rule.offering(self.trials, seed)
+        return [(number, seed_for(seed, number, "hypothesis") if number else seed) for number in numbers]
+
     @property
     def sums(self) -> Tensor:
         """What the hypotheses have shown, as a saved state has it, (K, 6)."""
@@ -193,7 +198,7 @@ class EnsembleSurrogate(CompositeSurrogate):
         columns["active"] = columns["active"] > 0.0
         return self._with(self.parts, trials=replace(self.trials, **columns, number=number))
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
         """Return the surrogate with more rewards, which all hypotheses learn."""
         before, news, Y = [part.moments(told.X) for part in self.parts], [], told.Y.double()
         parts = self._learned(told, rule, generator)
@@ -203,7 +208,8 @@ class EnsembleSurrogate(CompositeSurrogate):
             score = self._score(told, part, after, residual, variance)
             amounts = own.sum(), Y[own].sum(), deviation[own].sum(), residual[own].sum(), score
             news.append([float(amount) for amount in amounts])
-        return self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
+        after = self._with(parts, trials=self._after(torch.tensor(news, dtype=torch.float64), told))
+        return after if until is None else after.at(until)
 
     def _after(self, news: Tensor, told: History) -> Trials:
         """Return the trials once sums (K, 5) are added to them, without those that these refute."""
@@ -217,9 +223,8 @@ class EnsembleSurrogate(CompositeSurrogate):
     def _score(self, told: History, before: Surrogate, after: Surrogate, residual: Tensor, variance: Tensor) -> Tensor:
         """Return log p(y | what was told before) of rewards (q,), 0-dim, from the surrogates before them and after.
 
-        Several at once are jointly normal with covariance Σ + λI. Of an exact posterior, and of one at the dictionary
-        that was chosen for the first rewards, (Σ + λI)⁻¹ times the residuals before is 1/λ times those after, and half
-        the logarithm of det(I + Σ/λ) is what information was gained. Else each is predicted on its own.
+        Several at once have covariance Σ + λI. Where that is exact, (Σ + λI)⁻¹ times the residuals before is 1/λ times
+        those after, and ½ log det(I + Σ/λ) is what information was gained. Else each is predicted on its own.
         """
         noise = after.regularization.double()
         if len(residual) > 1 and self._keeps_all and (after.exact or before.num_observations == 0):
@@ -246,12 +251,7 @@ def offering(surrogate: Surrogate, seed: int) -> list[tuple[Surrogate, int]]:
     """Return the surrogates that offer a point, itself if it is no family's, and the seeds of their draws."""
     if not isinstance(surrogate, EnsembleSurrogate):
         return [(surrogate, seed)]
-    numbers = surrogate.rule.offering(surrogate.trials, seed)
-    return [(surrogate.parts[number], _own_seed(seed, number)) for number in numbers]
-
-
-def _own_seed(seed: int, number: int) -> int:
-    return seed_for(seed, number, "hypothesis") if number else seed
+    return [(surrogate.parts[number], own) for number, own in surrogate.offering(seed)]
 
 
 class EnsembleFantasy(CompositeFantasy):
@@ -265,10 +265,10 @@ class EnsembleFantasy(CompositeFantasy):
         Each has its own width in place of ``beta``, and but for the first draws of its own.
         """
         surrogate, found = self._surrogate, list[tuple[float, Tensor, int]]()
-        numbers = surrogate.rule.offering(surrogate.trials, seed)
-        for number in numbers:
+        numbers = surrogate.offering(seed)
+        for number, own_seed in numbers:
             ahead = self._ahead(number)
-            x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), _own_seed(seed, number), domain)
+            x = ahead.choose(rule, surrogate.width(surrogate.parts[number]), own_seed, domain)
             found.append((ahead.best_score() if len(numbers) > 1 else 0.0, x, number + 1))
         _, x, self._chosen_in = max(found, key=itemgetter(0))
         return x
@@ -307,10 +307,11 @@ class StagedSurrogate(CompositeSurrogate):
         self.leading, *stages = self.parts
         self.stage_surrogates = tuple(stages)
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
+    def learned(self, told: History, rule: Any, generator: Any, until: float | None = None) -> Self:
         """Return the surrogate with more rewards, each in the stage that chose its point, if any."""
         counting = self._counting(told)
-        return counting._with(counting._learned(told, rule, generator))
+        after = counting._with(counting._learned(told, rule, generator))
+        return after if until is None else after.at(until)
 
     def fantasized(self, pending: Tensor, stages: Tensor | None = None) -> "StagedFantasy":
         """Return the posterior with points (k, d) pending that stages (k,) chose; no stage chose any without them."""
@@ -332,12 +333,12 @@ class StagedFantasy(CompositeFantasy):
             while True:
                 stage, offer = stage + 1, self._ahead(stage + 1).offered(domain)
                 rows = torch.arange(len(offer.mean), device=offer.mean.device) if rows is None else rows
-                verdict = rule.verdict(stage, offer.mean[rows], beta * offer.variance[rows].sqrt())
-                if verdict.scores is not None:
+                scores, learner, kept = rule.verdict(stage, offer.mean[rows], beta * offer.variance[rows].sqrt())
+                if scores is not None:
                     break
-                rows = rows[verdict.kept]
-            best, _ = best_of(verdict.scores, beta, self._surrogate.kernel_bound(), seed)
-            self._chosen_in = verdict.stage
+                rows = rows[kept]
+            best, _ = best_of(scores, beta, self._surrogate.kernel_bound(), seed)
+            self._chosen_in = learner
             return offer.chosen(rows[best])
 
     def pending_scores(self) -> Tensor:

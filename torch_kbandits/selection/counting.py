@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -52,16 +51,13 @@ class Counting:
         followed = [rows.followed(each) for rows, each in zip(parts, new, strict=False)]
         return type(self)(*followed, *parts[len(followed) :])
 
-    def kept(self, which: NDArray[Any], weights: Array) -> Self:
-        """Return some of these, with other weights."""
-        X = Rows(self.X.tensor[torch.from_numpy(which)])
-        Y, rests, times, places = (Rows(array(rows)[which]) for rows in (self.Y, self.rests, self.times, self.places))
-        return type(self)(X, Y, rests, times, Rows(weights), places)
+    def kept(self, which: NDArray[np.bool_]) -> Self:
+        """Return some of these, (n,) bool."""
+        return type(self)(*[rows.kept(which) for rows in vars(self).values()])
 
-
-def array(rows: Rows) -> Array:
-    """Return rows as an array."""
-    return rows.tensor.numpy()
+    def at(self, places: Places) -> Self:
+        """Return those at places (k,) in the order told."""
+        return type(self)(*[rows.at(places) for rows in vars(self).values()])
 
 
 def in_order(places: Places) -> Places:

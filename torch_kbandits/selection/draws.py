@@ -4,36 +4,37 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from botorch.exceptions.errors import UnsupportedError
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, ScaleKernel
 from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.errors import InputError
-from torch_kbandits.numerics.prior_draws import LowRankDraws, PriorDraws, prior_draws
+from torch_kbandits.numerics.prior_draws import PriorDraws, RandomFourierFeatures, spectrum_of
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.numerics.waves import WavePrior, Waves
 from torch_kbandits.posteriors.observations import Places
 from torch_kbandits.posteriors.posterior import Arms, Posterior
 
 Array = NDArray[Any]
 
 
-def wave_prior(kernel: Kernel, dimension: int) -> WavePrior:
-    """Return what draws of the prior are made of where they must be functions of the point (d,) alone.
+def drawn_function(kernel: Kernel, dimension: int, generator: torch.Generator) -> RandomFourierFeatures:
+    """Return a draw of the prior that is a function of the point (d,) alone.
 
     Raises:
-        InputError: if there are no waves of the kernel.
+        InputError: if the kernel has no random Fourier features.
     """
-    try:
-        return WavePrior(kernel, dimension)
-    except UnsupportedError as error:
+    spectrum = spectrum_of(kernel, dimension)
+    if spectrum is None:
+        while type(kernel) is ScaleKernel:
+            kernel = kernel.base_kernel
         raise InputError(
             "Thompson sampling on arms in files, blocks or shards draws a sum of random waves, one function of all "
-            f"points. {error} Take RBFKernel or MaternKernel, scaled or not; or give Arms a tensor; or take "
-            "UpperConfidenceRule, ExpectedImprovementRule or ProbabilityOfImprovementRule."
-        ) from error
+            f"points. There are no random Fourier features of {type(kernel).__name__}. Take RBFKernel or MaternKernel, "
+            "scaled or not; or give Arms a tensor; or take UpperConfidenceRule, ExpectedImprovementRule or "
+            "ProbabilityOfImprovementRule."
+        )
+    return RandomFourierFeatures.drawn(spectrum, generator)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +53,16 @@ class PosteriorDraws:
     order: Places
     kernel: Kernel
 
-    def waves(self, seed: int) -> tuple[Waves, Array]:
+    def function(self, seed: int) -> tuple[RandomFourierFeatures, Array]:
         """Return a draw of the prior as a function, and weights of the coordinates, (m,), that make it one of f − mean.
 
         Raises:
-            InputError: if there are no waves of the kernel.
+            InputError: if the kernel has no random Fourier features.
         """
         told, generator = self.posterior.told, torch.Generator().manual_seed(seed)
-        waves = wave_prior(self.kernel, told.points.shape[-1]).draw(generator)
-        values = self.posterior.draw_correction(lambda at: waves.at(told.points_at(at)).numpy(), generator, self.order)
-        return waves, values
+        prior = drawn_function(self.kernel, told.points.shape[-1], generator)
+        values = self.posterior.draw_correction(lambda at: prior.at(told.points_at(at)).numpy(), generator, self.order)
+        return prior, values
 
     def at_arms(self, source: ArmSource, seed: int, known: PriorDraws | None) -> tuple[Tensor, PriorDraws | None]:
         """Return a joint draw at the arms, (A,), equal at equal arms, and what drew the prior, if that serves again.
@@ -72,20 +73,20 @@ class PosteriorDraws:
             known: what drew the prior last.
 
         Raises:
-            InputError: if the arms are not all in memory and there are no waves of the kernel.
+            InputError: if the arms are not all in memory and the kernel has no random Fourier features.
         """
         posterior, generator = self.posterior, torch.Generator().manual_seed(seed)
         followers = cast(Arms, posterior.arms)
         features = followers.table.features
         if source.tensor is None:
-            waves, c = self.waves(seed)
-            prior = torch.cat([waves.at(block) for _, block in source.blocks()])
-            return prior + torch.as_tensor(features.product(c)), None
+            prior, c = self.function(seed)
+            values = torch.cat([prior.at(block) for _, block in source.blocks()])
+            return values + torch.as_tensor(features.product(c)), None
         number = len(source)
         points, rows = distinct(torch.cat([source.tensor, posterior.told.points.to(source.tensor)]))
-        if known is None or isinstance(known, LowRankDraws) or not torch.equal(known.points, points):
+        if known is None or known.is_for_first or not torch.equal(known.points, points):
             first = rows[number + torch.from_numpy(posterior.basis)].unique()
-            known = prior_draws(followers.kernel, points, first)
+            known = PriorDraws(followers.kernel, points, first)
         values, others, arms = known.draw(generator), rows[number:].cpu().numpy(), rows[:number]
         c = posterior.draw_correction(lambda at: values[others[at]].double().cpu().numpy(), generator, self.order)
         drawn = values[arms] + torch.as_tensor(features.product(c))

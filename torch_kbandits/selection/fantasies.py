@@ -15,9 +15,8 @@ from torch_kbandits.acquisition.thompson import DiscretizedThompsonSampling
 from torch_kbandits.candidates import ArmSource
 from torch_kbandits.models import NystromGP, OnlineGP
 from torch_kbandits.numerics.linalg import covariance_root
-from torch_kbandits.numerics.prior_draws import JOINT_LIMIT
+from torch_kbandits.numerics.prior_draws import JOINT_LIMIT, spectrum_of
 from torch_kbandits.numerics.rows import distinct
-from torch_kbandits.numerics.waves import has_waves
 from torch_kbandits.posteriors.pending import Pending
 from torch_kbandits.posteriors.posterior import Points, Posterior
 from torch_kbandits.selection.base import FantasyPosterior, best_of, required
@@ -164,7 +163,7 @@ class GaussianFantasy(FantasyPosterior):
             probes = None if search is None else search.probes
             at = surrogate.posterior.at(self.pending if probes is None else torch.cat([probes, self.pending]))
             before, after = surrogate.posterior.variance_at(at), self.taken_in().variance_at(at)
-        least = torch.finfo(surrogate._none.dtype).eps * surrogate._bound
+        least = torch.finfo(surrogate._none.dtype).eps * surrogate.kernel_bound().item()
         return surrogate._number(float(((before + least) / (after + least)).max()))
 
 
@@ -255,7 +254,7 @@ class ListOffer:
             return torch.cat([self._drawn(seed)(block) for block in self._domain.parts()])
         points, rows = distinct(arms)
         if len(points) > JOINT_LIMIT:
-            if has_waves(surrogate.kernel, points.shape[-1]):  # draws that depend on no order of points
+            if spectrum_of(surrogate.kernel, points.shape[-1]) is not None:  # draws that depend on no order of points
                 return self._drawn(seed)(points)[rows]
             draws = DiscretizedThompsonSampling(surrogate.searched, arms, beta=1.0, seed=seed)
             return draws.draws(1)[0] - self.mean
@@ -267,8 +266,8 @@ class ListOffer:
 
     def _drawn(self, seed: int) -> Callable[[Tensor], Tensor]:
         """Return a draw of f − mean as a function of points, (k, d) to (k,): the same one in whatever blocks."""
-        surrogate, (waves, c) = self._surrogate, self._surrogate.draws.waves(seed)
-        return lambda X: surrogate._values(waves.at(X).numpy() + c @ surrogate.posterior.coordinates(X))
+        surrogate, (prior, c) = self._surrogate, self._surrogate.draws.function(seed)
+        return lambda X: surrogate._values(prior.at(X).numpy() + c @ surrogate.posterior.coordinates(X))
 
 
 def _in_double(domain: Domain) -> Domain:

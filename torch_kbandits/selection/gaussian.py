@@ -27,11 +27,18 @@ from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.selection.base import FantasyPosterior, Surrogate
-from torch_kbandits.selection.counting import Counting, array, in_order, totals
+from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
 from torch_kbandits.selection.search import BoxSearch, SearchConfig
 
 Array = NDArray[Any]
+
+Rule = DictionaryRule | None
+Generator = torch.Generator | None
+
+#: Places of known points (n,), weights (n,) of what is told of them or downdated, and that less its prior mean (n, k).
+Statistics = tuple[Places, Array, Array]
+NOTHING: Statistics = np.empty(0, np.int64), np.empty(0), np.empty((0, 0))
 
 #: Answers of an expert have at least this share of λ as their noise variance: without any, numbers lose all digits.
 _LEAST_VARIANCE = 1e-6
@@ -87,13 +94,14 @@ class GaussianSurrogate(Surrogate):
         self.place, self._online = place, online
         #: Which observations count at a time, and with what noise.
         self.memory: Memory = Stationary() if memory is None else memory
+        self._is_stationary = isinstance(self.memory, Stationary)
         self.tie_rank = place.tie_rank
         self._none, self._now = example[:0].clone(), -torch.inf
         prior, arms = Prior.of(kernel, float(regularization), mean, *(each for _, each in outcomes)), None
         largest = prior.variance(example)
         if place.source is not None:
             arms, largest = arms_of(place.source, self.kernel, prior)
-        self._bound = float(largest.max(initial=0.0))
+        self._kernel_bound = self._number(float(largest.max(initial=0.0)))
         words: dict[str, Any] = {} if exact else {"follows": not online, "full_at": full_at}
         kind: Any = ExactPosterior if exact else DictionaryPosterior
         self.posterior: ExactPosterior | DictionaryPosterior = kind.of(prior, self._none, arms, **words)
@@ -124,9 +132,9 @@ class GaussianSurrogate(Surrogate):
     @property
     def _order(self) -> Places:
         """Places of the played points that count, in the order in which they were first played."""
-        if isinstance(self.memory, Stationary):
+        if self._is_stationary:
             return np.flatnonzero(self.posterior.told.counts)
-        return in_order(array(self._counted.places))
+        return in_order(self._counted.places.array)
 
     @property
     def played(self) -> Tensor:
@@ -162,7 +170,7 @@ class GaussianSurrogate(Surrogate):
 
     def kernel_bound(self) -> Tensor:
         """Return the largest k(x, x) known of, 0-dim."""
-        return self._number(self._bound)
+        return self._kernel_bound
 
     def mean_norm(self) -> Tensor:
         """Return the RKHS norm of the posterior mean less the prior one, 0-dim, in reward units."""
@@ -182,12 +190,12 @@ class GaussianSurrogate(Surrogate):
     @property
     def observations(self) -> tuple[Tensor, Tensor]:
         """The points (n, d) and the rewards (n,) that count, in the order told."""
-        return self._counted.X.tensor, self._values(array(self._counted.Y)[:, self.column])
+        return self._counted.X.tensor, self._values(self._counted.Y.array[:, self.column])
 
     @property
     def noise(self) -> Tensor | None:
         """Noise variances (n,) of the observations that count, None if that of each is λ and stays it."""
-        weights = array(self._counted.weights)
+        weights = self._counted.weights.array
         if self.memory.keeps_noise and bool((weights == 1.0).all()):
             return None
         return self._values(self.posterior.prior.noise / weights)
@@ -243,11 +251,11 @@ class GaussianSurrogate(Surrogate):
 
     def at(self, now: float) -> Self:
         """Return the surrogate at a time, which is not before the current one; this one stays as it is."""
-        if now == self._now or isinstance(self.memory, Stationary):
+        if now == self._now or self._is_stationary:
             return self
         other = self._copy()
         other._now = now
-        other._weigh(self._weights(array(self._counted.times), now))
+        other._learn(*other._weigh(self._weights(self._counted.times.array, now)))
         return other
 
     def _weights(self, times: Array, now: float) -> Array:
@@ -255,64 +263,75 @@ class GaussianSurrogate(Surrogate):
         level = torch.tensor(self.posterior.prior.noise, dtype=torch.float64)
         return (level / self.memory.noise(torch.from_numpy(times), now, level)).numpy()
 
-    def _weigh(self, weights: Array) -> None:
-        """Give the observations other weights (n,), and forget those that have none."""
-        before, counted = array(self._counted.weights), self._counted
+    def _weigh(self, weights: Array) -> Statistics:
+        """Give the observations other weights (n,), and return what is still to be downdated: those without any."""
+        counted, before = self._counted, self._counted.weights.array
         if np.array_equal(weights, before):
-            return
-        kept = weights > 0.0
-        places, rests = array(counted.places), array(counted.rests)
+            return NOTHING
+        kept, less = weights > 0.0, NOTHING
+        places, rests = counted.places.array, counted.rests.array
         if np.array_equal(weights[kept], before[kept]):
             gone = ~kept
-            less = merged(places[gone], -before[gone], rests[gone].T)
-            self.posterior = self.posterior.learned(*less)
+            less = places[gone], -before[gone], rests[gone]
         else:
             self.posterior = self.posterior.reweighted(*totals(places, weights, rests, len(self.posterior.told)))
-        self._counted = counted.kept(kept, weights[kept]) if not kept.all() else replace(counted, weights=Rows(weights))
-        if len(told := self.posterior.told) > _MANY and 4 * np.count_nonzero(told.counts) < len(told):
+            counted = replace(counted, weights=Rows(weights))
+        self._counted = counted.kept(kept)
+        return less
+
+    def _learn(self, places: Places, weights: Array, rests: Array) -> None:
+        """Condition on what is told of known points less its prior mean (n, k), with weights (n,), or take it back."""
+        if len(places):
+            self.posterior = self.posterior.learned(*merged(places, weights, rests.T))
+        counts = self.posterior.told.counts
+        if not self._is_stationary and len(counts) > _MANY and 4 * np.count_nonzero(counts) < len(counts):
             self.posterior, moved = self.posterior.without_forgotten()
-            self._counted = replace(self._counted, places=Rows(moved[array(self._counted.places)]))
+            self._counted = replace(self._counted, places=Rows(moved[self._counted.places.array]))
 
     # ---------------------------------------------------------------- learning
 
-    def learned(self, told: History, rule: DictionaryRule | None, generator: torch.Generator | None) -> Self:
-        """Return the surrogate conditioned on more rewards, made now if they have no times."""
-        other = self._copy()
+    def learned(self, told: History, rule: Rule, generator: Generator, until: float | None = None) -> Self:
+        """Return the surrogate conditioned on more rewards, made now if they have no times; see ``Surrogate``.
+
+        What no longer counts at the later time is downdated together with it, unless a rule has to choose before.
+        """
+        other, times, weights, gone = self._copy(), self._times_of(told), np.ones(len(told.Y)), NOTHING
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
-        times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
-        weights = np.ones(len(told.Y))
-        if not isinstance(self.memory, Stationary):
-            every = self._weights(np.concatenate((array(self._counted.times), times)), self._now)
-            before, weights = every[: len(self._counted)], every[len(self._counted) :]
-            other._weigh(before)
-        other._learn(told.X, self._numbers_told(told), times, weights, rule, generator)
-        return other
+        if times is not None:
+            other._now = self._now if rule is not None or until is None else until
+            weights = self._weights(np.concatenate((self._counted.times.array, times)), other._now)
+            weights, gone = weights[len(self._counted) :], other._weigh(weights[: len(self._counted)])
+            if rule is not None:
+                other._learn(*gone)
+                gone = NOTHING
+        other._tell(told, times, weights, rule, generator, gone)
+        return other if until is None else other.at(until)
+
+    def _times_of(self, told: History) -> Array | None:
+        """Return when rewards were made, (q,): now if nobody says when; None where it does not matter."""
+        if self._is_stationary:
+            return None
+        return np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
 
     def _numbers_told(self, told: History) -> Array:
         """Return rewards and outcomes (q, k); an outcome that was not measured has a posterior of its own elsewhere."""
-        rewards = told.Y.double().numpy()[:, None]
+        rewards = told.Y.numpy()[:, None]
         if not self._outcomes:
-            return rewards
+            return rewards.astype(np.float64, copy=False)
         measured = cast(Tensor, told.outcomes).double().nan_to_num().numpy()
         return np.hstack((rewards, measured[:, [number for number, _ in self._outcomes]]))
 
-    def _learn(
-        self,
-        X: Tensor,
-        Y: Array,
-        times: Array,
-        weights: Array,
-        rule: DictionaryRule | None,
-        generator: torch.Generator | None,
+    def _tell(
+        self, told: History, times: Any, weights: Array, rule: Rule, generator: Generator, gone: Statistics
     ) -> None:
-        """Condition on what was told, Y (q, k), at X (q, d), of which those of weight 0 do not count."""
-        counts = weights > 0.0
-        if not counts.any():
+        """Condition on what was told, of which that of weight 0 does not count, and take back what is gone."""
+        X, Y = told.X, self._numbers_told(told)
+        if times is not None and not (counts := weights > 0.0).all():
+            X, Y, times, weights = X[torch.from_numpy(counts)], Y[counts], times[counts], weights[counts]
+        if not len(Y):
+            self._learn(*gone)
             return
-        if not counts.all():
-            rows = torch.from_numpy(counts)
-            X, Y, times, weights = X[rows], Y[counts], times[counts], weights[counts]
         selection = None
         if self.place.source is not None:
             self.place.source.verify()
@@ -324,24 +343,24 @@ class GaussianSurrogate(Surrogate):
             selection = rule.select(self._preview(posterior, order, places, weights), generator)
             if selection.indices is not None:
                 chosen = order[selection.indices.numpy()]
-                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False)
-        self._condition(posterior, X, Y, (times, weights, places), selection)
+                posterior = cast(DictionaryPosterior, posterior).at_dictionary(chosen, settles=False, refits=False)
+        self._condition(posterior, X, Y, (times, weights, places), selection, gone)
 
     def _condition(
-        self, posterior: Any, X: Tensor, Y: Array, counting: tuple[Array, ...], selection: Selection | None
+        self, posterior: Any, X: Tensor, Y: Array, counting: Any, selection: Selection | None, gone: Statistics
     ) -> None:
         """Take over a posterior that knows points, once it learned rewards of them at a dictionary."""
         times, weights, places = counting
         if selection is not None:
             if selection.indices is None:
                 posterior, dictionary = posterior.knowing(selection.points)
-                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False)
+                posterior = posterior.at_dictionary(np.unique(dictionary), settles=False, refits=False)
             self._dictionary = selection
-        rests = Y - posterior.told.expected.tensor.numpy()[places]
-        with np.errstate(all="ignore"):  # the posterior looks whether it is finite
-            self.posterior = posterior.learned(*merged(places, weights, rests.T))
-        others = () if isinstance(self.memory, Stationary) else (rests, times, weights, places)
+        rests = Y - posterior.told.expected.array[places]
+        self.posterior, news = posterior, (places, weights, rests)
+        others = () if self._is_stationary else (rests, times, weights, places)
         self._counted = self._counted.followed(X, Y, *others)
+        self._learn(*(news if gone is NOTHING else map(np.concatenate, zip(gone, news, strict=True))))
 
     def _preview(self, posterior: Any, order: Places, places: Places, weights: Array) -> PlayedPoints:
         """Return what a rule may know of points at places (u,), of which some (q,) are told now."""
@@ -363,7 +382,7 @@ class GaussianSurrogate(Surrogate):
         )
 
     def _updated(
-        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: torch.Generator | None
+        self, posterior: DictionaryPosterior, places: Places, rule: OnlineRule, generator: Generator
     ) -> DictionaryPosterior:
         """Return the posterior at its dictionary once known points were offered to that, given their places (q,)."""
         state, told = self._online_state, posterior.told
@@ -372,7 +391,7 @@ class GaussianSurrogate(Surrogate):
             handed = self._dictionary.weights
             weights = np.ones(len(order)) if handed is None else handed.numpy()[order.argsort()]
             state = OnlineState.of(posterior, weights, rule.projection_noise(posterior.prior.noise))
-        if not isinstance(self.memory, Stationary):
+        if not self._is_stationary:
             counting = told.counts[posterior.dictionary] > 0.0
             if np.count_nonzero(~counting) > len(counting) // _PATIENCE:
                 posterior, state = self._pruned(posterior, state, rule, generator)
@@ -384,7 +403,7 @@ class GaussianSurrogate(Surrogate):
         return posterior
 
     def _pruned(
-        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: torch.Generator | None
+        self, posterior: DictionaryPosterior, state: OnlineState, rule: OnlineRule, generator: Generator
     ) -> tuple[DictionaryPosterior, OnlineState]:
         """Return a posterior at the points of its dictionary that count; all that count are offered again.
 
@@ -413,17 +432,18 @@ class GaussianSurrogate(Surrogate):
             selection = Selection(points, points.new_ones(len(points)), None)
         posterior, places = self.posterior.knowing(answers.X)
         times = np.full(len(weights), self._now)
-        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], (times, weights, places), selection)
+        counting = times, weights, places
+        other._condition(posterior, answers.X, answers.Y.double().numpy()[:, None], counting, selection, NOTHING)
         # What is learned last stays last, since searches start from it.
         last = np.roll(np.arange(len(other._counted)), -number)
-        other._counted = other._counted.kept(last, array(other._counted.weights)[last])
+        other._counted = other._counted.at(last)
         return other
 
     def restored(self, told: History, dictionary: Selection) -> Self:
         """Return the empty surrogate conditioned, at the current time, on the observations of a history that count."""
         other = self._copy()
-        times = np.full(len(told.Y), self._now) if told.times is None else told.times.double().numpy()
-        weights = np.ones(len(times)) if isinstance(self.memory, Stationary) else self._weights(times, self._now)
+        times = self._times_of(told)
+        weights = np.ones(len(told.Y)) if times is None else self._weights(times, self._now)
         if told.times is not None:
             other._numbers = self._numbers.with_rows(told.X)
         if not self.exact:
@@ -431,7 +451,7 @@ class GaussianSurrogate(Surrogate):
             posterior, _ = cast(DictionaryPosterior, self.posterior).knowing(told.X)  # in the order told, as ever
             posterior, places = posterior.knowing(dictionary.points)
             other.posterior = posterior.at_dictionary(np.unique(places))
-        other._learn(told.X, self._numbers_told(told), times, weights, None, None)
+        other._tell(told, times, weights, None, None, NOTHING)
         return other
 
     @property

@@ -9,7 +9,6 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 from botorch.models.model import Model
 from botorch.utils.multi_objective.pareto import is_non_dominated
-from botorch.utils.transforms import t_batch_mode_transform
 from torch import Tensor
 
 from torch_kbandits.acquisition import (
@@ -25,11 +24,37 @@ from torch_kbandits.numerics.random import seed_for
 from torch_kbandits.numerics.rows import distinct
 from torch_kbandits.outcomes import Scalarization
 from torch_kbandits.selection.base import FantasyPosterior, Offered, Surrogate, best_of
-from torch_kbandits.selection.constraints import OutcomePosterior
 from torch_kbandits.selection.search import BoxCube, found
 
 #: By so much of the range of the front the reference lies below its worst.
 _MARGIN = 0.1
+
+
+#: Points (n, d), or a round's domain of n arms.
+Where = Tensor | Domain
+
+
+def moments_at(surrogate: Surrogate, where: Where) -> tuple[Tensor, Tensor]:
+    """Return the posterior means and variances, (n,), without points pending."""
+    if isinstance(where, Tensor):
+        return surrogate.moments(where)
+    offer = surrogate.fantasized(surrogate.inducing_points[:0]).offered(where)
+    return offer.mean, offer.variance
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OutcomePosterior:
+    """The posterior of what is measured of a play."""
+
+    surrogate: Surrogate  # without points pending
+    beta: Tensor  # the multiplier of its deviation, 0-dim
+    dropped: int = 0  # how many columns of points, the first, it does not know
+
+    def own(self, where: Any) -> Any:
+        """Return points (..., d), or a round's domain of arms, as the posterior has them."""
+        if isinstance(where, Tensor):
+            return where[..., self.dropped :].to(self.surrogate.regularization.dtype)
+        return where.without_first(self.dropped, self.surrogate.regularization.dtype)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,21 +152,6 @@ class ObjectiveSet:
         return known[self.value(self.means(known), self.weights(seed)).argmax(), None].clone()
 
 
-class ScalarizedAcquisition(CombinedFunction):
-    """The scalarised values of acquisition functions of single points, one for each objective, of its own columns."""
-
-    def __init__(self, functions: Sequence[AcquisitionFunction], objectives: ObjectiveSet, weights: Tensor) -> None:
-        super().__init__(functions, [member.own for member in objectives.members])
-        self._objectives, self._weights = objectives, weights
-
-    @t_batch_mode_transform(expected_q=1)  # pyright: ignore[reportArgumentType]  (it declares self as the base class)
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the values at points X (b, 1, d), (b,)."""
-        parts = zip(self.functions, self.own_points(X), self._objectives.members, strict=True)
-        values = [function(own) / member.scale.to(own) for function, own, member in parts]
-        return self._objectives.value(values, self._weights)
-
-
 class ScalarizedFantasy:
     """Several objectives with points pending: what is added to the posterior of the reward is pending of all."""
 
@@ -212,7 +222,13 @@ class ScalarizedFantasy:
             own, own_seed = member.own(domain), member.own_seed(seed)
             functions.append(rule.function(model, member.beta, pending, own, own_seed))
             functions[-1].maximize = member.maximize  # pyright: ignore[reportArgumentType]
-        return ScalarizedAcquisition(functions, self.objectives, self.objectives.weights(seed))
+        weights = self.objectives.weights(seed)
+
+        def scalarized(values: list[Tensor], X: Tensor) -> Tensor:
+            scaled = zip(values, self.objectives.members, strict=True)
+            return self.objectives.value([each / member.scale.to(each) for each, member in scaled], weights)
+
+        return CombinedFunction(functions, scalarized, [member.own for member in self.objectives.members])
 
     def _aheads(self) -> list[FantasyPosterior]:
         """Return the posterior of each objective with all that is pending by now, (k,)."""

@@ -9,19 +9,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
-from torch_kbandits.errors import DamagedFileError, StateMismatchError
+from torch_kbandits.errors import DamagedFileError
 from torch_kbandits.files import file_error, read_whole, write_whole
-from torch_kbandits.serving.errors import NotSavingError
+from torch_kbandits.serving.requests import RefusedError
 
-_KIND = b"torch_kbandits journal "
-_FIRST_LINE = _KIND + b"1\n"
+_FIRST_LINE = b"torch_kbandits journal 1\n"
 _SEED = hashlib.blake2b(_FIRST_LINE, digest_size=8).digest()
-_ADVICE = (
-    "Take an earlier copy of it and of the bandit's file together; or move it away, and what was answered since the "
-    "bandit's file was last written is lost."
-)
+_ADVICE = "Take an earlier copy of it and of the bandit's file together; or move it away, and what it has is lost."
 
 
 class Journal:
@@ -29,58 +25,59 @@ class Journal:
 
     ``append`` writes a record, one thread at a time. ``commit``, in any thread, waits until it is on the disk, together
     with all that was appended before the wait began: one ``fsync`` for all who wait. Neither costs more in a long file.
+    Where a record cannot be written nobody knows what the disk has: then every later call is refused.
 
-    Where a record cannot be written nobody knows what the disk has. So then every later call is refused: what was
-    committed is there, and opening the file again says what else is.
+    Attributes:
+        size: bytes of the file.
+        position: how many records were appended here.
+        num_syncs, sync_seconds: how often the disk was waited for, and for how long in all.
+        failure: why nothing can be appended any more; None while all is well.
     """
 
-    def __init__(self, path: Path, size: int, digest: bytes) -> None:
-        self.path = path
-        #: Bytes of the file.
-        self.size = size
-        #: How many records were appended since it was opened.
-        self.position = 0
-        #: How often the disk was waited for, and for how many seconds in all.
+    def __init__(self, path: Path) -> None:
+        self.path, self.size, self.position = path, 0, 0
         self.num_syncs, self.sync_seconds = 0, 0.0
-        #: Why nothing can be appended any more; None while all is well.
         self.failure: str | None = None
-        self._file, self._digest = _opened(path), digest
-        self._syncing, self._durable = Lock(), 0
+        self._file, self._digest, self._syncing, self._durable = -1, _SEED, Lock(), 0
 
-    @classmethod
-    def create(cls, path: Path, first: Mapping[str, Any]) -> Self:
-        """Return a journal with one record, which takes the place of an old one at once or not at all."""
-        return cls(path, *_written(path, first))
-
-    @classmethod
-    def open(cls, path: Path) -> tuple[Self, list[dict[str, Any]]]:
-        """Return a journal to append to, and its records; a last one that was cut while it was written is removed.
+    def open(self) -> list[dict[str, Any]]:
+        """Begin to append to the file, and return its records; a last one that was cut in writing is removed.
 
         Raises:
             FileError: if the file cannot be read or written.
-            DamagedFileError: if it was changed in any other way, or has no whole record.
-            StateMismatchError: if it is of another format.
+            DamagedFileError: if it was changed in any other way, has no whole record, or is of another format.
         """
-        records, size, digest = parsed(read_whole(path), repr(str(path)))
-        journal = cls(path, size, digest)
+        records, size, digest = parsed(read_whole(self.path), repr(str(self.path)))
+        self._take(size, digest)
+        return records
+
+    def restart(self, first: Mapping[str, Any]) -> None:
+        """Put one record in the place of all others, which were committed, at once or not at all."""
+        line, digest = _line(_payload(first), _SEED)
+        with self._syncing:
+            write_whole(self.path, _FIRST_LINE + line)
+            self._take(len(_FIRST_LINE) + len(line), digest)
+
+    def _take(self, size: int, digest: bytes) -> None:
+        """Append to what is at the path, of which so many bytes are whole."""
         try:
-            os.ftruncate(journal._file, size)
-            os.fsync(journal._file)  # what a killed process wrote is read by us, and may not be on the disk yet
+            file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+            os.ftruncate(file, size)
+            os.fsync(file)  # what a killed process wrote is read by us, and may not be on the disk yet
         except OSError as error:
-            raise file_error("written", path, error) from error
-        return journal, records
+            raise file_error("written", self.path, error) from error
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self.size, self._digest = file, size, digest
 
     @property
-    def displaced(self) -> bool:
+    def is_displaced(self) -> bool:
         """Whether others removed, cut or replaced the file under our hands, or wrote to it; between appends."""
-        try:
-            there = os.stat(self.path)
-        except OSError:
-            return True
-        return not os.path.samestat(os.fstat(self._file), there) or there.st_size != self.size
+        ours = identity(self._file)
+        return ours is None or identity(self.path) != (*ours[:2], self.size)
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record behind all others; ``NotSavingError`` if that or one before failed."""
+        """Write a record behind all others; ``RefusedError`` if that or one before failed."""
         self.require_working()
         line, self._digest = _line(_payload(record), self._digest)
         left = memoryview(line)
@@ -89,12 +86,11 @@ class Journal:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
             self.failure = error.strerror or str(error)
-            self.require_working()
-        self.size += len(line)
-        self.position += 1
+        self.require_working()
+        self.size, self.position = self.size + len(line), self.position + 1
 
     def commit(self, position: int) -> None:
-        """Return once so many records are on the disk, in any thread; ``NotSavingError`` if they may not be."""
+        """Return once so many records are on the disk, in any thread; ``RefusedError`` if they may not be."""
         with self._syncing:  # who waits here finds that the disk got theirs, too
             if self._durable >= position:
                 return
@@ -104,16 +100,9 @@ class Journal:
                 os.fsync(self._file)
             except OSError as error:
                 self.failure = error.strerror or str(error)
-                self.require_working()
+            self.require_working()
             self.num_syncs, self.sync_seconds = self.num_syncs + 1, self.sync_seconds + time.perf_counter() - start
             self._durable = reached
-
-    def renewed(self, first: Mapping[str, Any]) -> Self:
-        """Return a journal with one record that takes the place of this one, all of which was committed."""
-        found = self.create(self.path, first)
-        found.num_syncs, found.sync_seconds = self.num_syncs, self.sync_seconds
-        self.close()
-        return found
 
     def close(self) -> None:
         """End it; nothing is appended afterwards."""
@@ -123,11 +112,12 @@ class Journal:
                 self._file, self.failure = -1, self.failure or "it is closed"
 
     def require_working(self) -> None:
-        """Raise ``NotSavingError``, which says why, if nothing can be appended any more."""
+        """Raise ``RefusedError``, which says why, if nothing can be appended any more."""
         if self.failure is not None:
-            raise NotSavingError(
+            raise RefusedError(
                 f"{str(self.path)!r} cannot be written ({self.failure}), so nothing is answered any more: make room, "
-                "or look at the disk, and start the server anew."
+                "or look at the disk, and start the server anew.",
+                503,
             )
 
 
@@ -137,8 +127,6 @@ def parsed(content: bytes, file: str) -> tuple[list[dict[str, Any]], int, bytes]
     What follows the whole ones is the beginning of a record that was never answered. The file's name is for messages.
     """
     if not content.startswith(_FIRST_LINE):
-        if content.startswith(_KIND) and b"\n" in content:
-            raise StateMismatchError(f"{file} is of another format: serve it with the version that wrote it. {_ADVICE}")
         raise DamagedFileError(f"{file} is no journal, or its first line was changed. {_ADVICE}")
     records, size, digest = [], len(_FIRST_LINE), _SEED
     for line in io.BytesIO(content[size:]):
@@ -160,25 +148,20 @@ def parsed(content: bytes, file: str) -> tuple[list[dict[str, Any]], int, bytes]
     return records, size, digest
 
 
-def _line(payload: bytes, before: bytes) -> tuple[bytes, bytes]:
-    """Return the line of a record after others of a digest, and the digest with it."""
-    digest = hashlib.blake2b(before + payload, digest_size=8).digest()
-    return b"%d %s %s\n" % (len(payload), digest.hex().encode(), payload), digest
+def identity(file: Path | int) -> tuple[int, int, int] | None:
+    """Return what tells a file, or one that is open, from another of its name or size; None where there is none."""
+    try:
+        there = os.stat(file)
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino, there.st_size
 
 
 def _payload(record: Mapping[str, Any]) -> bytes:
     return json.dumps(record, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _written(path: Path, first: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Write a journal of one record whole; return its size and its digest."""
-    line, digest = _line(_payload(first), _SEED)
-    write_whole(path, _FIRST_LINE + line)
-    return len(_FIRST_LINE) + len(line), digest
-
-
-def _opened(path: Path) -> int:
-    try:
-        return os.open(path, os.O_WRONLY | os.O_APPEND)
-    except OSError as error:
-        raise file_error("written", path, error) from error
+def _line(payload: bytes, before: bytes) -> tuple[bytes, bytes]:
+    """Return the line of a record after others of a digest, and the digest with it."""
+    digest = hashlib.blake2b(before + payload, digest_size=8).digest()
+    return b"%d %s %s\n" % (len(payload), digest.hex().encode(), payload), digest

@@ -1,4 +1,4 @@
-"""Requests: JSON within limits, and what a bandit's methods take in place of it."""
+"""Requests: JSON within limits, what a bandit's methods take in place of it, and why one is refused."""
 
 import hashlib
 import json
@@ -10,15 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from torch_kbandits import checks
-from torch_kbandits.errors import InputError
-from torch_kbandits.serving.errors import MalformedRequestError
+from torch_kbandits.errors import InputError, KernelBanditError
 
-#: Points that may be asked for at a time.
-LARGEST_BATCH = 1000
-#: Letters of a key.
-LONGEST_KEY = 200
-
-#: The fields of requests.
+#: Points that may be asked for at a time, and letters of a key.
+LARGEST_BATCH, _LONGEST_KEY = 1000, 200
+#: The fields of requests that have any.
 _FIELDS = {
     "ask": ("q", "context", "candidates", "time", "key"),
     "tell": ("ids", "actions", "context", "y", "time", "outcomes", "failed", "key"),
@@ -28,34 +24,38 @@ _FIELDS = {
 }
 
 
-def parsed(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a body; nothing for an empty one.
+class RefusedError(KernelBanditError):
+    """A request is refused; nothing changed. The message says why and what to do; ``status`` is that of HTTP.
 
-    Raises:
-        MalformedRequestError: if it is none, nests too deep, or has a number beyond a float.
+    It is 409 where an id is not pending, or a key came with another request; 503 where nothing can be saved any more.
     """
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body, nothing for an empty one; ``RefusedError`` if there is none within limits."""
     try:
         found = json.loads(body.decode() or "{}", parse_constant=_finite, parse_float=_finite)
-    except RecursionError:
-        raise MalformedRequestError("The body nests lists and objects too deep.") from None
-    except ValueError as error:  # also where it is no UTF-8
-        raise MalformedRequestError(f"The body is no JSON: {str(error)[:200]}.") from None
+    except (ValueError, RecursionError) as error:  # also where it is no UTF-8
+        raise RefusedError(f"The body is no JSON: {str(error)[:200]}.") from None
     if not isinstance(found, dict):
-        raise MalformedRequestError(f"The body must be a JSON object, got {checks.describe(found)}.")
+        raise RefusedError(f"The body must be a JSON object, got {checks.describe(found)}.")
     return found
 
 
-def key_of(request: Mapping[str, Any], words: Mapping[str, Any]) -> str | None:
-    """Return by what a request is known when it comes again: the ids that it is about, or its key; None without."""
-    key = request.get("key")
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY):
-        raise InputError(f"key must be a text of 1 to {LONGEST_KEY} letters, got {checks.describe(key)}.")
-    return f"ids {_digest(sorted(words['ids']))}" if "ids" in words else None if key is None else f"key {key}"
+def identified(operation: str, request: Mapping[str, Any], words: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return by what a request is known when it comes again, and what tells it from others, whatever their order.
 
-
-def fingerprint(operation: str, request: Mapping[str, Any]) -> str:
-    """Return what tells a request from others, whatever the order of its fields; the key is left out."""
-    return _digest([operation, {name: value for name, value in request.items() if name != "key"}])
+    The former is the ids that it is about, or its key; None without.
+    """
+    key, known = request.get("key"), {name: value for name, value in request.items() if name != "key"}
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY):
+        raise InputError(f"key must be a text of 1 to {_LONGEST_KEY} letters, got {checks.describe(key)}.")
+    name = f"ids {_digest(sorted(words['ids']))}" if "ids" in words else None if key is None else f"key {key}"
+    return name, _digest([operation, known])
 
 
 def _digest(value: Any) -> str:
@@ -75,8 +75,7 @@ def time_of(request: Mapping[str, Any]) -> Any:
 def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a bandit's method, which checks numbers itself; what is not given is left out.
 
-    Raises:
-        InputError: if a field is unknown, or the fields do not fit each other.
+    ``InputError`` if a field is unknown, or the fields do not fit each other.
     """
     for name in request:
         checks.one_of("a field", name, _FIELDS.get(operation, ()))
@@ -84,10 +83,9 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
     if "time" in words:
         words["time"] = time_of(words)
     if operation == "ask":
-        q = request.get("q", 1)
+        q = words["q"] = request.get("q", 1)
         if q is not None and checks.positive_integer("q", q) > LARGEST_BATCH:
             raise InputError(f"q must be at most {LARGEST_BATCH:,} in a request, got {checks.shown(q)}.")
-        return words | {"q": q}
     if operation == "posterior" and "points" not in words:
         raise InputError("points is missing: give a list of points, each a list of numbers.")
     if operation not in ("tell", "forget"):
@@ -101,8 +99,7 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
     else:
         ids = words["ids"] = words["ids"] if isinstance(words["ids"], list) else [words["ids"]]
         if not ids or any(type(each) is not int for each in ids) or len({*ids}) < len(ids):
-            given = checks.shown(ids)
-            raise InputError(f"ids must be one or more different whole numbers, as ask answered; got {given}.")
+            raise InputError(f"ids must be one or more different whole numbers, as of ask; got {checks.shown(ids)}.")
     if operation == "tell" and "y" not in words and not words.get("failed"):
         raise InputError('y is missing: give a reward for each point, or "failed": true.')
     return words
@@ -110,15 +107,8 @@ def arguments(operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a value as JSON has it: tensors as lists, what JSON lacks as text, numbers that are none as null."""
-    if isinstance(value, Tensor):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (bool, int, str)) else str(value)
+    text = json.dumps(value, default=lambda each: each.tolist() if isinstance(each, Tensor) else str(each))
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _date(time: Any) -> Any:

@@ -139,7 +139,7 @@ class ShardedPosterior(GaussianSurrogate):
         super().__init__(candidates.example, config.kernel, config.regularization, SearchConfig(), **words)
         self.source, self.tie_seed, self._workers = candidates.source, config.seed, candidates.workers
         self.posterior = changed(self.posterior, arms=cast(Any, RemoteArms((_new_version(),))))
-        self._bound = max(self.asked(Shard.kernel_bound))
+        self._kernel_bound = self._number(max(self.asked(Shard.kernel_bound)))
 
     def asked(self, question: Callable[[Shard], Any], pending: Pending = ()) -> list[Any]:
         """Return what each shard answers, with points pending; see ``Workers.gather``."""
@@ -199,9 +199,9 @@ class ShardedFantasy(GaussianFantasy):
         if rule.needs_incumbent:
             rule, incumbent = rule.scaled_to(surrogate), TableOffer(self).incumbent
         if rule.draws_functions:
-            _, correction = surrogate.draws.waves(seed)
+            _, correction = surrogate.draws.function(seed)
         words = surrogate.column, incumbent, correction, avoided
-        choice = Choice(rule, beta.numpy(), seed, surrogate._bound, surrogate.tie_seed, *words)
+        choice = Choice(rule, beta.numpy(), seed, surrogate.kernel_bound().item(), surrogate.tie_seed, *words)
         answers = zip(*self._asked(choice), strict=True)
         scores, ranks, arms = (torch.from_numpy(np.concatenate(each)) for each in answers)
         self.best_score = scores.max().item
@@ -223,5 +223,5 @@ class ShardedFantasy(GaussianFantasy):
 
     def variance_ratio(self) -> Tensor:
         """Return the largest ratio over the arms of the variance without and with pending points, 0-dim."""
-        least = torch.finfo(self.surrogate._none.dtype).eps * self.surrogate._bound
+        least = torch.finfo(self.surrogate._none.dtype).eps * self.surrogate.kernel_bound().item()
         return self.surrogate._number(max(self._asked(partial(Shard.variance_ratio, least=least))))

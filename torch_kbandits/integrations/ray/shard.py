@@ -17,7 +17,7 @@ from torch_kbandits.numerics.random import generator_for, tie_width
 from torch_kbandits.posteriors.device import arms_of
 from torch_kbandits.posteriors.posterior import Prior
 from torch_kbandits.selection import among
-from torch_kbandits.selection.draws import wave_prior
+from torch_kbandits.selection.draws import drawn_function
 
 Array = NDArray[Any]
 
@@ -147,8 +147,8 @@ class Choice:
     def deviation(self, seed: int) -> Tensor:
         """Return a draw of f − mean, (A,): one function on the arms of all shards."""
         arms, source, c = self.shard.arms, self.shard.source, cast(Array, self.correction)
-        waves = wave_prior(arms.kernel, source.dimension).draw(torch.Generator().manual_seed(seed))
-        prior = torch.cat([waves.at(block) for _, block in source.blocks()])
+        drawn = drawn_function(arms.kernel, source.dimension, torch.Generator().manual_seed(seed))
+        prior = torch.cat([drawn.at(block) for _, block in source.blocks()])
         return (prior + torch.as_tensor(arms.table.features.product(c))).to(source.dtype)
 
     def __call__(self, shard: Shard) -> tuple[Array, Array, Array]:
