@@ -12,9 +12,9 @@ from torch_kbandits.candidates.timed import untimed
 from torch_kbandits.errors import InputError
 from torch_kbandits.memory import Stationary
 from torch_kbandits.numerics.random import tie_rank
-from torch_kbandits.selection.base import Surrogate
+from torch_kbandits.selection.base import PosteriorConfig, Surrogate
 from torch_kbandits.selection.filtered import FilteredArms, filter_rate
-from torch_kbandits.selection.gaussian import GaussianSurrogate, PosteriorConfig
+from torch_kbandits.selection.gaussian import GaussianSurrogate
 from torch_kbandits.selection.search import SearchConfig
 
 #: Up to this many arms the covariance of all of them is kept under a prior on time that forgets at a constant rate.

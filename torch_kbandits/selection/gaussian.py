@@ -1,13 +1,11 @@
 """The surrogate of one posterior, under a memory and a dictionary rule, whatever may be played."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel
-from gpytorch.means import Mean
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -26,7 +24,7 @@ from torch_kbandits.posteriors.dictionary_posterior import DictionaryPosterior
 from torch_kbandits.posteriors.exact_posterior import ExactPosterior
 from torch_kbandits.posteriors.observations import Places, merged
 from torch_kbandits.posteriors.posterior import Prior
-from torch_kbandits.selection.base import FantasyPosterior, Surrogate
+from torch_kbandits.selection.base import FantasyPosterior, PosteriorConfig, Surrogate
 from torch_kbandits.selection.counting import Counting, in_order, totals
 from torch_kbandits.selection.draws import PosteriorDraws
 from torch_kbandits.selection.search import SearchConfig
@@ -48,21 +46,6 @@ _MANY = 64
 
 #: Points that no longer count leave the dictionary once they are more than one in so many of it.
 _PATIENCE = 8
-
-
-@dataclass(frozen=True, eq=False)
-class PosteriorConfig:
-    """What a surrogate is to be, whatever may be played."""
-
-    kernel: Kernel  # the prior covariance
-    regularization: float  # λ
-    seed: int  # addresses what is drawn once
-    exact: bool  # whether the posterior is the exact one
-    online: bool = False  # whether the dictionary rule decides about each point once, when it is told
-    memory: Memory | None = None  # which observations count at a time, and with what noise; None where all do for ever
-    mean: Mean | None = None  # the prior mean; None for zero
-    full_at: int | None = None  # the size from which on a dictionary may not grow, and its residual is learned
-    outcomes: tuple[tuple[int, Mean | None], ...] = ()  # of those that differ in means alone, number and prior mean
 
 
 class GaussianSurrogate(Surrogate):
