@@ -13,8 +13,7 @@ Writes ``record.json`` and ``figure.png`` to ``runs/choose_learning_rate``.
 """
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import common
@@ -23,44 +22,37 @@ import torch
 from choose_learning_rate_training import MOMENTA, RATES, TOLERANCE, Training
 from common import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, Record, runs_of, spread
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from torch_kbandits import algorithms
 from torch_kbandits.memory import LinearGrowth, Memory, SlidingWindow, UncertaintyInjection
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].
-ARMS = torch.cartesian_prod(
-    torch.linspace(0.0, 1.0, len(RATES), dtype=torch.float64),
-    torch.linspace(0.0, 1.0, len(MOMENTA), dtype=torch.float64),
-)
+ARMS = torch.cartesian_prod(*(torch.linspace(0.0, 1.0, len(each)).double() for each in (RATES, MOMENTA)))
 
 #: The prior of rewards, set by hand on the seeds 100 to 104: improvements of some 15%, alike over a decade of rates.
 DEVIATION, LENGTHSCALES, REGULARIZATION, BETA = 0.15, (0.3, 1.0), 0.001, 1.0
 
-#: Epochs after which the figure shows what each rate would bring.
-LOOKS = (0, 3, 20, 60)
+LOOKS = (0, 3, 20, 60)  # epochs after which the figure shows what each rate would bring
 
 MEMORIES: dict[str, Memory | None] = {
     "bandit, static": None,
     "bandit, window of 20": SlidingWindow(20),
     "bandit, injection": UncertaintyInjection(LinearGrowth(0.0005)),
 }
-
-#: The contenders in the order of the table.
 NAMES = [*MEMORIES, "random"] + [f"{kind} {rate}" for kind in ("constant", "cosine") for rate in (0.01, 0.1, 1.0)]
 
-#: How a rate and a momentum are chosen before an epoch, and what is done with its reward.
-Contender = tuple[Callable[[int], tuple[float, float]], Callable[[float], None]]
+#: How rate and momentum are chosen before an epoch, and what is done with its reward.
+Contender = tuple[Callable[[int], tuple[float, float]], Callable[[float], object]]
 
 
 def bandit(memory: Memory | None, seed: int) -> Contender:
-    """Return how a bandit chooses, and how it learns the reward of its choice."""
+    """Return a contender that learns."""
     kernel = ScaleKernel(RBFKernel(ard_num_dims=2)).double()
     kernel.outputscale = torch.tensor(DEVIATION**2, dtype=torch.float64)
     kernel.base_kernel.lengthscale = torch.tensor([LENGTHSCALES], dtype=torch.float64)
-    prior = {"kernel": kernel, "regularization": REGULARIZATION}
-    player = algorithms.EKUCB(candidates=ARMS, beta=BETA, memory=memory, seed=seed, **prior)
+    words: dict[str, Any] = {"kernel": kernel, "regularization": REGULARIZATION, "beta": BETA}
+    player = algorithms.EKUCB(candidates=ARMS, memory=memory, seed=seed, **words)
 
     def choose(epoch: int) -> tuple[float, float]:
         place, fraction = player.ask()[0].tolist()
@@ -70,7 +62,7 @@ def bandit(memory: Memory | None, seed: int) -> Contender:
 
 
 def contender(name: str, epochs: int, seed: int) -> Contender:
-    """Return how a contender chooses before each epoch, and what it does with the reward."""
+    """Return a contender by its name."""
     if name in MEMORIES:
         return bandit(MEMORIES[name], seed)
     generator, (kind, _, peak) = np.random.default_rng(seed), name.partition(" ")
@@ -89,32 +81,16 @@ def run(seed: int, epochs: int) -> Record:
     for name in NAMES:
         training, (choose, learn) = Training(seed), contender(name, epochs, seed)
         played: Record = {"rate": [], "momentum": [], "reward": [], "test_loss": []}
-        seconds = 0.0
         for epoch in range(epochs):
             if name == NAMES[0] and epoch in LOOKS:
                 record["looks"][epoch] = training.improvements()
-            started = time.perf_counter()
             rate, momentum = choose(epoch)
-            seconds += time.perf_counter() - started
             reward = training.epoch(rate, momentum)
-            started = time.perf_counter()
             learn(reward)
-            seconds += time.perf_counter() - started
             for key, value in zip(played, (rate, momentum, reward, training.loss("test")), strict=True):
                 played[key].append(value)
-        ends = {"accuracy": training.accuracy(), "undone": training.undone, "deciding_seconds": seconds}
-        record["contenders"][name] = played | ends
+        record["contenders"][name] = played | {"accuracy": training.accuracy(), "undone": training.undone}
     return record
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Let all contenders train in every run, and write record and figure."""
-    parser = common.options_of("choose_learning_rate", __doc__)
-    common.sized(parser, "epochs", 80, 6, "epochs of a training, a choice before each", runs=8)
-    options = common.parse(parser, arguments)
-    settings = {"epochs": options.size, "seed": options.seed, "rates": RATES, "tolerance": TOLERANCE}
-    record = {"settings": settings, "runs": common.play(run, options)}
-    common.finish(options, record, report, figure=draw)
 
 
 def whole(played: Record) -> float:
@@ -142,8 +118,6 @@ def report(record: Record) -> list[Any]:
     return [table, "Whole training: the geometric mean of the test loss after each epoch.", *said]
 
 
-# ---------------------------------------------------------------- figure
-
 STYLES = {
     "bandit, static": (SKY, "-", 2.0),
     "bandit, window of 20": (BLUE, "-", 2.4),
@@ -155,55 +129,42 @@ STYLES = {
 
 
 def draw(record: Record) -> Figure:
-    """Return three panels: what each rate brings at several times, test losses, and the rates chosen."""
-    figure = Figure(figsize=(14.0, 4.4), layout="constrained")
+    """Return three panels: what each rate brings at several times, test losses, and the rates chosen in run 1."""
+    figure, runs = Figure(figsize=(14.0, 4.4), layout="constrained"), record["runs"]
     drift, losses, chosen = figure.subplots(1, 3)
-    draw_drift(drift, record)
-    draw_losses(losses, record["runs"])
-    draw_chosen(chosen, record["runs"])
+    for epoch, colour in zip(runs[0]["looks"], (PURPLE, YELLOW, GREEN, BLUE), strict=False):  # of the static bandit
+        curve = np.mean([one["looks"][epoch] for one in runs], axis=0)
+        drift.plot(RATES, curve, color=colour, marker="o", markersize=3.5, label=f"after {epoch} epochs")
+    drift.axhline(0.0, color="0.5", linewidth=0.8)
+    drift.set(xscale="log", xlabel="learning rate of the next epoch", ylabel="log loss before − log loss after")
+    drift.set_yscale("symlog", linthresh=0.1)
+    ticks = [-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.5, 1.0, 2.0]
+    drift.set_yticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+    for name, (colour, style, width) in STYLES.items():
+        curves = np.log([one["contenders"][name]["test_loss"] for one in runs])
+        look: dict[str, Any] = {"color": colour, "linestyle": style, "linewidth": width, "label": name}
+        losses.plot(np.arange(1, curves.shape[1] + 1), np.exp(curves.mean(0)), **look)
+    ticks = [0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0]
+    losses.set(xscale="log", yscale="log", xlabel="epochs", ylabel="test loss")
+    losses.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    losses.set_yticks([], minor=True)
+    for name, shift in (("bandit, static", -0.2), ("bandit, window of 20", 0.2)):
+        played = runs[0]["contenders"][name]
+        sizes = [26 if momentum else 9 for momentum in played["momentum"]]
+        look = {"color": STYLES[name][0], "alpha": 0.85, "label": name, "linewidths": 0}
+        chosen.scatter(np.arange(1, len(sizes) + 1) + shift, played["rate"], s=sizes, **look)
+    chosen.set(yscale="log", xlabel="epoch", ylabel="learning rate", ylim=(6e-4, 5.0))
+    titles = "What an epoch brings", f"Test loss, mean of {runs_of(runs)}", "Chosen in run 1; large: momentum 0.9"
+    for axes, title in zip((drift, losses, chosen), titles, strict=True):
+        axes.set_title(title)
+        axes.legend(frameon=False, fontsize=9, **({"loc": "upper right", "ncols": 2} if axes is chosen else {}))
     common.tidy([drift, losses, chosen], "abc")
     return figure
 
 
-def draw_drift(axes: Axes, record: Record) -> None:
-    """Draw by how much the next epoch would lower the loss for each rate, at several times of the static bandit."""
-    for epoch, colour in zip(record["runs"][0]["looks"], (PURPLE, YELLOW, GREEN, BLUE), strict=False):
-        curve = np.mean([one["looks"][epoch] for one in record["runs"]], axis=0)
-        axes.plot(RATES, curve, color=colour, marker="o", markersize=3.5, label=f"after {epoch} epochs")
-    axes.axhline(0.0, color="0.5", linewidth=0.8)
-    axes.set(xscale="log", xlabel="learning rate of the next epoch", ylabel="log loss before − log loss after")
-    axes.set_yscale("symlog", linthresh=0.1)
-    ticks = [-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.5, 1.0, 2.0]
-    axes.set_yticks(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
-    axes.set_title("What an epoch brings")
-    axes.legend(frameon=False, fontsize=9)
-
-
-def draw_losses(axes: Axes, runs: list[Record]) -> None:
-    """Draw the test losses, geometric means over the runs."""
-    for name, (colour, line, width) in STYLES.items():
-        curves = np.log([one["contenders"][name]["test_loss"] for one in runs])
-        numbers = np.arange(1, curves.shape[1] + 1)
-        axes.plot(numbers, np.exp(curves.mean(0)), color=colour, linestyle=line, linewidth=width, label=name)
-    ticks = [0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0]
-    axes.set(xscale="log", yscale="log", xlabel="epochs", ylabel="test loss")
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_yticks([], minor=True)
-    axes.set_title(f"Test loss, mean of {runs_of(runs)}")
-    axes.legend(frameon=False, fontsize=9)
-
-
-def draw_chosen(axes: Axes, runs: list[Record]) -> None:
-    """Draw the rates that two bandits chose in the first run, larger where the momentum was 0.9."""
-    for name, shift in (("bandit, static", -0.2), ("bandit, window of 20", 0.2)):
-        played = runs[0]["contenders"][name]
-        sizes = [26 if momentum else 9 for momentum in played["momentum"]]
-        numbers = np.arange(1, len(sizes) + 1) + shift
-        axes.scatter(numbers, played["rate"], s=sizes, color=STYLES[name][0], alpha=0.85, label=name, linewidths=0)
-    axes.set(yscale="log", xlabel="epoch", ylabel="learning rate", ylim=(6e-4, 5.0))
-    axes.set_title("Chosen in run 1; large: momentum 0.9")
-    axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
-
+size = "epochs", 80, 6, "epochs of a training, a choice before each", 8
+settings = {"rates": RATES, "tolerance": TOLERANCE}
+main = common.script("choose_learning_rate", __doc__, run, report, draw, settings, *size)
 
 if __name__ == "__main__":
     main()

@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -24,17 +27,12 @@ from torch_kbandits.plotting.style import write_figure
 
 #: Colours that those who see fewer can tell apart, by Okabe and Ito.
 BLUE, SKY, GREEN, ORANGE, YELLOW, PURPLE = "#0072B2", "#56B4E9", "#009E73", "#D55E00", "#E69F00", "#CC79A7"
-BLACK, GREY = "#000000", "#666666"
-
-DASHED: Any = (0, (4, 2))
-
-_PACKAGES = ("torch-kbandits", "torch", "gpytorch", "botorch", "numpy", "scikit-learn")
+BLACK, GREY, DASHED = "#000000", "#666666", (0, (4, 2))
 
 #: What a script finds, as JSON has it.
 Record = dict[str, Any]
 
-
-# ---------------------------------------------------------------- options
+_PACKAGES = ("torch-kbandits", "torch", "gpytorch", "botorch", "numpy", "scikit-learn")
 
 
 def whole_number(least: int = 1, most: int | None = None) -> Callable[[str], int]:
@@ -80,9 +78,6 @@ def parse(parser: ArgumentParser, arguments: Sequence[str] | None) -> Namespace:
     return options
 
 
-# ---------------------------------------------------------------- runs, and what comes of them
-
-
 def play(run: Callable[[int, int], Record], options: Namespace, processes: int = 2) -> list[Record]:
     """Return what comes of each run, which takes its seed and size; several share some processes."""
     seeds = range(options.seed, options.seed + options.runs)
@@ -92,12 +87,35 @@ def play(run: Callable[[int, int], Record], options: Namespace, processes: int =
         return list(pool.map(run, seeds, repeat(options.size)))
 
 
-def finish(
-    options: Namespace,
-    record: Record,
-    report: Callable[[Record], Iterable[Table | str]],
-    **figures: Callable[[Record], Figure],
-) -> None:
+Report = Callable[[Record], Iterable[Table | str]]
+Draw = Callable[[Record], Figure]
+
+
+def script(
+    name: str,
+    doc: str | None,
+    run: Callable[[int, int], Record],
+    report: Report,
+    draw: Draw,
+    settings: Record,
+    *size: Any,
+    seed: int = 0,
+    processes: int = 2,
+    **within: int,
+) -> Callable[[Sequence[str] | None], None]:
+    """Return the program that plays all runs, then writes record and figure; ``size`` and ``within`` as of `sized`."""
+
+    def main(arguments: Sequence[str] | None = None) -> None:
+        parser = options_of(name, doc, seed=seed)
+        sized(parser, *size, **within)
+        options = parse(parser, arguments)
+        known = {size[0]: options.size, "seed": options.seed} | settings
+        finish(options, {"settings": known, "runs": play(run, options, processes)}, report, figure=draw)
+
+    return main
+
+
+def finish(options: Namespace, record: Record, report: Report, **figures: Draw) -> None:
     """Write the record, with versions and seconds, and figures by their names; print the report of it."""
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     seconds = time.perf_counter() - options.started
@@ -138,9 +156,6 @@ def runs_of(runs: Sequence[Record]) -> str:
     return f"{len(runs)} run{'s' * (len(runs) > 1)}"
 
 
-# ---------------------------------------------------------------- figures
-
-
 def tidy(panels: Sequence[Axes], letters: str = "", plain: Sequence[Axes] = ()) -> None:
     """Give panels letters before their titles, and all but the plain ones a faint grid and no frame above and right."""
     for axes, letter in zip(panels, letters, strict=False):
@@ -157,3 +172,21 @@ def below(axes: Axes, handles: Sequence[Any], columns: int = 2, offset: float = 
     """Put the legend under the axis label, where it hides nothing."""
     where = {"loc": "upper center", "bbox_to_anchor": (0.5, offset)}
     axes.legend(handles=list(handles), fontsize=9, ncols=columns, frameon=False, **where)
+
+
+def line(label: str, **words: Any) -> Line2D:
+    """Return an entry of a legend, a grey line unless the words say otherwise."""
+    return Line2D([], [], label=label, **{"color": GREY, "linewidth": 2.0, **words})
+
+
+def curves_of(axes: Axes, numbers: Any, curves: Any, color: str, **words: Any) -> list[Line2D]:
+    """Draw a curve of each run thinly, (runs, n), and their mean; return the mean's for the legend."""
+    axes.plot(numbers, np.transpose(curves), color=color, linewidth=0.6, alpha=0.4)
+    return axes.plot(numbers, np.mean(curves, axis=0), color=color, linewidth=2.2, **words)
+
+
+def ticks(axis: Axis, places: Sequence[float]) -> None:
+    """Mark some places of an axis, and no others."""
+    axis.set_major_locator(FixedLocator(places))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
