@@ -1,17 +1,13 @@
 """Choose learning rate and momentum anew before every epoch, while what is best changes as training goes on.
 
-A small network is trained on scikit-learn's digits (``choose_learning_rate_training.py``). Before each epoch a learning
-rate and a momentum are chosen; the reward is by how much the epoch lowers the logarithm of the validation loss. Early
-on a large rate brings most, later little is left to win and a large rate may lose: the same arm, another reward. So
-this is a bandit problem that changes with time. EK-UCB plays it with and without a memory that forgets, next to random
-choices, constant rates and cosine schedules. A bandit needs a single training and knows the rates only by their range.
+A small network is trained on scikit-learn's digits; the reward of a choice is by
+how much the epoch lowers the logarithm of the validation loss. Early on a large rate brings most, later it may lose: a
+bandit problem that changes with time. EK-UCB plays it with memories and without, next to chance and to schedules.
 
-    python examples/choose_learning_rate.py              # one to two minutes on two idle cores
-    python examples/choose_learning_rate.py --quick      # a few seconds
-
-Writes ``record.json`` and ``figure.png`` to ``runs/choose_learning_rate``.
+    python examples/choose_learning_rate.py      # one to two minutes on two idle cores; with --quick a few seconds
 """
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,13 +15,87 @@ from typing import Any
 import common
 import numpy as np
 import torch
-from choose_learning_rate_training import MOMENTA, RATES, TOLERANCE, Training
 from common import BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, Record, runs_of, spread
 from gpytorch.kernels import RBFKernel, ScaleKernel
 from matplotlib.figure import Figure
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from torch import Tensor, nn
+from torch.nn import functional
 
 from torch_kbandits import algorithms
 from torch_kbandits.memory import LinearGrowth, Memory, SlidingWindow, UncertaintyInjection
+
+TRAINING_SIZE, VALIDATION_SIZE, BATCH_SIZE = 600, 400, 20
+TOLERANCE = 1.25  # an epoch after which the validation loss is more than this many times what it was is undone
+
+#: What may be chosen before each epoch. Steps are rate times (1 − momentum), so that rates mean the same with both.
+RATES = tuple(float(rate) for rate in np.geomspace(1e-3, 1.0, 13))
+MOMENTA = (0.0, 0.9)
+
+
+def load(seed: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return images (n, 64) in [-1, 1] and labels (n,) in three parts, divided at random."""
+    images, labels = load_digits(return_X_y=True)
+    left, parts = np.arange(len(labels)), {}
+    for name, size in (("training", TRAINING_SIZE), ("validation", VALIDATION_SIZE)):
+        parts[name], left = train_test_split(left, train_size=size, stratify=labels[left], random_state=seed)
+    scaled = torch.tensor(images / 8.0 - 1.0, dtype=torch.float32), torch.tensor(labels)
+    return {name: (scaled[0][part], scaled[1][part]) for name, part in (parts | {"test": left}).items()}
+
+
+class Training:
+    """A network in training, by stochastic gradients; an epoch that makes it much worse is undone."""
+
+    def __init__(self, seed: int) -> None:
+        self.digits = load(seed)
+        self.order = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32), nn.ReLU(), nn.Linear(32, 10))
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=RATES[0], weight_decay=1e-3)
+        self.undone = 0
+        self.validation_loss = self.loss("validation")
+
+    def epoch(self, rate: float, momentum: float) -> float:
+        """Train for an epoch and return log(validation loss before / after), at least -log TOLERANCE."""
+        before, kept = self.validation_loss, copy.deepcopy((self.network.state_dict(), self.optimizer.state_dict()))
+        for group in self.optimizer.param_groups:
+            group["lr"], group["momentum"] = rate * (1.0 - momentum), momentum
+        images, labels = self.digits["training"]
+        for batch in torch.randperm(TRAINING_SIZE, generator=self.order).split(BATCH_SIZE):
+            self.optimizer.zero_grad()
+            functional.cross_entropy(self.network(images[batch]), labels[batch]).backward()
+            self.optimizer.step()
+        self.validation_loss = self.loss("validation")
+        if not self.validation_loss <= TOLERANCE * before:  # nor is NaN
+            self.network.load_state_dict(kept[0])
+            self.optimizer.load_state_dict(kept[1])
+            self.validation_loss, self.undone = before, self.undone + 1
+            return -math.log(TOLERANCE)
+        return math.log(before / self.validation_loss)
+
+    @torch.no_grad()
+    def loss(self, part: str) -> float:
+        """Return the mean cross-entropy on a part of the digits."""
+        images, labels = self.digits[part]
+        return float(functional.cross_entropy(self.network(images), labels))
+
+    @torch.no_grad()
+    def accuracy(self) -> float:
+        """Return the accuracy on the test digits."""
+        images, labels = self.digits["test"]
+        return float((self.network(images).argmax(-1) == labels).double().mean())
+
+    def improvements(self, repeats: int = 3) -> list[float]:
+        """Return what the next epoch would bring for each rate without momentum, mean over orders; nothing changes."""
+        brought = np.empty((len(RATES), repeats))
+        for row, repeat in np.ndindex(brought.shape):
+            tried = copy.deepcopy(self)
+            tried.order.manual_seed(repeat)
+            brought[row, repeat] = tried.epoch(RATES[row], 0.0)
+        return brought.mean(1).tolist()
+
 
 #: Arms: the place of the rate in the logarithm of its range, and the momentum, both in [0, 1].
 ARMS = torch.cartesian_prod(*(torch.linspace(0.0, 1.0, len(each)).double() for each in (RATES, MOMENTA)))
@@ -93,23 +163,18 @@ def run(seed: int, epochs: int) -> Record:
     return record
 
 
-def whole(played: Record) -> float:
-    """Return the geometric mean of the test loss over the epochs."""
-    return float(np.exp(np.mean(np.log(played["test_loss"]))))
-
-
 def report(record: Record) -> list[Any]:
     """Say what each contender reached, and how the bandits compare."""
     runs, rows, said = record["runs"], [], []
+    log_losses = {name: [np.log(one["contenders"][name]["test_loss"]).mean() for one in runs] for name in NAMES}
     for name in NAMES:
         played = [one["contenders"][name] for one in runs]
         ends = [each["test_loss"][-1] for each in played], [each["accuracy"] for each in played]
         undone = f"{np.mean([each['undone'] for each in played]):.1f}"
-        rows.append([name, spread([*map(whole, played)]), *map(spread, ends), undone])
+        rows.append([name, spread(np.exp(log_losses[name])), *map(spread, ends), undone])
     for name in MEMORIES:
         for other in ("random", "bandit, static", "constant 0.1", "cosine 1.0"):
-            both = [[whole(one["contenders"][each]) for one in runs] for each in (name, other)]
-            logs = np.log(both[0]) - np.log(both[1])
+            logs = np.subtract(log_losses[name], log_losses[other])
             text = f"{name} on {other}: test loss {np.expm1(logs.mean()):+.1%}, lower in {(logs < 0).sum()} of "
             is_unclear = len(runs) > 1 and bool(abs(logs.mean()) <= 2.0 * logs.std(ddof=1) / len(runs) ** 0.5)
             said += [f"{text}{runs_of(runs)}{', too little to tell them apart' * is_unclear}."] * (other != name)
@@ -164,7 +229,7 @@ def draw(record: Record) -> Figure:
 
 size = "epochs", 80, 6, "epochs of a training, a choice before each", 8
 settings = {"rates": RATES, "tolerance": TOLERANCE}
-main = common.script("choose_learning_rate", __doc__, run, report, draw, settings, *size)
+main = common.script("choose_learning_rate", __doc__, run, report, draw, settings, size=size)
 
 if __name__ == "__main__":
     main()

@@ -49,27 +49,33 @@ def whole_number(least: int = 1, most: int | None = None) -> Callable[[str], int
     return read
 
 
-def options_of(name: str, doc: str | None, *, seed: int = 0) -> ArgumentParser:
-    """Return a parser of the options that all examples have: the seed, and the folder to write to."""
+def options_of(
+    name: str,
+    doc: str | None,
+    arguments: Sequence[str] | None,
+    size: tuple[str, int, int, str, int | None] | None = None,
+    seed: int = 0,
+    more: Record | None = None,
+    **within: int,
+) -> Namespace:
+    """Return the options of an example, and make the folder to write to; what is wrong ends the program.
+
+    A run has a size within a range: its name, value, value in a quick run, what it is, and how many runs there are.
+    """
     parser = ArgumentParser(description=(doc or "").splitlines()[0], formatter_class=ArgumentDefaultsHelpFormatter)
     parser.add_argument("--seed", type=int, default=seed, help="of the first run; the next has the next")
     parser.add_argument("--output", type=Path, default=Path("runs") / name, help="folder to write to")
-    return parser
-
-
-def sized(parser: ArgumentParser, size: str, default: int, quick: int, about: str, runs: int, **within: Any) -> None:
-    """Add the options of a size that a run has, of how many runs there are, and of a quick one."""
-    parser.add_argument(f"--{size}", dest="size", type=whole_number(**within), default=default, help=about)
-    parser.add_argument("--runs", type=whole_number(), default=runs, help="how often all of it starts anew")
-    parser.add_argument("--quick", action="store_true", help=f"one run of {quick} {size}")
-    parser.set_defaults(quick_size=quick)
-
-
-def parse(parser: ArgumentParser, arguments: Sequence[str] | None) -> Namespace:
-    """Return the options, and make the folder to write to; what is wrong ends the program with a message."""
+    if size is not None:
+        what, default, quick, about, runs = size
+        parser.add_argument(f"--{what}", dest="size", type=whole_number(**within), default=default, help=about)
+        parser.add_argument("--quick", action="store_true", help=f"one run of {quick} {what}")
+        if runs is not None:
+            parser.add_argument("--runs", type=whole_number(), default=runs, help="how often all of it starts anew")
+    for flag, words in (more or {}).items():
+        parser.add_argument(flag, **words)
     options = parser.parse_args(arguments)
-    if getattr(options, "quick", False):
-        options.size, options.runs = options.quick_size, 1
+    if size is not None and options.quick:
+        options.size, options.runs = size[2], 1
     try:
         options.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -92,24 +98,13 @@ Draw = Callable[[Record], Figure]
 
 
 def script(
-    name: str,
-    doc: str | None,
-    run: Callable[[int, int], Record],
-    report: Report,
-    draw: Draw,
-    settings: Record,
-    *size: Any,
-    seed: int = 0,
-    processes: int = 2,
-    **within: int,
-) -> Callable[[Sequence[str] | None], None]:
-    """Return the program that plays all runs, then writes record and figure; ``size`` and ``within`` as of `sized`."""
+    name: str, doc: str | None, run: Any, report: Report, draw: Draw, settings: Record, processes: int = 2, **words: Any
+) -> Callable[..., None]:
+    """Return the program that plays all runs, then writes record and figure; the words are those of `options_of`."""
 
     def main(arguments: Sequence[str] | None = None) -> None:
-        parser = options_of(name, doc, seed=seed)
-        sized(parser, *size, **within)
-        options = parse(parser, arguments)
-        known = {size[0]: options.size, "seed": options.seed} | settings
+        options = options_of(name, doc, arguments, **words)
+        known = {words["size"][0]: options.size, "seed": options.seed} | settings
         finish(options, {"settings": known, "runs": play(run, options, processes)}, report, figure=draw)
 
     return main
@@ -120,16 +115,20 @@ def finish(options: Namespace, record: Record, report: Report, **figures: Draw) 
     versions = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     seconds = time.perf_counter() - options.started
     record = {"versions": versions, "total_seconds": seconds} | record
-    text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False)  # NaN and infinity JSON lacks
+    # NaN and infinity JSON lacks.
+    text = json.dumps(record, indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
     write_text(options.output / "record.json", text + "\n")
     for name, draw in figures.items():
         write_figure(options.output / f"{name}.png", draw(record))
     console = Console(width=max(Console().width, 130))  # a pipe would get 80 columns and cut the cells
     for each in report(record):
         console.print(each, highlight=False)
-    names = ["record.json", *(f"{name}.png" for name in figures)]
-    written = " and ".join(str(options.output / name) for name in names)
+    written = " and ".join(str(options.output / name) for name in ("record.json", *(f"{each}.png" for each in figures)))
     console.print(f"{seconds:.0f} seconds in all. Wrote {written}.", highlight=False, soft_wrap=True)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str] | None]) -> Table:
