@@ -82,7 +82,7 @@ class StudyBandit:
         return all(other is trial or other == trial for trial, other in found)
 
     def learn(self, finished: Iterable[FrozenTrial]) -> None:
-        """Tell the bandit the finished trials that it does not know; the first ones by ``replay``, with the fits that were made of them."""
+        """Tell the bandit the finished trials that it does not know; the first ones at once, by ``replay``."""
         new = [trial for trial in finished if trial.number not in self.read]
         new.sort(key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
         placed = [(trial, point) for trial in new if (point := self._point(trial)) is not None]
